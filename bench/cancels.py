@@ -41,10 +41,10 @@ from hobus.bus.messages.ledger import Entries, Entry, Tail
 from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, ToolCall
 from hobus.bus.port import Bus
-from hobus.launch.client import connected, place_of
-from hobus.launch.endpoints import Place
-from hobus.launch.simulation.record import check_record
-from hobus.launch.turns import process_turn
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.lab.simulation.record import check_record
+from hobus.launch.sessions.turns import process_turn
 from tests.actors.ho1_executor.rig import order
 from tests.process.cluster import Cluster, cluster_in
 

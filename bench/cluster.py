@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
-from hobus.launch.client import place_of
-from hobus.launch.endpoints import Place
-from hobus.launch.home import home_of
-from hobus.launch.run_file import read as read_run
+from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.run_file import read as read_run
 
 
 @dataclass(frozen=True)
@@ -88,5 +88,5 @@ def machine() -> dict[str, Any]:
 
 
 def _hobus(home: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "hobus.launch.cli", "--home", str(home), *arguments]
+    command = [sys.executable, "-m", "hobus.launch.cli.main", "--home", str(home), *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -28,8 +28,8 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
-from hobus.launch.simulated import SimulatedCluster
-from hobus.launch.simulation.many import quiet
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.lab.simulation.many import quiet
 
 TURNS = 20
 SETTLED_S = 0.05

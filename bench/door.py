@@ -22,11 +22,11 @@ from bench.turn import QUESTION, ROWS
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.addresses import http_address, parts_of
-from hobus.launch.client import connected
+from hobus.launch.cluster.addresses import http_address, parts_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.http import keys
-from hobus.launch.http_client import AsyncClient
-from hobus.launch.turns import process_turn
+from hobus.launch.sessions.http_client import AsyncClient
+from hobus.launch.sessions.turns import process_turn
 
 SESSIONS, STRANGERS = 20, 2000
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Entry, Tail
-from hobus.launch.client import connected, place_of
-from hobus.launch.errors import CommandError
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.console.errors import CommandError
 from tests.process.cluster import Cluster
 
 

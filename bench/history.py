@@ -26,7 +26,7 @@ from bench.peers.environment import PeerAway, python_of
 from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_event, texts_of, turns_of
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
-from hobus.launch.client import connected
+from hobus.launch.cluster.client import connected
 from hobus.ledger_service.reader import Filter, read_entries
 
 PEER_LONG = 1000

@@ -41,10 +41,10 @@ from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.outside import Outside, asking_for
 from hobus.bus.messages.ledger import Entry
-from hobus.launch import identity
-from hobus.launch.drill import VARIABLE
-from hobus.launch.drill import parse_drill as point_of
-from hobus.launch.simulation.record import ENDS, answer_text, answers_of, check_record
+from hobus.launch.cluster import identity
+from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record
+from hobus.launch.process.failpoint import VARIABLE
+from hobus.launch.process.failpoint import parse_drill as point_of
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 INPUT_ID = "in-1"
@@ -61,7 +61,7 @@ HELD = {
     "llm1_done": "gateway:STOP:before-send:gateway.response:1",
     "llm2_done": "gateway:STOP:before-send:gateway.response:2",
 }
-"""Point -> the frame at which the turn stands still (launch/drill.py); elsewhere the model thinks, or the tool waits."""
+"""Point -> the frame at which the turn stands still (launch/process/failpoint.py); elsewhere the model thinks, or the tool waits."""
 
 RESULTS = Path("bench/results/kills.json")
 
@@ -87,7 +87,7 @@ class Cell:
     open_at_kill: int  # prompts that no end of their own gateway ever came into the record for
     tool_orders: int
     tool_ends: int  # ends of tool orders
-    record: str  # "ok", or what is wrong by the invariants of launch/simulation/record.py, the verifier, or what the client was told
+    record: str  # "ok", or what is wrong by the invariants of launch/lab/simulation/record.py, the verifier, or what the client was told
 
 
 def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:

@@ -27,11 +27,11 @@ import psutil
 
 from bench.cluster import machine
 from hobus.config.snapshot import load_snapshot
-from hobus.launch import identity, run_file
-from hobus.launch.children import environment
-from hobus.launch.home import Home, home_of
-from hobus.launch.log_lines import read_line
-from hobus.launch.run_file import ChildRow, RunFile
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.cluster.run_file import ChildRow, RunFile
+from hobus.launch.launcher.children import environment
+from hobus.launch.logs.lines import read_line
 
 GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "pss_mb": 150.0}
 IMPORTS = "import zmq, msgpack, pydantic, structlog, asyncio"

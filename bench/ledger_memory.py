@@ -26,8 +26,8 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Query, Read, Write, WriteEntry, Written
 from hobus.bus.port import Bus
-from hobus.launch.client import Client
-from hobus.launch.kernel import return_big_memory
+from hobus.launch.cluster.client import Client
+from hobus.launch.cluster.kernel import return_big_memory
 from hobus.ledger_service.reader import read_entries
 
 BODY_BYTES = 7_900_000

@@ -40,9 +40,9 @@ from bench.peers.environment import PeerAway, python_of
 from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, texts_of
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
-from hobus.launch.client import connected
-from hobus.launch.home import home_of
-from hobus.launch.run_file import read as read_run
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.run_file import read as read_run
 
 SESSIONS, MEASURED = 32, 20
 WARM_TURNS = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hobus.config.files import SHIPPED_ROOT
-from hobus.launch.children import environment
+from hobus.launch.launcher.children import environment
 
 SOURCE = Path(__file__).parent / "outside_tools" / "hobus_outside.py"
 TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late")

@@ -40,12 +40,12 @@ from bench.outside import Outside, asking_for
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch import identity
-from hobus.launch.client import place_of
-from hobus.launch.door import answer_of
-from hobus.launch.endpoints import Place
-from hobus.launch.errors import CommandError
-from hobus.launch.simulation.record import answer_text, answers_of, check_record
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.console.errors import CommandError
+from hobus.launch.lab.simulation.record import answer_text, answers_of, check_record
+from hobus.launch.sessions.watched_turn import answer_of
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 QUESTIONS = (

@@ -22,8 +22,8 @@ from typing import Any
 
 from bench.cluster import machine
 from bench.documents import DOCUMENT, markdown, put_between
-from hobus.launch.simulation.faults import parse
-from hobus.launch.simulation.many import Tally, Wanted, run_seeds
+from hobus.launch.lab.simulation.faults import parse
+from hobus.launch.lab.simulation.many import Tally, Wanted, run_seeds
 
 RESULTS = Path("bench/results/simulation.json")
 GOAL = 20_000

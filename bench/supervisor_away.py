@@ -7,7 +7,7 @@ is frozen (SIGSTOP) before the questions come; it is frozen in the middle of eac
 tries to go on. A client gives each turn CLIENT_S; the host keeps its reserve of that (`host.degrade_reserve_ms`, at most
 `host.reserve_share_max`), so that HO2's own time-out is what is left; the goal is an answer within that time-out plus
 one gateway call (the table counts what is later; past the client's deadline is a fault). The turn is then looked up in the
-record: one answer, nothing of its run behind it (an invariant of launch/simulation/record.py); and the same input is asked again when HO2 is back: the
+record: one answer, nothing of its run behind it (an invariant of launch/lab/simulation/record.py); and the same input is asked again when HO2 is back: the
 same answer.
 """
 
@@ -34,10 +34,10 @@ from bench.documents import markdown, put_between
 from hobus.bus.messages.ledger import Entries, Tail
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
-from hobus.launch import identity
-from hobus.launch.client import connected, place_of
-from hobus.launch.simulation.record import answer_text, answers_of, check_record
-from hobus.launch.turns import process_turn
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.lab.simulation.record import answer_text, answers_of, check_record
+from hobus.launch.sessions.turns import process_turn
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 CLIENT_S = 5.0

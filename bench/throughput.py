@@ -21,7 +21,7 @@ from typing import Any
 from bench.cluster import Cluster, cluster, machine
 from bench.turn import ROWS, ask
 from hobus.bus.port import Bus
-from hobus.launch.client import connected
+from hobus.launch.cluster.client import connected
 
 SESSIONS, MODEL_MS, GOAL = 32, 50, 3.5
 LATENCY = "gateway.providers.offline.latency_ms"

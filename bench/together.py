@@ -29,10 +29,10 @@ from bench.launch import down, run_of, spread, up, write_config
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
-from hobus.launch import identity
-from hobus.launch.client import connected, place_of
-from hobus.launch.home import Home, home_of
-from hobus.launch.supervision import START_ORDER
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.launcher.supervision import START_ORDER
 
 FROZEN, ZYGOTES = "frozen zygote", "all zygotes"
 

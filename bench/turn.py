@@ -35,7 +35,7 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
-from hobus.launch.client import connected
+from hobus.launch.cluster.client import connected
 from hobus.ledger_service.reader import Filter, read_entries
 
 QUESTION = "what packages are installed?"

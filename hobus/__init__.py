@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hobus.bus.tool import Invocation, ToolFault, tool
-    from hobus.launch.cluster_client import AsyncClusterClient, ClusterClient
-    from hobus.launch.http_client import AsyncClient, Client, HttpError
-    from hobus.launch.session_client import Event, Piece
+    from hobus.launch.sessions.cluster_client import AsyncClusterClient, ClusterClient
+    from hobus.launch.sessions.http_client import AsyncClient, Client, HttpError
+    from hobus.launch.sessions.session_client import Event, Piece
 
 __all__ = [
     "AsyncClient",
@@ -32,9 +32,9 @@ __all__ = [
 
 _FROM = {
     "hobus.bus.tool": ("Invocation", "ToolFault", "tool"),
-    "hobus.launch.cluster_client": ("AsyncClusterClient", "ClusterClient"),
-    "hobus.launch.http_client": ("AsyncClient", "Client", "HttpError"),
-    "hobus.launch.session_client": ("Event", "Piece"),
+    "hobus.launch.sessions.cluster_client": ("AsyncClusterClient", "ClusterClient"),
+    "hobus.launch.sessions.http_client": ("AsyncClient", "Client", "HttpError"),
+    "hobus.launch.sessions.session_client": ("Event", "Piece"),
 }
 
 

@@ -2,13 +2,13 @@
 
 import importlib
 
-from hobus.launch.interrupt import end_at_interrupt, raise_at_interrupt
+from hobus.launch.console.interrupt import end_at_interrupt, raise_at_interrupt
 
 
 def main() -> None:
     """Loads the command line and runs it."""
     end_at_interrupt()
-    cli = importlib.import_module("hobus.launch.cli")
+    cli = importlib.import_module("hobus.launch.cli.main")
     raise_at_interrupt()
     cli.main()
 

@@ -12,7 +12,7 @@ from typing import Any
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.journal import event_in, result_of
-from hobus.launch.simulation.record import ENDS, answer_text, answers_of, check_record, decoded
+from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record, decoded
 
 _TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")
 _INSTANCE = re.compile(r"\b(?:(ho1|ho2|gateway|host|door|operator)/\d+@[0-9a-z]+|(client)/\d+)\b")

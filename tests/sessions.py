@@ -11,7 +11,7 @@ from typing import Any
 
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_bytes, state_hash
-from hobus.actors.ho2_supervisor.turn import history_limits
+from hobus.actors.ho2_supervisor.turn.turn import history_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entries, Entry, Read, session_stream
@@ -37,7 +37,7 @@ from hobus.bus.messages.session import (
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import recorded
 from hobus.config.schema import AdminConfig
-from hobus.launch.turns import process_turn
+from hobus.launch.sessions.turns import process_turn
 
 QUESTION = "what packages are installed?"
 LOOK_S = 0.02

@@ -9,24 +9,26 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from hobus.actors.ho2_supervisor import answers, commanding, lookback, turn, views
+from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
-from hobus.actors.ho2_supervisor.consolidations import Consolidations
 from hobus.actors.ho2_supervisor.drive import Driver
-from hobus.actors.ho2_supervisor.learning import Learning
-from hobus.actors.ho2_supervisor.memory import Memory
+from hobus.actors.ho2_supervisor.learning.consolidations import Consolidations
+from hobus.actors.ho2_supervisor.learning.learning import Learning
+from hobus.actors.ho2_supervisor.learning.memory import Memory
 from hobus.actors.ho2_supervisor.own_entries import OwnEntries
-from hobus.actors.ho2_supervisor.owner import OwnedSession
-from hobus.actors.ho2_supervisor.registry import Registry
+from hobus.actors.ho2_supervisor.ownership import history_lookup
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.ownership.registry import Registry
+from hobus.actors.ho2_supervisor.ownership.take_over import TakeOver
+from hobus.actors.ho2_supervisor.ownership.unowned import Unowned
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.runs import Runs
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.settings import provider_fault, settings_fault
-from hobus.actors.ho2_supervisor.take_over import TakeOver
-from hobus.actors.ho2_supervisor.unowned import Unowned
-from hobus.actors.ho2_supervisor.verdicts import held_up, is_verdict
+from hobus.actors.ho2_supervisor.turn import answers, turn, views
+from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.ledger_client import LedgerClient
@@ -300,7 +302,7 @@ class Supervisor(Actor):
                 session = await self._started(message.session_id)
             known = session.record.inputs.get(message.input_id)
             if known is not None and known.digest is None:
-                known.digest = await lookback.digest_of(session, known)
+                known.digest = await history_lookup.digest_of(session, known)
             decision = admit(
                 session.record.state,
                 found or session.record.inputs,
@@ -312,8 +314,8 @@ class Supervisor(Actor):
                 results=message.results,
                 limits=self._config.sessions,
             )
-            if found is None and lookback.is_needed(session.record, message.input_id, decision):
-                known = await lookback.input_of(session, message.input_id)
+            if found is None and history_lookup.is_needed(session.record, message.input_id, decision):
+                known = await history_lookup.input_of(session, message.input_id)
                 found = {} if known is None else {known.input_id: known}
                 continue
             if not isinstance(decision, Refused) or decision.code != "run_active" or not await self._is_over(session):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hobus.actors.ho2_supervisor import caller_tools
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
 from hobus.actors.ho2_supervisor.settings import settings_fault
+from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.messages.ids import follow_up_input, is_follow_up
 from hobus.bus.messages.session import CallResult, SessionConfig, form_of
 from hobus.config.schema import SessionsConfig

@@ -7,12 +7,12 @@ Source: spec page "Session contracts", sections Host commands (cancel) and Fence
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor import chain, recorded_form
-from hobus.actors.ho2_supervisor.owner import OwnedSession
-from hobus.actors.ho2_supervisor.pool import cancelled_receipt
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
-from hobus.actors.ho2_supervisor.verdicts import verdict_result
+from hobus.actors.ho2_supervisor.turn import chain, order_codec
+from hobus.actors.ho2_supervisor.turn.pool import cancelled_receipt
+from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.messages.ids import end_key, parse_iso, turn_key
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
@@ -65,7 +65,7 @@ async def _take_ends(resources: Resources, session: OwnedSession, memo: RunMemo,
 
 async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
     """An end of our own making, unless one came at the last moment."""
-    order = recorded_form.recorded_order(memo.orders[wo_id])
+    order = order_codec.recorded_order(memo.orders[wo_id])
     receipt = cancelled_receipt(order, by=resources.bus.instance, at=session.now())
     entry = resources.own_entries.lost_order(
         receipt, provenance=session.provenance(memo.run_id, wo_id), at_us=session.at_us(), trace=trace
@@ -78,7 +78,7 @@ async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id
 
 def _ended(session: OwnedSession, memo: RunMemo, wo_id: str, receipt: Receipt, trace: str) -> None:
     session.append(
-        OrderEnded(wo_id=wo_id, receipt=recorded_form.blank_receipt(receipt), at=session.now()),
+        OrderEnded(wo_id=wo_id, receipt=order_codec.blank_receipt(receipt), at=session.now()),
         work_order_id=wo_id,
         trace=trace,
     )

@@ -9,18 +9,20 @@ import asyncio
 
 import structlog
 
-from hobus.actors.ho2_supervisor import answers, cancelling, lookback, turn, turn_record
+from hobus.actors.ho2_supervisor import cancelling
 from hobus.actors.ho2_supervisor.admission import conflict
-from hobus.actors.ho2_supervisor.learning import Learning
-from hobus.actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost
-from hobus.actors.ho2_supervisor.registry import Registry
+from hobus.actors.ho2_supervisor.learning.learning import Learning
+from hobus.actors.ho2_supervisor.ownership import history_lookup
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost
+from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
-from hobus.actors.ho2_supervisor.run import Run
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session import leases
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.turn import Progress
-from hobus.actors.ho2_supervisor.verdicts import failure_code, is_verdict
+from hobus.actors.ho2_supervisor.turn import answers, turn, turn_record
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.turn import Progress
+from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict
 from hobus.bus.errors import RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
 from hobus.bus.messages.session import LeaseTerms, TimePassed, TurnResult, form_of
@@ -111,7 +113,7 @@ class Driver:
         """
         if refused is None:
             return None
-        known = await lookback.input_of(task.session, task.input_id)
+        known = await history_lookup.input_of(task.session, task.input_id)
         if known is None:
             raise refused
         if fault := conflict(known, task.requested.input_digest, form_of(task.requested.run_overrides)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hobus.actors.ho2_supervisor.history import HistoryLimits
 from hobus.actors.ho2_supervisor.own_entries import OwnEntries
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.port import Bus
 from hobus.config.schema import AdminConfig

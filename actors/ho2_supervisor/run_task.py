@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
-from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunStops
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import Lifecycle, RunRequested, TurnResult

@@ -16,8 +16,8 @@ import structlog
 
 from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.drive import Driver
-from hobus.actors.ho2_supervisor.owner import AppendRefused, OwnedSession
-from hobus.actors.ho2_supervisor.registry import Registry
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession
+from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of

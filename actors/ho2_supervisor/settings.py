@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor import caller_tools
+from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.messages.session import SessionConfig
 from hobus.config.answer_form import schema_fault
 from hobus.config.schema import GatewayConfig, SessionsConfig

@@ -4,7 +4,7 @@ usage: python -m bench.gateway audit [--kills 20] [--point NAME] [--write]
 
 A row is a cluster of its own, eight executors that ask one call after the other, half of them streamed, and a provider
 that counts. At the point the gateway gets SIGKILL, at its every twentieth call: by itself, as it is about to send or has just
-received the frame that the point names (launch/drill.py), or by the provider, which knows how far its answer has come. It
+received the frame that the point names (launch/process/failpoint.py), or by the provider, which knows how far its answer has come. It
 is started again, those who ask ask again under their keys, and it is killed again. In the end both sides are compared, key by key
 (`bench/gateway/compared.py`): every call that the provider counted has exactly one PROMPT_SENT with exactly one
 end; every end that is sure of a call is one that the provider counted; what nobody can know is UNKNOWN_OUTCOME and says so.
@@ -28,8 +28,8 @@ from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import TIRELESS, Books, ask, call_of, cluster_of, kill_gateway
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of
-from hobus.launch.client import connected, place_of
-from hobus.launch.drill import VARIABLE, parse_drill
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.process.failpoint import VARIABLE, parse_drill
 from tests.gateway_service.providers.servers import served
 from tests.process.cluster import Cluster, eventually
 

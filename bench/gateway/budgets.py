@@ -31,7 +31,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.port import Bus
-from hobus.launch.client import connected, place_of
+from hobus.launch.cluster.client import connected, place_of
 from tests.gateway_service.providers.servers import Request, served
 from tests.process.cluster import Cluster
 

@@ -20,7 +20,7 @@ from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.port import Bus
 from hobus.config.snapshot import load_snapshot
-from hobus.launch import identity
+from hobus.launch.cluster import identity
 from tests.gateway_service.providers.instances import KEY, MODEL, OPENAI
 from tests.gateway_service.providers.servers import DONE, Request, completion, head, piece
 from tests.gateway_service.rig import prompt

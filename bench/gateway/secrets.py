@@ -38,8 +38,8 @@ from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.client import connected, place_of
-from hobus.launch.turns import process_turn
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.sessions.turns import process_turn
 from tests.gateway_service.providers.instances import ANTHROPIC
 from tests.gateway_service.providers.servers import DONE, Request, completion, head, message, piece, served
 from tests.process.cluster import Cluster, alive, eventually, family_in, hobus

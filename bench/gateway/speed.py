@@ -41,7 +41,7 @@ from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.port import Bus
-from hobus.launch.client import connected, place_of
+from hobus.launch.cluster.client import connected, place_of
 from tests.gateway_service.providers.instances import OPENAI, instance
 from tests.process.cluster import eventually
 

@@ -33,8 +33,8 @@ from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand
 from hobus.bus.port import Bus
 from hobus.gateway_service.providers.http.provider import HttpProvider
-from hobus.launch.client import connected, place_of
-from hobus.launch.turns import process_turn
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.sessions.turns import process_turn
 from tests.gateway_service.providers.instances import OPENAI, instance
 from tests.gateway_service.providers.servers import Request, served
 from tests.process.cluster import Cluster

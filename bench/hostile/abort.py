@@ -19,7 +19,7 @@ import psutil
 from bench.cluster import Cluster, cluster
 from bench.hostile.enrol import enrolled
 from bench.hostile.flooder import SHAPES
-from hobus.launch import run_file
+from hobus.launch.cluster import run_file
 
 SOCKETS = {"local": "broker/1", "remote": "broker/1", "tap": "broker/1", "ledger": "ledger/1", "gateway": "gateway/1"}
 """What is flooded: the broker's local socket (without any token), its CURVE socket (with an enrolled worker's key), its
@@ -136,6 +136,6 @@ def _wait_until_whole(up: Cluster) -> None:
 
 
 def _asks(up: Cluster) -> bool:
-    command = [sys.executable, "-m", "hobus.launch.cli", "--home", str(up.home), "ask", "--json", "How are you?"]
+    command = [sys.executable, "-m", "hobus.launch.cli.main", "--home", str(up.home), "ask", "--json", "How are you?"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode == 0 and json.loads(done.stdout)["outcome"] == "success"

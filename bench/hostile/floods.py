@@ -32,8 +32,8 @@ from bench.turn import QUESTION
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
-from hobus.launch.client import connected
-from hobus.launch.turns import process_turn
+from hobus.launch.cluster.client import connected
+from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.reader import Filter, read_entries
 
 RESULTS = Path("bench/results/floods.json")

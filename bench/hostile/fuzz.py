@@ -33,8 +33,8 @@ from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
-from hobus.launch import run_file
-from hobus.launch.client import connected
+from hobus.launch.cluster import run_file
+from hobus.launch.cluster.client import connected
 from hobus.ledger_service.reader import Filter, read_entries
 from hobus.ledger_service.verify import verify_directory
 

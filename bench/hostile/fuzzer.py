@@ -31,8 +31,8 @@ from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.messages.failure import Failure
 from hobus.bus.zeromq import curve, tokens
-from hobus.launch import written_words
-from hobus.launch.version import software_version
+from hobus.launch.cluster.version import software_version
+from hobus.launch.launcher import control_files
 
 _WELCOME_S = 5.0
 _LAST_WORDS_S = 0.2
@@ -330,13 +330,13 @@ def _files(words: Words, rng: random.Random, count: int, number: int, seen: Seen
         with suppress(OSError):
             _put(path, kind, command_file(rng))
         with suppress(ProcessLookupError):
-            os.kill(words.launcher_pid, written_words.SIGNAL)
+            os.kill(words.launcher_pid, control_files.SIGNAL)
         seen.sent += 1
         seen.kinds[kind] += 1
         pace.wait()
         for answer in run.glob("answer-fuzz*"):
             with suppress(OSError, ValueError):
-                seen.told[written_words.Answer.model_validate_json(answer.read_bytes()).code or "accepted"] += 1
+                seen.told[control_files.Answer.model_validate_json(answer.read_bytes()).code or "accepted"] += 1
                 answer.unlink()
     time.sleep(_LAST_WORDS_S)
     for left in (*run.glob("command-fuzz*"), *run.glob("answer-fuzz*")):

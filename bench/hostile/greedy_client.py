@@ -37,10 +37,10 @@ from hobus.bus.messages.session import (
 from hobus.bus.port import Bus
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
-from hobus.launch.client import connected, place_of
-from hobus.launch.endpoints import Place
-from hobus.launch.home import home_of
-from hobus.launch.run_file import read as read_run
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.run_file import read as read_run
 
 OPEN_MAX = 1000
 """Requests that it keeps open at once."""

@@ -40,7 +40,7 @@ from bench.documents import markdown, put_between
 from bench.storms.plan import Plan, plans
 from bench.storms.running import DEADLINE_S, PEOPLE, THINKING_MS, Seen, Weather
 from bench.storms.verdict import Row, grown, storm_of
-from hobus.launch.simulation.record import check_record
+from hobus.launch.lab.simulation.record import check_record
 from tests.process.cluster import Cluster
 
 ROW = 12

@@ -21,11 +21,11 @@ from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.port import Bus
-from hobus.launch import identity
-from hobus.launch.client import connected, place_of
-from hobus.launch.errors import CommandError
-from hobus.launch.run_file import RunFile
-from hobus.launch.turns import Watch, process_turn
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.console.errors import CommandError
+from hobus.launch.sessions.turns import Watch, process_turn
 from hobus.ledger_service.segment import DIRECTORY
 from tests.process.cluster import cluster_in, eventually, family_in
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from bench.outside import Outside
 from bench.storms.running import Asked, Seen
 from hobus.bus.messages.ledger import Entry
-from hobus.launch.simulation.record import answer_text, answers_of
+from hobus.launch.lab.simulation.record import answer_text, answers_of
 
 LATE_S = 10.0
 """Whoever waits longer than this, from the first fault or the question on, waits too long, whatever was hit."""

@@ -11,8 +11,8 @@ import structlog
 
 from hobus.bus.dispatch import Actor
 from hobus.bus.port import Bus
-from hobus.launch.addresses import parts_of
-from hobus.launch.endpoints import Place
+from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.endpoints import Place
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import Journals

@@ -32,7 +32,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.ends import end_in, result_in
 from hobus.bus.record.journal import recorded
 from hobus.config.schema import AdminConfig
-from hobus.launch.sessions.commands_seen import about
+from hobus.launch.sessions.history import about
 
 _log = structlog.get_logger("http")
 

@@ -15,7 +15,7 @@ from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import HttpKeyCreated, HttpKeyRevoked
-from hobus.launch.home import Home
+from hobus.launch.cluster.home import Home
 from hobus.launch.http.keys import HttpKey, RevokedKey, Watched, keys_in, revoked_in
 
 CREATED, REVOKED = "HTTP_KEY_CREATED", "HTTP_KEY_REVOKED"

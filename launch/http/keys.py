@@ -24,7 +24,7 @@ from pydantic import Field, ValidationError
 
 from hobus.bus.messages.base import Record
 from hobus.bus.zeromq.curve import write_durably
-from hobus.launch.home import Home, make_private
+from hobus.launch.cluster.home import Home, make_private
 
 R = TypeVar("R", bound=Record)
 

@@ -24,7 +24,7 @@ from hobus.launch.http.response_events import ResponseEvents
 from hobus.launch.http.sse import PING, frame, streamed
 from hobus.launch.http.transcript import Kept, Said
 from hobus.launch.http.turns import Asked, Pieces
-from hobus.launch.sessions.named import full_session_id
+from hobus.launch.sessions.which import full_session_id
 
 T = TypeVar("T")
 W = TypeVar("W", bound=BaseModel)

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
+from hobus.launch.cluster.version import software_version
 from hobus.launch.http import openai_words, sessions_api
-from hobus.launch.version import software_version
 
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
 _KEY = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 200}}

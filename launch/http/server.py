@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hobus.config.schema import HttpConfig
-from hobus.launch.addresses import parts_of
-from hobus.launch.home import Home
+from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.home import Home
 from hobus.launch.http.problems import Problem, as_bytes, head_too_large
 
 _TOO_MANY = Problem(

@@ -30,7 +30,7 @@ from hobus.bus.messages.ledger import (
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload, payload_in
 from hobus.bus.record.payloads.governance import TranscriptDelivered
-from hobus.launch.sessions.commands_seen import turns_in
+from hobus.launch.sessions.history import turns_in
 
 EVENT = "TRANSCRIPT_DELIVERED"
 _STREAM = "governance"

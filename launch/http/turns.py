@@ -33,7 +33,7 @@ from hobus.bus.messages.session import (
 from hobus.bus.messages.streams import StreamReset
 from hobus.launch.http.context import Door
 from hobus.launch.http.problems import Problem, of_result
-from hobus.launch.turns import process_turn
+from hobus.launch.sessions.turns import process_turn
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | None]

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.messages.ledger import Body, Entries, Entry, GetBody, Read, session_stream
 from hobus.bus.port import Bus
-from hobus.launch.client import connected
-from hobus.launch.endpoints import Place
-from hobus.launch.errors import CommandError
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.journal import PAGE, FromLedger, end_of
-from hobus.launch.sessions.noticed import Line, Noticed
+from hobus.launch.sessions.notifications import Line, Noticed
 
 T = TypeVar("T")
 

@@ -12,14 +12,15 @@ from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import every_page
 from hobus.bus.messages.ledger import Entry, Query, Read, session_stream
 from hobus.bus.port import Bus
-from hobus.launch import exit_codes, run_file
-from hobus.launch.client import connected, place_of
-from hobus.launch.errors import CommandError, next_command
-from hobus.launch.home import Home, holder
-from hobus.launch.output import note
-from hobus.launch.sessions.named import full_session_id, no_such, the_one
-from hobus.launch.sessions.standing import LAST, is_enough
-from hobus.launch.turns import session_of
+from hobus.launch.cluster import run_file
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.output import note
+from hobus.launch.sessions.summary import LAST, is_enough
+from hobus.launch.sessions.turns import session_of
+from hobus.launch.sessions.which import full_session_id, no_such, the_one
 from hobus.ledger_service.reader import Filter, read_entries
 from hobus.ledger_service.verify import is_ledger
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import CommandVerdict
-from hobus.launch import exit_codes
-from hobus.launch.errors import CommandError, next_here
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_here
 
 
 @dataclass(frozen=True, slots=True)

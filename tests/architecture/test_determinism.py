@@ -15,10 +15,10 @@ DRAWN = (
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "hobus.bus.clock": DRAWN,  # the one place that reads clocks and draws values
     "hobus.bus.sim.draw": ("random.Random",),  # draws from its seed
-    "hobus.launch.commands.down": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
-    "hobus.launch.commands.logs": ("time.sleep",),  # waits for files to grow
-    "hobus.launch.operate": ("time.sleep",),  # the same, for what a command asked of them
-    "hobus.launch.written_words": ("time.sleep",),  # the same, for the answer to a command without a broker
+    "hobus.launch.launcher.stop": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
+    "hobus.launch.cli.commands.logs": ("time.sleep",),  # waits for files to grow
+    "hobus.launch.launcher.operate": ("time.sleep",),  # the same, for what a command asked of them
+    "hobus.launch.launcher.control_files": ("time.sleep",),  # the same, for the answer to a command without a broker
 }
 """Module -> what it may name all the same."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench import cluster as module
 from bench.cluster import cluster
-from hobus.launch.home import home_of
+from hobus.launch.cluster.home import home_of
 from tests.process.cluster import alive, family_in
 
 

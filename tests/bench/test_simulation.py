@@ -12,7 +12,7 @@ import pytest
 from bench import simulation
 from bench.simulation import main, run, table
 from hobus.gateway_service.sending import Sender
-from hobus.launch.simulation.many import Tally
+from hobus.launch.lab.simulation.many import Tally
 
 
 async def _at_once(*_: object) -> None:

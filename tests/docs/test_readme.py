@@ -9,7 +9,7 @@ import tomllib
 import click
 import pytest
 
-from hobus.launch.cli import COMMANDS, hobus
+from hobus.launch.cli.main import COMMANDS, hobus
 from tests.architecture.source import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -12,7 +12,7 @@ from hobus.bus.errors import GatewayError, RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ledger import Entry, Found, Write, Written
 from hobus.bus.sim.weather import Fate
-from hobus.launch.simulation.budgets import BudgetMonitor
+from hobus.launch.lab.simulation.budgets import BudgetMonitor
 from tests.gateway_service.rig import (
     ENDS,
     SESSION,

@@ -18,12 +18,12 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.config.snapshot import load_snapshot
-from hobus.launch import identity, run_file
-from hobus.launch.children import environment
-from hobus.launch.client import place_of
-from hobus.launch.door import answer_of
-from hobus.launch.home import Home, holder, home_of
-from hobus.launch.run_file import ChildRow, RunFile
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.home import Home, holder, home_of
+from hobus.launch.cluster.run_file import ChildRow, RunFile
+from hobus.launch.launcher.children import environment
+from hobus.launch.sessions.watched_turn import answer_of
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import DIRECTORY
 from hobus.ledger_service.verify import VerifyReport, verify_directory

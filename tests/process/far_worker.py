@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from hobus.launch.children import environment
+from hobus.launch.launcher.children import environment
 from tests.process.cluster import Cluster, eventually
 
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from hobus.launch.children import environment
-from tests.launch.chat.terminal import Terminal
+from hobus.launch.launcher.children import environment
+from tests.launch.cli.chat.terminal import Terminal
 
 _MODES = re.compile(r"\x1b\[\?\d+[hl]")
 _UNFINISHED = re.compile(r"\x1b(\[[\d;?]*)?\Z")

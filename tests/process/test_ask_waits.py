@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch import exit_codes
+from hobus.launch.console import exit_codes
 from tests.process.cluster import Cluster, write_config
 
 pytestmark = pytest.mark.process

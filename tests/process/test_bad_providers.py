@@ -13,8 +13,8 @@ import pytest
 
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.record.catalog import read_body
-from hobus.launch.client import place_of
-from hobus.launch.door import answer_of
+from hobus.launch.cluster.client import place_of
+from hobus.launch.sessions.watched_turn import answer_of
 from tests.gateway_service.providers.servers import Behave, Request, answering, completion, head, piece
 from tests.process.cluster import Cluster
 

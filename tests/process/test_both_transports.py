@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.ledger_service.reader import read_entries
 from tests.journals import check_record, masked_journal
 from tests.process.cluster import Cluster

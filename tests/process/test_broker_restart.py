@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from hobus.bus.record.journal import event_in
-from hobus.launch.drill import VARIABLE
+from hobus.launch.process.failpoint import VARIABLE
 from tests.journals import check_record
 from tests.process.cluster import Cluster, eventually, write_config
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch import exit_codes
-from hobus.launch.children import environment
+from hobus.launch.console import exit_codes
+from hobus.launch.launcher.children import environment
 from tests.journals import check_record
 from tests.process import chat_transcript
 from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config

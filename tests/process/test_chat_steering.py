@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hobus.launch import exit_codes
+from hobus.launch.console import exit_codes
 from tests.journals import check_record
 from tests.process import steering_transcript
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config

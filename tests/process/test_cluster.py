@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from hobus.config.snapshot import Snapshot
-from hobus.launch import exit_codes, identity
-from hobus.launch.children import environment
-from hobus.launch.home import holder
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.home import holder
+from hobus.launch.console import exit_codes
+from hobus.launch.launcher.children import environment
 from tests.process.cluster import Cluster, eventually, hobus, write_config
 
 pytestmark = pytest.mark.process

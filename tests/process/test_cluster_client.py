@@ -9,7 +9,7 @@ import pytest
 
 from hobus import AsyncClusterClient, ClusterClient
 from hobus.bus.messages.session import TurnResult
-from hobus.launch.errors import CommandError
+from hobus.launch.console.errors import CommandError
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process

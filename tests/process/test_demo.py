@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.children import environment
-from hobus.launch.home import home_of
+from hobus.launch.cluster.home import home_of
+from hobus.launch.launcher.children import environment
 from tests.process.cluster import alive, eventually, family_in
 
 pytestmark = pytest.mark.process

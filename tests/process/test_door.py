@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from hobus import Client, HttpError
-from hobus.launch.addresses import http_address, parts_of
+from hobus.launch.cluster.addresses import http_address, parts_of
 from hobus.launch.http.turns import input_of
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 

@@ -12,7 +12,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from hobus.bus.messages.ledger import Entry
-from hobus.launch.drill import VARIABLE
+from hobus.launch.process.failpoint import VARIABLE
 from hobus.ledger_service.reader import read_entries
 from tests.journals import answers_of, check_record, count_of
 from tests.process.cluster import Cluster, eventually

@@ -13,9 +13,9 @@ from typing import IO
 import pytest
 
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.launch.client import connected, place_of
-from hobus.launch.door import ROLE as DOOR
-from hobus.launch.turns import process_turn
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.sessions.turns import process_turn
+from hobus.launch.sessions.watched_turn import ROLE as DOOR
 from tests.process.cluster import cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process

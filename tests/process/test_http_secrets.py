@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from hobus import Client
-from hobus.launch.addresses import http_address
+from hobus.launch.cluster.addresses import http_address
 from tests.process.cluster import eventually, hobus
 
 pytestmark = pytest.mark.process

@@ -12,10 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hobus.launch import exit_codes, identity, run_file
-from hobus.launch.children import environment
-from hobus.launch.errors import CommandError
-from hobus.launch.home import holder
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.home import holder
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher.children import environment
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from hobus.bus.messages.session import Approve, Cancel
-from hobus.launch.client import connected, place_of
+from hobus.launch.cluster.client import connected, place_of
 from tests.process.cluster import Cluster, eventually
 from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hobus.config.snapshot import load_snapshot
-from hobus.launch import exit_codes
+from hobus.launch.console import exit_codes
 from tests.actors.ho3_memory.builders import artifact
 from tests.process.cluster import Cluster, eventually, write_config
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from hobus.launch import exit_codes, identity
+from hobus.launch.cluster import identity
+from hobus.launch.console import exit_codes
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process

@@ -16,7 +16,7 @@ from hobus.bus.messages.gateway import PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.catalog import read_body
 from hobus.config.snapshot import load_snapshot
-from hobus.launch import exit_codes
+from hobus.launch.console import exit_codes
 from tests.gateway_service.providers.instances import ANTHROPIC, OPENAI, instance
 from tests.gateway_service.rig import prompt
 from tests.partners.started import KINDS, NAMES, Counted, Partner, started

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.addresses import http_address
+from hobus.launch.cluster.addresses import http_address
 from tests.process.cluster import Cluster
 from tests.process.door_clients import CHECKS
 

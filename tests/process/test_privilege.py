@@ -19,7 +19,7 @@ import pytest
 
 from hobus.config.environment import allowed
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.kernel import keep_memory_private
+from hobus.launch.cluster.kernel import keep_memory_private
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.cluster import Cluster, environment, eventually, family_in
 from tests.process.far_worker import FarWorker, token_of, workers

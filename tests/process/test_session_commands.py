@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hobus.launch import exit_codes
+from hobus.launch.console import exit_codes
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process

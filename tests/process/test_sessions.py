@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hobus.bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
-from hobus.launch.client import connected, place_of
+from hobus.launch.cluster.client import connected, place_of
 from tests import sessions
 from tests.journals import check_record
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from hobus.bus.messages.control import Peers, ReadPeers
-from hobus.launch import exit_codes
-from hobus.launch.children import environment
-from hobus.launch.client import connected, place_of
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.console import exit_codes
+from hobus.launch.launcher.children import environment
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process

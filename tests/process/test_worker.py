@@ -36,10 +36,10 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.record.catalog import read_body
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import workers_in
-from hobus.launch import identity
-from hobus.launch.client import connected, place_of
-from hobus.launch.version import software_version
-from hobus.launch.worker_join import join
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.version import software_version
+from hobus.launch.worker.join import join
 from tests.process.cluster import Cluster, eventually, hobus, write_config
 from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.raw_peer import RawPeer
@@ -231,7 +231,7 @@ def test_a_worker_of_another_version_is_refused_by_name(site: Site) -> None:
     """At its join, and, if it was changed later, at its hello."""
     (site.directory / "stub").mkdir()
     (site.directory / "stub" / "sitecustomize.py").write_text(
-        "import hobus.launch.version\nhobus.launch.version.software_version = lambda: '9.9.9'\n"
+        "import hobus.launch.cluster.version\nhobus.launch.version.software_version = lambda: '9.9.9'\n"
     )
     other = {"PYTHONPATH": f"{site.directory / 'stub'}:{Path.cwd()}"}
     refused = site.join("one", token_of(site.cluster), env=other)

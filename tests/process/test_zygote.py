@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hobus.launch import checkup, identity
-from hobus.launch.commands.ps import own_lines
+from hobus.launch.cli import checkup
+from hobus.launch.cli.commands.ps import own_lines
+from hobus.launch.cluster import identity
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process

@@ -14,7 +14,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.journal import event_in
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot
 from tests.simulation.test_caller_tools import Scripted, turn

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hobus.launch.simulated import SimulatedCluster, Strike
+from hobus.launch.lab.simulated import SimulatedCluster, Strike
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot
 

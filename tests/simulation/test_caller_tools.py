@@ -14,8 +14,8 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.messages.work_order import ToolCall, ToolSpec
 from hobus.bus.record.journal import event_in
-from hobus.launch.simulated import SimulatedCluster
-from hobus.launch.turns import process_turn
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.sessions.turns import process_turn
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot
 from tests.simulation.turns import CLASSIFY, with_thinking

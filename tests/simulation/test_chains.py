@@ -9,7 +9,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.record.catalog import read_body
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools

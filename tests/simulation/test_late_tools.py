@@ -15,7 +15,7 @@ from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.orders import OrderEnd
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_tools

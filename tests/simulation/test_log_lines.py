@@ -6,8 +6,8 @@ import json
 
 from structlog.testing import capture_logs
 
-from hobus.launch.log_lines import of_turn, read_line
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.logs.lines import of_turn, read_line
 from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"

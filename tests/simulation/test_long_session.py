@@ -8,7 +8,7 @@ import pytest
 
 from hobus.bus.messages.session import TurnResult
 from hobus.config.snapshot import Snapshot
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.gateway_service.rig import snapshot
 from tests.journals import check_record, count_of
 

@@ -22,8 +22,8 @@ from hobus.bus.messages.session import Consolidate, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
-from hobus.launch.roles.gateway import providers as providers_of
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.process.roles.gateway import providers as providers_of
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of, masked_journal
 from tests.shipped import shipped_snapshot

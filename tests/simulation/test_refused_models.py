@@ -10,7 +10,7 @@ import pytest
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.config.schema import AdminConfig
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot
 

@@ -12,7 +12,7 @@ from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
 from hobus.bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, TurnResult
 from hobus.bus.record.journal import pack_event
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.shipped import shipped_snapshot
 

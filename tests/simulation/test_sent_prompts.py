@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from bench.turn import QUESTION
-from hobus.actors.ho2_supervisor import composed
+from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import payload_in
@@ -16,7 +16,7 @@ from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.shipped import shipped_snapshot
 
 TURNS = 4
@@ -40,10 +40,10 @@ def text_of(ref: str, entries: Mapping[str, Entry]) -> str:
     """The text behind a ref, which may list the recorded parts of it."""
     submission_id, _, number = ref.rpartition("/")
     body = entries[submission_id].bodies[int(number)] or b""
-    parts = composed.parts_in(body)
+    parts = text_parts.parts_in(body)
     if parts is None:
         return body.decode()
-    return "".join(text if one is None else composed.of_part(text, text_of(one, entries)) for one, text in parts)
+    return "".join(text if one is None else text_parts.of_part(text, text_of(one, entries)) for one, text in parts)
 
 
 def sent_words(sent: Entry, entries: Mapping[str, Entry], recorded: Snapshot) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 from hobus.bus.messages.session import Cancel, Command, CommandVerdict, FollowUp, Pause, Resume, Steer, TurnResult
 from hobus.bus.record.journal import recorded
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, folded, names
 from tests.shipped import shipped_snapshot

@@ -15,7 +15,7 @@ from hobus.bus.messages.session import Approve, Cancel, Command, Deny, FollowUp,
 from hobus.bus.record.ends import ENDS
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import Person, folded, names
 from tests.shipped import shipped_snapshot

@@ -15,7 +15,7 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.session import Cancel, SessionView, Steer, TurnResult
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests import sessions
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, answering, names, stands_still

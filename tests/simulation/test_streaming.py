@@ -21,7 +21,7 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import Bus
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot

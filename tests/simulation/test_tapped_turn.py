@@ -7,10 +7,10 @@ import pytest
 from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.messages.ids import NO_TURN, session_id_of, turn_trace
 from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.filters.tap_fields import is_routine
-from hobus.launch.simulated import SimulatedCluster
-from hobus.launch.tapping.turns import TurnBook
-from hobus.launch.turns import process_turn
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.sessions.turns import process_turn
 from tests.shipped import shipped_snapshot
 
 ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")

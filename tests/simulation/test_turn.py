@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot
 

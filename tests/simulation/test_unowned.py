@@ -17,7 +17,7 @@ from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt
-from hobus.launch.simulated import BROKER, SimulatedCluster
+from hobus.launch.lab.simulated import BROKER, SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.sessions import Person
 from tests.shipped import shipped_snapshot

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from hobus.actors.ho2_supervisor import history as history_rules
-from hobus.actors.ho2_supervisor.history import DeliveredTurn, History, HistoryLimits
-from hobus.actors.ho2_supervisor.recorded_form import whole
 from hobus.actors.ho2_supervisor.session.commands import text_ref
 from hobus.actors.ho2_supervisor.session.outcome import Outcome
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.actors.ho2_supervisor.turn import history as history_rules
+from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
+from hobus.actors.ho2_supervisor.turn.order_codec import whole
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import TurnResult

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from hobus.actors.ho2_supervisor.history import ERASED, DeliveredTurn, History, HistoryLimits
 from hobus.actors.ho2_supervisor.session.record import AnswerKind, EndedRun, Forgotten, KnownInput, SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
+from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from hobus.bus.messages.ids import RunId, body_ref
 from hobus.bus.messages.session import StateSnapshot

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hobus.actors.ho2_supervisor.history import HistoryLimits
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.outcome import Outcome
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
 from hobus.bus.messages.session import SessionConfig, SessionEventKind

@@ -9,7 +9,7 @@ import pytest
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
-from hobus.actors.ho2_supervisor.turn import history_limits
+from hobus.actors.ho2_supervisor.turn.turn import history_limits
 from hobus.bus.messages.ids import iso, turn_key
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.messages.session import (

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.history import HistoryLimits
-from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunStops
 from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.errors import SessionFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import RunId, iso

@@ -12,7 +12,7 @@ from hobus.bus.messages.ledger import STREAMS, Entry, Write
 from hobus.bus.record import catalog_doc
 from hobus.bus.record.catalog import KINDS, SESSION, EntryKind, kind_of, may_write_entry
 from hobus.bus.record.entry import WriteEntry
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.shipped import shipped_snapshot
 
 SYSTEM = frozenset({"launcher", "operator", "ledger", "http"})

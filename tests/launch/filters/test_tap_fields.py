@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.filters.tap_fields import FIELDS, Frame, is_routine, tap_filter
-from hobus.launch.tapping.turns import TurnBook
 from tests.launch.filters.frames import SESSION, frame
 
 

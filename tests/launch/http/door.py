@@ -9,8 +9,8 @@ from hobus.launch.http.events import Journals
 from hobus.launch.http.guard import names_of
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
-from hobus.launch.http_client import AsyncClient
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.sessions.http_client import AsyncClient
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()

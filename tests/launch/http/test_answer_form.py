@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from hobus.launch.http.form_words import schema_of
 from hobus.launch.http.problems import Problem
-from hobus.launch.http_client import HttpError
+from hobus.launch.sessions.http_client import HttpError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
 from tests.shipped import shipped_snapshot
 from tests.simulation.test_answer_form import Refusing, scripted

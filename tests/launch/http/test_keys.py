@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.record.catalog import read_body
-from hobus.launch.home import home_of
+from hobus.launch.cluster.home import home_of
 from hobus.launch.http.key_records import CREATED, REVOKED, entries_of
 from hobus.launch.http.keys import KeyBook, Ownership, create, directory_of, keys_in, owner_secret, revoke, revoked_in
 

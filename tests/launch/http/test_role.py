@@ -9,7 +9,7 @@ from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, WriteEntry, Written
 from hobus.launch.http.transcript import EVENT, Said, transcript_id
-from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.lab.simulated import SimulatedCluster
 from tests.shipped import shipped_snapshot
 
 TURNS = {"session.start", "host.process_turn", "session.end", "session.command"}

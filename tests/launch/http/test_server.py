@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from hobus.launch.addresses import parts_of
-from hobus.launch.home import home_of
+from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.home import home_of
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard, names_of

@@ -8,7 +8,7 @@ import pytest
 
 from hobus.launch.http.events import shown
 from hobus.launch.http.sse import frame
-from hobus.launch.http_client import HttpError
+from hobus.launch.sessions.http_client import HttpError
 from tests.launch.http.door import SimulatedDoor
 
 ASKED = "what packages are installed?"

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from hobus.bus.messages.session import COMMAND_REFUSALS, CommandVerdict
-from hobus.launch import exit_codes
+from hobus.launch.console import exit_codes
 from hobus.launch.sessions.refusals import REFUSALS, refused, table
 from tests.architecture.source import ROOT
 from tests.docs.test_readme import resolve

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.actors.ho2_supervisor.history import HistoryLimits
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.leases import FIRST
@@ -18,6 +17,7 @@ from hobus.actors.ho2_supervisor.session.outcome import Outcome
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.messages import session as events
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import (

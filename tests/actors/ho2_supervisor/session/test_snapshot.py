@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from hobus.actors.ho2_supervisor.history import DeliveredTurn, History
 from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History
 from hobus.bus.messages.base import unpack
 from hobus.bus.record.journal import Recorded
 from tests.actors.ho2_supervisor.journals import at

@@ -1,0 +1,1 @@
+"""What is learned of turns: signals for memory, and lines made of them."""

@@ -1,0 +1,215 @@
+"""Turning a counted pattern into one line: the order, what of its answer is taken, the artifact. Pure.
+
+The model gives type, labels, line and weight and nothing else; every other field is set here, from the gate and the
+configuration. Source: spec page "Session host and HO2 supervisor", section Consolidation.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, get_args
+
+from hobus.actors.ho2_supervisor.turn.classification import known_labels
+from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.turn.work_orders import CREATED_BY
+from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
+from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
+from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
+from hobus.config.assets import Agent
+from hobus.config.schema import AdminConfig, ClassifyLabels, Ho3Config
+from hobus.config.snapshot import Snapshot
+
+CONTRACT = "PRC-CONSOLIDATE-001"
+_KEYS = frozenset({"artifact_type", "labels", "context_line", "weight"})
+_TYPES: Mapping[Any, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
+_EVENT = re.compile(r"EVT-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([1-9][0-9]*)-")
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """An open gate, and everything that a consolidation of it rests on."""
+
+    agent: Agent
+    run_id: RunId  # of the turn that named it
+    gate: GateResult
+    evidence: Accumulator
+    as_of_ts: str
+
+    @property
+    def signal_id(self) -> str:
+        """What crossed."""
+        return self.gate.signal_id
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What is taken of a model's answer."""
+
+    artifact_type: ArtifactType
+    labels: Labels
+    context_line: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An answer against the rules: the lesson, or what is wrong in words; and what was left out of it."""
+
+    lesson: Lesson | None
+    faults: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    """Keys that nobody asked for, and `domain` or `task` per label outside the vocabulary."""
+
+
+def run_of(event_id: str) -> RunId | None:
+    """The run behind a turn's signal event; None for an event of another kind."""
+    found = _EVENT.match(event_id)
+    return None if found is None else RunId(session_id=found.group(1), run_seq=int(found.group(2)))
+
+
+def order_id(crossing: Crossing, number: int, config: Ho3Config) -> str:
+    """The id of the n-th try of this signal in this window."""
+    window = gate_window_key(crossing.as_of_ts, config.gate_window_hours)
+    return consolidation_order_id(crossing.agent.agent_id, crossing.signal_id, window, number)
+
+
+def order_of(  # noqa: PLR0913 - what an order is made of
+    crossing: Crossing,
+    wo_id: str,
+    excerpts: Sequence[Segment],
+    *,
+    config: AdminConfig,
+    memory: Ho3Config,
+    package_id: str,
+    digest: str,
+    planned_at: str,
+) -> WorkOrder:
+    """The consolidate order. It names no provider, so that its tag routes it; ids are shown bounded, newest last."""
+    gate, evidence, shown = crossing.gate, crossing.evidence, memory.recent_events_max
+    texts = {
+        "signal_id": gate.signal_id,
+        "count": str(gate.count),
+        "session_count": str(gate.session_count),
+        "session_ids": "\n".join(evidence.session_ids[-shown:]),
+        "event_ids": "\n".join(evidence.event_ids[-shown:]),
+        "domain_labels": ", ".join(config.classify_labels.domain),
+        "task_labels": ", ".join(config.classify_labels.task),
+    }
+    agent = crossing.agent
+    return WorkOrder(
+        wo_id=wo_id,
+        session_id=crossing.run_id.session_id,
+        agent_id=agent.agent_id,
+        agent_class=agent.agent_class,
+        framework_id=agent.framework_id,
+        package_id=package_id,
+        fence=Fence(run_id=crossing.run_id, session_epoch=0, step_epoch=0),
+        wo_type="consolidate",
+        state="planned",
+        planned_at=planned_at,
+        created_by=CREATED_BY,
+        input_context=[*(Segment(name=name, text=text) for name, text in texts.items()), *excerpts],
+        constraints=Constraints(
+            prompt_contract_id=CONTRACT,
+            token_budget=agent.budget_tokens("consolidate", config.budget),
+            timeout_seconds=memory.consolidation_timeout_ms / 1000,
+            domain_tags=[CONSOLIDATION],
+            budget_mode=config.budget.budget_mode,
+        ),
+        config_digest=digest,
+    )
+
+
+def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int) -> list[Segment]:
+    """The turns in the order given, of each at most `chars_max` characters; a whole text keeps its ref."""
+    segments: list[Segment] = []
+    for turn in turns:
+        asked, answered = turn.input_text or "", turn.reply_text or ""
+        used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
+        segments += [Segment(name="recent_events", text="user: "), _excerpt(turn.input_ref, asked, chars_max)]
+        if room := chars_max - len(asked[:chars_max]):
+            segments += [
+                Segment(name="recent_events", text=f"\nassistant{used}: "),
+                _excerpt(turn.reply_ref, answered, room),
+            ]
+        segments.append(Segment(name="recent_events", text="\n"))
+    return segments
+
+
+def _excerpt(ref: str, text: str, chars_max: int) -> Segment:
+    if ref and len(text) <= chars_max:
+        return Segment(name="recent_events", ref=ref, text=text)
+    return Segment(name="recent_events", text=text if len(text) <= chars_max else text[: chars_max - 1] + "…")
+
+
+def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: Ho3Config) -> Judged:
+    """What may be taken of an answer. More keys than asked for are dropped, so are labels outside the vocabulary."""
+    if parsed is None:
+        return Judged(None, ("the answer is no object",))
+    given = parsed.get("labels")
+    labels: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
+    task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
+    dropped = (*(str(key) for key in parsed if key not in _KEYS), *domain_dropped, *task_dropped)
+    given_type = parsed.get("artifact_type")
+    kind = _TYPES.get(given_type) if isinstance(given_type, str) else None
+    line, weight = parsed.get("context_line"), parsed.get("weight")
+    is_weight = isinstance(weight, int | float) and not isinstance(weight, bool) and isfinite(weight)
+    has_place = bool(domain or task) or memory.artifact_scope == "global"
+    faults = [
+        *([] if kind is not None else [f"artifact_type is none of {', '.join(_TYPES)}"]),
+        *([] if has_place else ["no label is of the vocabulary: no turn would ever match it"]),
+        *_line_faults(line, memory.context_line_max_chars),
+        *([] if is_weight and weight is not None and 0 <= weight <= 1 else ["weight is no number from 0 to 1"]),
+    ]
+    if faults or kind is None or not isinstance(line, str) or not isinstance(weight, int | float):
+        return Judged(None, tuple(faults), dropped)
+    lesson = Lesson(kind, Labels(domain=list(domain), task=list(task)), line, float(weight))
+    return Judged(lesson, dropped=dropped)
+
+
+def _line_faults(line: Any, chars_max: int) -> list[str]:
+    """What a line must not be whatever it says; HO3 refuses more (role markers, a second sentence)."""
+    if not isinstance(line, str) or not line.strip():
+        return ["context_line is blank"]
+    if len(line) > chars_max:
+        return [f"context_line has {len(line)} characters; at most {chars_max} (ho3.context_line_max_chars)"]
+    if any(unicodedata.category(char).startswith(("C", "Zl", "Zp")) for char in line):
+        return ["context_line holds control or invisible characters"]
+    return []
+
+
+def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_version: str, memory: Ho3Config) -> Artifact:
+    """The artifact: the lesson's four fields, and what the gate and the configuration say of the rest."""
+    window_key = gate_window_key(crossing.as_of_ts, memory.gate_window_hours)
+    as_of_s = parse_iso(crossing.as_of_ts)
+    return Artifact(
+        artifact_id=artifact_id([crossing.signal_id], window_key, model=model, prompt_pack_version=pack_version),
+        artifact_type=lesson.artifact_type,
+        labels=lesson.labels,
+        weight=lesson.weight,
+        scope=memory.artifact_scope,
+        session_id=crossing.run_id.session_id if memory.artifact_scope == "session" else None,
+        context_line=lesson.context_line,
+        created_at_event_ts=crossing.as_of_ts,
+        expires_at_event_ts=iso(as_of_s + memory.artifact_expiry_hours * _HOUR_S),
+        source_signal_ids=[crossing.signal_id],
+        source_event_ids=crossing.evidence.event_ids[-memory.source_events_max :],
+        gate_snapshot=crossing.gate,
+        model=model,
+        prompt_pack_version=pack_version,
+        consolidation_event_ts=crossing.as_of_ts,
+        window_start=iso(as_of_s - memory.gate_window_hours * _HOUR_S),
+        window_end=crossing.as_of_ts,
+    )
+
+
+def pack_version(snapshot: Snapshot) -> str:
+    """Which words asked for the line: the prompt pack, under its contract's version."""
+    contract = snapshot.contracts.get(CONTRACT)
+    return "" if contract is None else f"{contract.prompt_pack_id}@{contract.version}"

@@ -1,0 +1,221 @@
+"""Consolidations of this instance: re-check the gate, ask the pool for one line, log it with HO3 or log that it failed.
+
+Outside every session's order and in nobody's way: the turn that named the signal was delivered before this began. One
+agent's messages come one at a time (the catalog's mode `ordered`). Whatever is lost on the way leaves the gate crossed,
+and the next turn that logs the signal names it again.
+Source: spec page "Session host and HO2 supervisor", section Consolidation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from hobus.actors.ho2_supervisor.learning import consolidation
+from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Judged
+from hobus.actors.ho2_supervisor.learning.memory import HO3, code_of
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.turn import chain, order_codec, pool, work_orders
+from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.turn.past_turns import turn_of_run
+from hobus.bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from hobus.bus.messages.ids import completed_id, dispatched_id, end_key, iso
+from hobus.bus.messages.ledger import Provenance
+from hobus.bus.messages.memory import (
+    Artifact,
+    CheckGate,
+    ConsolidationFailureLogged,
+    GateChecked,
+    LogConsolidationFailure,
+    LogOverlay,
+    OverlayLogged,
+)
+from hobus.bus.messages.session import Consolidate
+from hobus.bus.messages.work_order import Receipt, WorkOrder
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import ConsolidationDispatched, QualityGate
+from hobus.bus.record.payloads.prompts import PromptReceived
+from hobus.config.assets import Agent
+from hobus.config.schema import Ho3Config
+
+_log = structlog.get_logger("ho2_supervisor")
+
+
+class Consolidations:
+    """Runs what `Consolidate` names, signal by signal."""
+
+    def __init__(self, resources: Resources, memory: Ho3Config) -> None:
+        self._bus = resources.bus
+        self._client = resources.client
+        self._snapshot = resources.snapshot
+        self._packages = resources.packages
+        self._config = resources.config
+        self._memory = memory
+        self._timeout_s = memory.consolidation_timeout_ms / 1000
+        self._own_entries = resources.own_entries
+
+    async def run(self, message: Consolidate, *, trace: str) -> None:
+        """Each signal once: consolidated, recorded as failed, or left for the next turn that names it."""
+        for signal_id in dict.fromkeys(message.signal_ids):
+            try:
+                await self._signal(message, signal_id, trace)
+            except RuntimeFault as fault:
+                _log.warning("consolidation_put_off", signal_id=signal_id, code=fault.code, detail=fault.detail)
+
+    async def _signal(self, message: Consolidate, signal_id: str, trace: str) -> None:
+        agent = await self._agent_of(message)
+        crossing = await self._crossing(message, agent, signal_id, trace)
+        if crossing is None:
+            return
+        order: WorkOrder | None = None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                order = await self._dispatched(crossing, await self._next_id(crossing), trace)
+                artifact = await self._learned(crossing, order, trace)
+                await self._log_overlay(agent, artifact, trace)
+        except (TimeoutError, RuntimeFault) as fault:
+            if order is not None:  # before that nothing was tried, and the gate may as well stay open
+                await self._failed(crossing, order.wo_id, code_of(fault), trace)
+            raise WorkOrderFault(code_of(fault), f"{order.wo_id if order else signal_id}: {fault}") from None
+
+    async def _agent_of(self, message: Consolidate) -> Agent:
+        """Whose session it is, as the record says: the message's word only routes it."""
+        [completed] = await self._client.lookup([completed_id(message.run_id)])
+        agent = None if completed is None else self._snapshot.agents.get(completed.provenance.agent_id)
+        if agent is None:
+            raise RuntimeFault("not_found", f"run {message.run_id} was not completed for an agent that is configured")
+        return agent
+
+    async def _crossing(self, message: Consolidate, agent: Agent, signal_id: str, trace: str) -> Crossing | None:
+        """The gate as it is now; None when there is nothing to do (any more)."""
+        now = iso(self._bus.now())
+        question = CheckGate(agent_id=agent.agent_id, signal_id=signal_id, as_of_ts=now)
+        checked = await self._bus.request(HO3, question, expect=GateChecked, timeout_s=self._timeout_s, trace=trace)
+        if not checked.gate.crossed or checked.accumulator is None:
+            return None
+        return Crossing(agent, message.run_id, checked.gate, checked.accumulator, checked.as_of.as_of_ts)
+
+    async def _next_id(self, crossing: Crossing) -> str:
+        """The first number of this signal and window that no dispatch has; an order that a crash left open is ended."""
+        number, before = 1, ""
+        while True:
+            wo_id = consolidation.order_id(crossing, number, self._memory)
+            [taken] = await self._client.lookup([dispatched_id(wo_id)])
+            if taken is None:
+                break
+            number, before = number + 1, wo_id
+        if before:
+            await self._end_if_open(before)
+        return wo_id
+
+    async def _end_if_open(self, wo_id: str) -> None:
+        dispatched, ended = await self._client.lookup([dispatched_id(wo_id)], [end_key(wo_id)], with_bodies=True)
+        known = None if dispatched is None else payload_in(ConsolidationDispatched, dispatched)
+        if ended is not None or dispatched is None or known is None:
+            return
+        order = order_codec.recorded_order(known.order)
+        self._lost(order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
+
+    async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
+        """The order, durable in stream ho2m before anybody sees it."""
+        turns = await self._turns_behind(crossing.evidence.event_ids)
+        planned = consolidation.order_of(
+            crossing, wo_id, consolidation.excerpts_of(turns, self._memory.excerpt_max_chars),
+            config=self._config, memory=self._memory, package_id=self._packages.get(crossing.agent.agent_id, ""),
+            digest=self._snapshot.digest, planned_at=iso(self._bus.now()),
+        )  # fmt: skip
+        if wrong := work_orders.faults(planned, ()):
+            raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
+        owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
+        order = work_orders.advance(owned, "dispatched", "ho2")
+        form = order_codec.blank_order(order, {})
+        entry = self._own_entries.ho2m(
+            "WO_DISPATCHED", ConsolidationDispatched(form, crossing.gate.model_dump(), crossing.as_of_ts),
+            texts=brought, submission_id=dispatched_id(wo_id), provenance=_provenance(order),
+            parents=[completed_id(crossing.run_id)], at_us=self._at_us(), trace=trace,
+        )  # fmt: skip
+        [ack] = await self._client.write([entry], trace=trace)
+        if not ack.is_first:
+            raise LedgerError("conflict", f"{wo_id} was dispatched by another supervisor meanwhile")
+        return order
+
+    async def _turns_behind(self, event_ids: Sequence[str]) -> list[DeliveredTurn]:
+        """The newest of them first; a turn whose texts were erased, or that was never answered, shows nothing."""
+        newest = [run for event_id in reversed(event_ids) if (run := consolidation.run_of(event_id)) is not None]
+        turns = [await turn_of_run(self._client, run) for run in newest[: self._memory.recent_events_max]]
+        return [turn for turn in turns if turn is not None]
+
+    async def _learned(self, crossing: Crossing, order: WorkOrder, trace: str) -> Artifact:
+        """The artifact that the pool's answer gives. Raises WorkOrderFault for a failed order or an unusable answer."""
+        try:
+            receipt = await pool.receipt_of(self._bus, self._config.ho2, order, first_attempt=1, trace=trace)
+        except RuntimeFault as fault:
+            receipt = self._lost(order, fault, trace)
+        except asyncio.CancelledError:  # out of time, or this process stops: nobody will take a receipt any more
+            self._lost(order, RuntimeFault("expired", "its consolidation was given up"), trace)
+            raise
+        if receipt.state == "failed" or receipt.output_result is None:
+            raise WorkOrderFault(chain.failure_code(receipt) or "execution_error", f"{order.wo_id} failed")
+        judged = consolidation.judge(receipt.output_result.parsed, self._config.classify_labels, self._memory)
+        self._note_judgement(order, judged, trace)
+        if judged.lesson is None:
+            raise WorkOrderFault("output_schema_invalid", "; ".join(judged.faults))
+        return consolidation.artifact_from(
+            crossing, judged.lesson, model=await self._model_of(receipt),
+            pack_version=consolidation.pack_version(self._snapshot), memory=self._memory,
+        )  # fmt: skip
+
+    async def _model_of(self, receipt: Receipt) -> str:
+        """The model that wrote the line, as the gateway recorded it; it may keep that record for so long."""
+        await self._bus.sleep(self._config.ledger.lazy_commit_ms / 1000)
+        found = await self._client.lookup(receipt.prompt_received_ids[-1:], with_bodies=True)
+        answered = None if not found or found[0] is None else payload_in(PromptReceived, found[0])
+        return "unknown" if answered is None else answered.model_id or "unknown"
+
+    async def _log_overlay(self, agent: Agent, artifact: Artifact, trace: str) -> None:
+        message = LogOverlay(agent_id=agent.agent_id, overlay=artifact)
+        await self._bus.request(HO3, message, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
+
+    async def _failed(self, crossing: Crossing, wo_id: str, code: str, trace: str) -> None:
+        """HO3 knows that it failed, so that the gate cools down. If HO3 is away the gate stays as it is."""
+        message = LogConsolidationFailure(
+            agent_id=crossing.agent.agent_id, signal_id=crossing.signal_id, wo_id=wo_id, code=code,
+            at=iso(self._bus.now()),
+        )  # fmt: skip
+        await self._bus.request(
+            HO3, message, expect=ConsolidationFailureLogged, timeout_s=self._memory.log_timeout_ms / 1000, trace=trace
+        )
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _lost(self, order: WorkOrder, fault: RuntimeFault, trace: str) -> Receipt:
+        """An order that nobody answered has an end all the same; one that HO1 recorded stands before it."""
+        receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=iso(self._bus.now()))
+        entry = self._own_entries.lost_order(receipt, provenance=_provenance(order), at_us=self._at_us(), trace=trace)
+        self._client.submit([entry], trace=trace)
+        return receipt
+
+    def _note_judgement(self, order: WorkOrder, judged: Judged, trace: str) -> None:
+        entry = self._own_entries.ho2m(
+            "WO_QUALITY_GATE",
+            QualityGate(tuple(judged.faults), tuple(judged.dropped)),
+            provenance=_provenance(order), parents=[dispatched_id(order.wo_id)], at_us=self._at_us(),
+            decision="REJECTED" if judged.lesson is None else "ACCEPTED", trace=trace,
+        )  # fmt: skip
+        self._client.submit([entry], trace=trace)
+
+    def _at_us(self) -> int:
+        return round(self._bus.now() * 1_000_000)
+
+
+def _provenance(order: WorkOrder) -> Provenance:
+    return Provenance(
+        agent_id=order.agent_id,
+        package_id=order.package_id,
+        session_id=order.session_id,
+        run_seq=order.fence.run_id.run_seq,
+        work_order_id=order.wo_id,
+        tier="ho2",
+    )

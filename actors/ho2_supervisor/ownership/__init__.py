@@ -1,0 +1,1 @@
+"""Which sessions are here, how they are read, taken over and let go, and who may append to them."""

@@ -1,0 +1,197 @@
+"""A session's record from its journal: the newest snapshot that is right, and the entries after it. Never the whole.
+
+Pages are read from the head backwards until a snapshot without fault is met; one with a fault is passed over, said in
+the log and counted, and the reading goes on to the one before it, or to the first entry. Nothing is guessed: where an
+entry is missing, or does not read, the loading fails and names it.
+Source: spec page "Session contracts", Where it lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from hobus.actors.ho2_supervisor.session import journal, snapshot
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.turn import text_parts
+from hobus.actors.ho2_supervisor.turn.history import History, HistoryLimits
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import split_body_ref
+from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.session import ENTRY_NAMES, StateSnapshot
+from hobus.bus.record.ends import result_or_none
+from hobus.bus.record.journal import Recorded, recorded
+
+_SNAPSHOT = ENTRY_NAMES["StateSnapshot"]
+_log = structlog.get_logger("ho2_supervisor")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A record and what reading it took."""
+
+    record: SessionRecord
+    entries: int  # read from the journal, the snapshot included
+    ignored: int  # snapshots that were passed over
+
+
+async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, page: int) -> Loaded:
+    """Everything up to the head as the first page has it; the texts of the newest turns are in place.
+
+    Raises LedgerError: damaged or erased, naming session, entry and mend.
+    """
+    base, tail, ignored = await _newest(client, session_id, page)
+    record = SessionRecord(session_id, limits) if base is None else await _restored(client, base, limits)
+    for entry in tail:
+        if fault := journal.break_before(entry, record.head, record.state.tenure):
+            raise _damaged(session_id, entry, fault)
+        _take(record, entry)
+    _log.debug("session_read", session=session_id, entries=len(tail), ignored=ignored, snapshot=base is not None)
+    record.history = await _with_texts(client, record)
+    return Loaded(record, len(tail), ignored)
+
+
+async def texts_of(client: LedgerClient, refs: Sequence[str]) -> dict[str, str]:
+    """The texts behind these refs, in a few questions for all of them; those that are gone are left out."""
+    bodies: dict[str, bytes | None] = {}
+    wanted = list(dict.fromkeys(refs))
+    while wanted:  # what a composed text is made of comes with the next round
+        found = await _bodies(client, wanted)
+        bodies |= {ref: found.get(ref) for ref in wanted}
+        parts = [part for ref in wanted for part, _ in _parts(found.get(ref)) if part is not None]
+        wanted = [ref for ref in dict.fromkeys(parts) if ref not in bodies]
+    texts = {ref: _text(ref, bodies) for ref in refs}
+    return {ref: text for ref, text in texts.items() if text is not None}
+
+
+def _parts(body: bytes | None) -> list[text_parts.Part]:
+    return [] if body is None else text_parts.parts_in(body) or []
+
+
+def _text(ref: str, bodies: dict[str, bytes | None]) -> str | None:
+    body = bodies.get(ref)
+    if body is None:
+        return None
+    listed = text_parts.parts_in(body)
+    if listed is None:
+        return body.decode(errors="replace")
+    texts: list[str] = []
+    for part, shown in listed:
+        text = shown if part is None else _text(part, bodies)
+        if text is None:
+            return None
+        texts.append(text if part is None else text_parts.of_part(shown, text))
+    return "".join(texts)
+
+
+async def _bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]:
+    places = {ref: split_body_ref(ref) for ref in refs}
+    ids = list(dict.fromkeys(submission_id for submission_id, _ in places.values()))
+    found = {entry.submission_id: entry for entry in await _entries(client, ids) if entry is not None}
+    bodies: dict[str, bytes] = {}
+    for ref, (submission_id, number) in places.items():
+        entry = found.get(submission_id)
+        body = entry.bodies[number] if entry is not None and number < len(entry.bodies) else None
+        if body is not None:
+            bodies[ref] = body
+    return bodies
+
+
+async def _entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | None]:
+    """All of them in one question, or, where they are too large for one answer, in two."""
+    try:
+        return await client.lookup(ids, with_bodies=True) if ids else []
+    except RuntimeFault as fault:
+        if fault.code != "too_large" or len(ids) == 1:
+            raise
+    half = len(ids) // 2
+    return [*await _entries(client, ids[:half]), *await _entries(client, ids[half:])]
+
+
+async def _newest(client: LedgerClient, session_id: str, page: int) -> tuple[Recorded | None, list[Entry], int]:
+    """The newest snapshot that is right (None: none is), the entries from it on, and how many were passed over."""
+    tail: list[Entry] = []
+    before: int | None = None
+    ignored = 0
+    while True:
+        entries = await client.read(
+            session_stream(session_id), before=before, limit=page, with_bodies=True, newest_first=True
+        )
+        for entry in entries.entries:
+            tail.append(entry)
+            if entry.event_type != _SNAPSHOT:
+                continue
+            fault, taken = _fault_of(entry)
+            if not fault:
+                return taken, tail[::-1], ignored
+            ignored += 1
+            _log.warning("snapshot_ignored", session=session_id, entry=entry.submission_id, reason=fault)
+        if not entries.more:
+            return None, tail[::-1], ignored
+        before = tail[-1].sequence
+
+
+def _fault_of(entry: Entry) -> tuple[str, Recorded | None]:
+    taken = recorded(entry)
+    if taken is None or not isinstance(taken.event.event, StateSnapshot):
+        return "its event does not read", None
+    return snapshot.fault_of(taken, taken.event.event, entry.prev), taken
+
+
+async def _restored(client: LedgerClient, base: Recorded, limits: HistoryLimits) -> SessionRecord:
+    """Its newest turns have their texts at once: whatever leaves them for a line later is read from those."""
+    record = snapshot.restored(base, limits)
+    waiting = record.state.pending_follow_up
+    texts = await texts_of(client, waiting)
+    record.history = await _with_texts(client, record)
+    record.follow_ups = {ref: texts[ref] for ref in waiting if ref in texts}
+    return record
+
+
+async def _with_texts(client: LedgerClient, record: SessionRecord) -> History:
+    """The newest turns with their texts. A reply whose own record never committed is in the result of its turn.
+
+    One that was erased stays away.
+    """
+    history = record.history.filled(await texts_of(client, record.history.missing_refs()))
+    results = {
+        turn.reply_ref: record.inputs[turn.input_id].result_ref
+        for turn in history.turns
+        if turn.reply_text is None and not turn.is_degraded and turn.input_id in record.inputs
+    }
+    if not results:
+        return history
+    names = {ref: split_body_ref(ref)[0] for ref in results}
+    found = await _entries(client, list(dict.fromkeys(names.values())))
+    there = {entry.submission_id for entry in found if entry is not None}
+    wanted = {ref: result_ref for ref, result_ref in results.items() if names[ref] not in there}
+    bodies = await _bodies(client, list(wanted.values()))
+    answers = {ref: result_or_none(bodies[result_ref]) for ref, result_ref in wanted.items() if result_ref in bodies}
+    return history.filled({ref: answer.response for ref, answer in answers.items() if answer is not None})
+
+
+def _take(record: SessionRecord, entry: Entry) -> None:
+    """One more entry. Whatever a snapshot says that does not read, it changes nothing."""
+    session_id, taken = record.session_id, recorded(entry)
+    if taken is not None:
+        rejection = record.take(taken).rejection
+        if rejection is not None:
+            _log.warning("event_ignored", session=session_id, entry=entry.submission_id, reason=rejection.reason)
+        return
+    if entry.event_type == _SNAPSHOT:
+        record.pass_over(entry.submission_id)
+        return
+    if not entry.bodies or entry.bodies[0] is None:
+        raise LedgerError("erased", f"session {session_id}: replay stops at {entry.submission_id}, which was erased")
+    raise _damaged(session_id, entry, "it is no session event that this software reads")
+
+
+def _damaged(session_id: str, entry: Entry, fault: str) -> LedgerError:
+    return LedgerError(
+        "damaged",
+        f"session {session_id}: its journal breaks at {entry.submission_id} (sequence {entry.sequence}): {fault}. "
+        "Run `hobus ledger verify`; if the record is whole, end the session and start another one",
+    )

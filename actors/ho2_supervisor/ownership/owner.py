@@ -1,0 +1,390 @@
+"""A session in the hands of its owner: append to its journal, wait for durability, read it back, take it over.
+
+Appending is synchronous (reduce, fold, queue); entries that lie next to each other leave in one write. `flush` sends
+what is queued without waiting, but nothing behind a take-over that is not known to stand: another one may. `barrier`
+returns when all of it is durable. A refused append means that the stream moved on without us, or that the record will
+never take this entry; the next barrier says which, whoever appended.
+Entries of other streams that rest on appends leave with them, in one write, and stand only if those do.
+Source: spec pages "Session contracts" and "The ledger" (write rules).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from hobus.actors.ho2_supervisor.ownership import loading
+from hobus.actors.ho2_supervisor.ownership.loading import Loaded
+from hobus.actors.ho2_supervisor.session import journal, snapshot
+from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.turn import text_parts
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import RunId, candidates_key, iso_of_us, us_of_iso
+from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
+from hobus.bus.messages.session import SessionEventKind, TookOver, TurnResult
+from hobus.bus.port import Bus
+from hobus.bus.record.journal import Recorded, candidates_in
+
+
+class AppendRefused(Exception):
+    """The stream's head or tenure is not what this owner's state says: drop the state and read again."""
+
+    def __init__(self, ack: Ack) -> None:
+        super().__init__(f"{ack.outcome} {ack.code} {ack.submission_id}".strip())
+        self.ack = ack
+
+
+class EntryRefused(RuntimeFault):
+    """The record never takes this entry, however often it is sent. The stream stands where it stood before it.
+
+    No verdict on the input: the run has failed, under a code by which the host degrades.
+    """
+
+    def __init__(self, session_id: str, entry_id: str, why: str) -> None:
+        super().__init__("execution_error", f"session {session_id}: the record does not take {entry_id}: {why}")
+
+
+class EventRejected(RuntimeFault):
+    """The reducer does not take an event that this program wanted to append: a fault of the program."""
+
+    def __init__(self, session_id: str, kind: str, reason: str) -> None:
+        super().__init__("internal", f"session {session_id}: {kind} was rejected: {reason}")
+
+
+class BodyMissing(LedgerError):
+    """A ref leads to no body: what it names never committed. Not `not_found`, by which a host knows no session."""
+
+    def __init__(self, ref: str) -> None:
+        super().__init__("execution_error", f"the record has no body {ref}")
+
+
+class JournalLost(LedgerError):
+    """The record does not answer: what was appended last is unknown, so the state in memory is given up."""
+
+
+_NEVER_TAKEN = frozenset({"too_large", "denied", "malformed", "rejected"})
+"""Faults of a whole write that sending it again does not mend, while the record as such is at hand."""
+
+
+def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
+    """What it means to the owner that its append was not taken.
+
+    Two owners derive the same ids: a conflict under another head or tenure is the other one's entry, no fault of ours.
+    """
+    tenure_before = (entry.tenure or 0) - (entry.event_type == "TookOver")
+    is_anothers = ack.code == "conflict" and (ack.head, ack.tenure) != (entry.prev, tenure_before)
+    if is_anothers or ack.outcome == "lost" or ack.code in ("head_mismatch", "tenure_mismatch"):
+        return AppendRefused(ack)
+    return EntryRefused(entry.provenance.session_id, entry.submission_id, f"refused as {ack.code}")
+
+
+class OwnedSession:
+    """One session's record in memory and the way to extend it."""
+
+    def __init__(  # noqa: PLR0913 - whose it is, its way to the record, and whom it tells
+        self,
+        *,
+        session_id: str,
+        bus: Bus,
+        client: LedgerClient,
+        limits: HistoryLimits,
+        packages: Mapping[str, str],
+        on_lost: Callable[[OwnedSession], None] = lambda _: None,
+    ) -> None:
+        self.session_id = session_id
+        self.record = SessionRecord(session_id, limits)
+        self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
+        self.tenure = 0  # of this owner; 0 until it took the session over
+        self.barriers = 0
+        self.older_lines: text_parts.Kept | None = None  # of its history, as an order of this owner recorded them last
+        self._bus = bus
+        self._client = client
+        self._limits = limits
+        self._packages = packages  # agent id -> the package that owns it
+        self._unsent: list[WriteEntry] = []
+        self._following: list[WriteEntry] = []
+        self._lost: Exception | None = None
+        self._taking_over: asyncio.Future[None] | None = None  # until the record has said whether TookOver stands
+        self._on_lost = on_lost
+        self._about: tuple[str, int, int, str] | None = None
+        self._provenance = Provenance()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    async def read(self, *, page: int) -> None:
+        """The record of everything that stands in the stream now; what was appended and refused is gone."""
+        self.loaded = await loading.load(self._client, self.session_id, self._limits, page=page)
+        self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
+        self.older_lines = None
+
+    async def text(self, ref: str) -> str:
+        """The text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing."""
+        body = await self.body(ref)
+        parts = text_parts.parts_in(body)
+        if parts is None:
+            return body.decode(errors="replace")
+        return "".join([part if of is None else text_parts.of_part(part, await self.text(of)) for of, part in parts])
+
+    async def text_or_none(self, ref: str) -> str | None:
+        """The text behind a ref; None if it was erased, or never was."""
+        try:
+            return await self.text(ref)
+        except RuntimeFault as fault:
+            if not isinstance(fault, BodyMissing) and fault.code != "erased":
+                raise
+        return None
+
+    async def body(self, ref: str) -> bytes:
+        """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing.
+
+        A reply whose own record never committed (its gateway died before the ledger was back) is known by its turn.
+        """
+        try:
+            return await self._client.body(ref)
+        except RuntimeFault as fault:
+            if fault.code != "not_found":
+                raise
+            reply = self.record.history.reply_behind(ref)
+            if reply is None:
+                raise BodyMissing(ref) from fault
+            return reply.encode()
+
+    async def candidates(self, input_id: str) -> list[str]:
+        """The signals that the input's answer names beside RunCompleted, as CONSOLIDATION_DUE has them."""
+        [due] = await self._client.lookup(once=[candidates_key(self.session_id, input_id)], with_bodies=True)
+        return candidates_in(due)
+
+    async def entries(self, ids: Sequence[str], *, once: Sequence[str] = ()) -> list[Entry | None]:
+        """The entries of these ids, then of these once keys, in one question; None where nothing is."""
+        return await self._client.lookup(ids, once, with_bodies=True)
+
+    async def end_of(self, run_id: RunId) -> Entry | None:
+        """The entry that says how a run ended that left its input's key free."""
+        stream = session_stream(self.session_id)
+        for event_type in ("RunFailed", "RunCancelled"):
+            where = {"stream": stream, "event_type": event_type, "run_seq": run_id.run_seq}
+            found = await self._client.query(where, limit=1, with_bodies=True)
+            if found.entries:
+                return found.entries[0]
+        return None
+
+    async def texts(self, refs: Sequence[str]) -> dict[str, str]:
+        """The texts behind these refs, one by one."""
+        return {ref: await self.text(ref) for ref in refs}
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def new_id(self, kind: str) -> str:
+        """The submission id that the next append gets if it is of this kind and counted."""
+        return journal.counted_id(kind, self.session_id, self.tenure, self.record.appended + 1)
+
+    def append(  # noqa: PLR0913 - what an entry is made of
+        self,
+        event: SessionEventKind,
+        *,
+        bodies: Sequence[bytes] = (),
+        once: str | None = None,
+        work_order_id: str = "",
+        trace: str = "",
+        result: TurnResult | None = None,
+    ) -> Outcome:
+        """The event stands in the state and is queued for the journal. Raises EventRejected, changing nothing.
+
+        `result`: what a body is packed of.
+        """
+        state = self.record.state
+        enveloped = journal.envelope(state, event)
+        outcome = reduce(state, enveloped)
+        if outcome.rejection is not None:
+            raise EventRejected(self.session_id, event.kind, outcome.rejection.reason)
+        submission_id = journal.derived_id(self.session_id, event, state.run_id) or self.new_id(event.kind)
+        entry = journal.entry_of(
+            enveloped,
+            submission_id=submission_id,
+            prev=self.record.head,
+            tenure=self.tenure,
+            at_us=us_of_iso(event.at),
+            bodies=bodies,
+            once=once,
+            provenance=self.provenance(state.run_id or outcome.state.run_id, work_order_id),
+            trace=trace,
+        )
+        self.record.take(Recorded(submission_id, enveloped, tuple(entry.bodies), result=result), outcome)
+        self._unsent.append(entry)
+        return outcome
+
+    def take_over(self) -> None:
+        """Fence whoever owned the session before; durable with the next barrier."""
+        self.tenure = self.record.state.tenure + 1
+        self.append(TookOver(tenure=self.tenure, instance=self._bus.instance, at=self.now()))
+
+    def record_state(self, *, every: int) -> bool:
+        """STATE_SNAPSHOT is on its way if it is due; nobody waits for it, and with a crash nothing is lost."""
+        if self.is_lost or self.tenure != self.record.state.tenure or not snapshot.is_due(self.record, every):
+            return False
+        event, bodies = snapshot.of(self.record, self.new_id("StateSnapshot"), self.now())
+        self.append(event, bodies=bodies)
+        self.flush()
+        return True
+
+    def along(self, entry: WriteEntry) -> None:
+        """Queue an entry of another stream in its place among the appends: it stands before whatever comes next.
+
+        It has no condition of its own, so it stands also if what comes next is refused.
+        """
+        self._unsent.append(entry)
+
+    def note(self, entry: WriteEntry) -> None:
+        """An entry of another stream about what is durable already: on its way, and no barrier."""
+        self._follow([entry])
+
+    async def stands(self, entry: WriteEntry) -> bool:
+        """Whether an entry of another stream is in the record, now that it was written; False: it never will be.
+
+        Raises JournalLost when nobody can say that.
+        """
+        try:
+            [ack] = await self._client.write([entry], trace=entry.trace)
+        except RuntimeFault as fault:
+            if fault.code == "unavailable":
+                raise self._journal_lost(fault) from fault
+            return False  # refused for good, or never sent
+        return ack.is_first
+
+    def also(self, entry: WriteEntry) -> None:
+        """Queue an entry of another stream that stands only if everything appended so far does; it is no barrier."""
+        self._following.append(entry)
+
+    def flush(self, *, urgent: bool = False) -> None:
+        """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
+        if not self._unsent or self._lost is not None or self._taking_over is not None:
+            return
+        self.barriers += urgent
+        entries, self._unsent = self._unsent, []
+        following: list[WriteEntry] = []
+        if any(entry.prev is not None for entry in entries):  # refused, if anything before them in the stream was
+            following, self._following = self._following, []
+        try:
+            submitted = self._client.submit(
+                [*entries, *following], trace=entries[0].trace, urgent=urgent, resting=len(following)
+            )
+        except LedgerError as fault:
+            self._lose(self._journal_lost(fault))
+        else:
+            if any(entry.event_type == "TookOver" for entry in entries):
+                self._taking_over = asyncio.get_running_loop().create_future()
+            submitted.add_done_callback(partial(self._acknowledged, entries))
+
+    async def barrier(self) -> None:
+        """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
+        self._raise_if_lost()
+        try:
+            if self._taking_over is not None:
+                await self._client.flush()
+                await self._taken_over()
+            self.flush(urgent=True)
+            await self._client.flush()
+        except RuntimeFault as fault:
+            self._lose(self._journal_lost(fault))
+        self._raise_if_lost()
+        if not self._unsent:  # what was said to follow after the last append had left
+            following, self._following = self._following, []
+            self._follow(following)
+
+    async def _taken_over(self) -> None:
+        """The answer to the take-over has come here, too: the ledger's client had it first."""
+        if self._taking_over is not None:
+            await asyncio.shield(self._taking_over)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
+        return self._lost is not None
+
+    def _acknowledged(self, entries: Sequence[WriteEntry], future: asyncio.Future[list[Ack]]) -> None:
+        """Keep the first refusal of these, which stand before what rests on them."""
+        taking_over = self._taking_over if any(entry.event_type == "TookOver" for entry in entries) else None
+        if taking_over is not None:
+            self._taking_over = None
+            if not taking_over.done():
+                taking_over.set_result(None)
+        if future.cancelled():
+            return
+        fault = future.exception()
+        if fault is None:
+            acks = future.result()[: len(entries)]
+            refused = [(ack, entry) for ack, entry in zip(acks, entries, strict=True) if not ack.is_first]
+            if refused:
+                self._lose(self._lost or refusal_of(*refused[0]))
+            elif taking_over is not None:
+                self.flush()
+        elif isinstance(fault, RuntimeFault):
+            is_entry_fault = fault.code in _NEVER_TAKEN and not fault.retryable
+            self._lose(
+                self._lost
+                or (
+                    EntryRefused(self.session_id, entries[0].submission_id, f"{fault.code}: {fault.detail}")
+                    if is_entry_fault
+                    else self._journal_lost(fault)
+                )
+            )
+
+    def _lose(self, fault: Exception) -> None:
+        """The next barrier says so; where none comes, whoever is told sees to what may be open."""
+        self._lost = fault
+        self._on_lost(self)
+
+    def _follow(self, following: list[WriteEntry]) -> None:
+        """In one write; while too much is unacknowledged, with the next one."""
+        if not following:
+            return
+        try:
+            self._client.submit(following, trace=following[0].trace)
+        except LedgerError:
+            self._following[:0] = following
+
+    def _journal_lost(self, fault: RuntimeFault) -> JournalLost:
+        """Also after a write that the ledger cannot take at all: what follows in memory has no ground any more."""
+        return JournalLost(
+            fault.code, f"journal of session {self.session_id}: {fault.detail}", retryable=fault.retryable
+        )
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    # --- what entries carry -------------------------------------------------------------------------------------------
+
+    def now(self) -> str:
+        """The bus's wall clock as a timestamp."""
+        return iso_of_us(round(self._bus.now() * 1_000_000))
+
+    def at_us(self) -> int:
+        """The bus's wall clock in microseconds."""
+        return round(self._bus.now() * 1_000_000)
+
+    @property
+    def package_id(self) -> str:
+        """The package that owns the session's agent; empty: none."""
+        return self._packages.get(self.record.state.agent_id or "", "")
+
+    def provenance(self, run_id: RunId | None, work_order_id: str = "") -> Provenance:
+        """Who and what an entry of this moment is about."""
+        state = self.record.state
+        about = (
+            state.agent_id or "",
+            0 if run_id is None else run_id.run_seq,
+            0 if state.run is None or state.run.turn_id is None else state.run.turn_id.turn_seq,
+            work_order_id,
+        )
+        if about != self._about:  # entries that lie next to each other are about the same
+            agent_id, run_seq, round_seq, _ = self._about = about
+            self._provenance = Provenance(
+                agent_id, "", "", self.package_id, self.session_id, run_seq, round_seq, work_order_id, "ho2"
+            )
+        return self._provenance

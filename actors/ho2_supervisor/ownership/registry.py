@@ -1,0 +1,148 @@
+"""What this instance holds: the sessions that it owns, as they are loaded, and the tasks of their active runs.
+
+How a session comes into the one map says `take_over.py`, how a run into the other `runs.py`; they leave them here.
+Source: spec page "Session contracts", Where it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession
+from hobus.actors.ho2_supervisor.ownership.unowned import Unowned
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.bus.errors import RuntimeFault, SessionFault
+
+
+class Registry:
+    """By session id. Sessions are bounded, the longest idle one goes first; a run may outlive its session's place."""
+
+    def __init__(self, resources: Resources, unowned: Unowned) -> None:
+        self._resources = resources
+        self._unowned = unowned
+        self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
+        self.runs: dict[str, RunTask] = {}
+        self.follow_ups: dict[str, asyncio.Task[None]] = {}  # the tasks that begin the next run
+        self.snapshots_written = 0
+        self.snapshots_ignored = 0  # damaged, erased, or of a version not known here
+
+    def __len__(self) -> int:
+        """How many sessions are held, or being loaded."""
+        return len(self._loadings)
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def held(self, session_id: str) -> OwnedSession | None:
+        """The session if it is in memory and trusted."""
+        session = self._loaded(session_id)
+        return None if session is None or session.is_lost else session
+
+    def used(self, session_id: str) -> OwnedSession | None:
+        """The session if it is in memory and trusted; it is idle no more."""
+        session = self.held(session_id)
+        if session is not None:
+            self._loadings.move_to_end(session_id)
+        return session
+
+    def loading(self, session_id: str) -> asyncio.Task[OwnedSession] | None:
+        """The loading of the session that goes on."""
+        loading = self._loadings.get(session_id)
+        return None if loading is None or loading.done() else loading
+
+    def add(self, session_id: str, loading: asyncio.Task[OwnedSession]) -> None:
+        """A session that is being loaded; beyond the bound, idle ones are let go."""
+        self._loadings[session_id] = loading
+        for idle_id, idle in list(self._loadings.items()):
+            if len(self._loadings) <= self._resources.config.ho2.sessions_max:
+                return
+            if idle.done() and not self.is_running(idle_id):
+                del self._loadings[idle_id]
+                self.let_go(idle_id)  # a run of it that stands still is picked up by whoever is asked next
+
+    def drop(self, session: OwnedSession) -> None:
+        """Forget the session; the next request reads it again. Where something is open in it, there will be one."""
+        if self._loaded(session.session_id) is session:
+            del self._loadings[session.session_id]
+            self._unowned.give_up(session)
+
+    async def is_durable(self, session: OwnedSession) -> bool:
+        """Whether what was appended stands; False: the stream moved on, the session is to be read again.
+
+        Raises EntryRefused, which reading again would not mend, or JournalLost.
+        """
+        try:
+            await session.barrier()
+        except AppendRefused:
+            self.drop(session)
+            return False
+        except (EntryRefused, JournalLost):
+            self.drop(session)
+            raise
+        return True
+
+    def new(self, session_id: str) -> OwnedSession:
+        """A session of which nothing is known yet, and which nobody holds."""
+        return OwnedSession(
+            session_id=session_id,
+            bus=self._resources.bus,
+            client=self._resources.client,
+            limits=self._resources.limits,
+            packages=self._resources.packages,
+            on_lost=self._unowned.give_up,
+        )
+
+    async def read(self, session: OwnedSession) -> None:
+        """The session as its journal says."""
+        await session.read(page=self._resources.config.sessions.journal_page)
+        if session.loaded is not None:
+            self.snapshots_ignored += session.loaded.ignored
+
+    async def reread(self, session: OwnedSession) -> None:
+        """The same session from its journal again, after a refused append. Raises SessionFault if another owns it."""
+        tenure = session.tenure
+        await self.read(session)
+        state = session.record.state
+        if (state.tenure, state.owner) != (tenure, self._resources.bus.instance):  # two at once claim one tenure
+            self.drop(session)
+            raise SessionFault(
+                "moved",
+                f"session {session.session_id} is {state.owner}'s (tenure {state.tenure}; ours was {tenure})",
+                retryable=True,
+            )
+
+    async def record_state(self, session: OwnedSession) -> None:
+        """The session's state is recorded anew, if it rests and enough has come since. For when its reply is out."""
+        if self._loaded(session.session_id) is session:
+            self.snapshots_written += session.record_state(every=self._resources.config.sessions.snapshot_entries)
+
+    def _loaded(self, session_id: str) -> OwnedSession | None:
+        loading = self._loadings.get(session_id)
+        if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
+            return None
+        return loading.result()
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def is_running(self, session_id: str) -> bool:
+        """Whether a run of this session is at work here, or about to begin."""
+        run = self.runs.get(session_id)
+        return session_id in self.follow_ups or (run is not None and run.standstill is None)
+
+    def remove(self, run: RunTask) -> None:
+        """The run is here no more, unless another task of it has taken its place."""
+        if self.runs.get(run.session.session_id) is run:
+            del self.runs[run.session.session_id]
+
+    def stop(self, run: RunTask, fault: RuntimeFault) -> None:
+        """Drive it no further: somebody else will, or has. Whoever waits is told why."""
+        self.remove(run)
+        run.stop(fault)
+
+    def let_go(self, session_id: str) -> None:
+        """A run that stands still is driven here no more; it stands in the record as it is."""
+        run = self.runs.get(session_id)
+        if run is not None and run.standstill is not None:
+            self.drop(run.session)
+            self.stop(run, SessionFault("moved", f"session {session_id} is given up here", retryable=True))

@@ -1,0 +1,86 @@
+"""How a session comes into this instance's hands: read from its journal, fenced, and what was left undone in it done.
+
+The long-lived owner of the loading tasks: several requests for one session wait for one loading, and a requester that
+goes away does not end it. Source: spec page "Session contracts", Where it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from hobus.actors.ho2_supervisor import commanding
+from hobus.actors.ho2_supervisor.learning.learning import Learning
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession
+from hobus.actors.ho2_supervisor.ownership.registry import Registry
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.runs import Runs
+from hobus.bus.errors import SessionFault
+
+
+class TakeOver:
+    """Takes sessions over whose runs it then has driven on."""
+
+    def __init__(self, resources: Resources, registry: Registry, runs: Runs, learning: Learning | None) -> None:
+        self._attempts_max = resources.config.ho2.takeover_attempts_max
+        self._registry = registry
+        self._runs = runs
+        self._learning = learning
+
+    async def owned(self, session_id: str) -> OwnedSession:
+        """The session, read and taken over unless it is held already. One that never started is not taken over.
+
+        Nothing is awaited after the session is at hand, so that the caller's next step is synchronous with it.
+        """
+        while (session := self._registry.used(session_id)) is None:
+            await asyncio.shield(self._registry.loading(session_id) or self._load_anew(session_id))
+        return session
+
+    async def peek(self, session_id: str) -> OwnedSession:
+        """The session as its journal says, without taking it over."""
+        session = self._registry.new(session_id)
+        await self._registry.read(session)
+        return session
+
+    def _load_anew(self, session_id: str) -> asyncio.Task[OwnedSession]:
+        loading = asyncio.get_running_loop().create_task(self._load(session_id))
+        loading.add_done_callback(self._ended)
+        self._registry.add(session_id, loading)
+        return loading
+
+    async def _load(self, session_id: str) -> OwnedSession:
+        session = self._registry.new(session_id)
+        for _ in range(self._attempts_max):
+            await self._registry.read(session)
+            if not session.record.state.is_started:
+                return session
+            session.take_over()
+            try:
+                await session.barrier()
+            except AppendRefused:
+                continue
+            self._go_on(session)
+            return session
+        raise SessionFault(
+            "moved",
+            f"session {session_id}: its head moved during each of {self._attempts_max} readings "
+            "(ho2.takeover_attempts_max)",
+            retryable=True,
+        )
+
+    def _go_on(self, session: OwnedSession) -> None:
+        """What the earlier owner left undone: a command to decide, a run to drive on.
+
+        What the newest finished run taught may have got lost with that owner.
+        """
+        commanding.decide(session)
+        self._runs.resume(session)
+        if self._learning is not None:
+            self._learning.log_later(session)
+
+    def _ended(self, loading: asyncio.Task[OwnedSession]) -> None:
+        """Whoever waited for it may have gone: what is to be done in the session is seen to all the same.
+
+        Nobody may be left to hear of a loading that failed either; asyncio need not complain.
+        """
+        if not loading.cancelled() and loading.exception() is None:
+            self._runs.follow(loading.result())

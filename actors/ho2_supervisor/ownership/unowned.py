@@ -1,0 +1,224 @@
+"""Sessions without an owner: found in the record, and asked for, so that what is open in them is driven to its end.
+
+Whoever waits for an answer asks again, and so brings a session to its next owner. Nobody does for a run whose client
+took its request back, or for a follow-up; and the broker, which would give a dead supervisor's work to another, may die
+with it. The record says who took a session over last, the broker which of those live: a session of one that does not,
+and in which something is open, is asked for. That is a request under the session's key, so it comes to the very
+supervisor to which everybody else's come. It is looked for whenever a supervisor starts and whenever one is missing; so
+are the sessions that a living one dropped, or of which it does not know whether its entries stand.
+Source: spec page "Session contracts", Where it lives: no session stays Running undriven.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
+from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
+from hobus.bus.messages.session import RUN_ENDS, SessionReady, StartSession
+from hobus.bus.paging import read_peers
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import OwnersSettled
+
+SETTLED = "OWNERS_SETTLED"
+_MENDED_OUTSIDE = frozenset({"disk_full"})
+"""Codes that no other try mends, but somebody at the machine will: such a session is asked for again."""
+_log = structlog.get_logger("ho2_supervisor")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Who took a session over, and in which tenure."""
+
+    owner: str
+    tenure: int
+
+
+def is_owned(newest_first: Sequence[Entry], taken: set[Taken]) -> bool:
+    """Whether the session is still in one of these hands: nobody took it over since.
+
+    By owner and tenure: of two who take it over at once both claim the same number.
+    """
+    newest = next((Taken(entry.origin, entry.tenure) for entry in newest_first if entry.tenure is not None), None)
+    return newest in taken
+
+
+def may_be_open(newest_first: Sequence[Entry]) -> bool:
+    """Whether a run or a follow-up may be open, by the entries' heads alone.
+
+    False: the session rests, unless a message waits that came before these entries.
+    """
+    if any(entry.event_type == "HostCommandReceived" for entry in newest_first):
+        return True
+    answered: set[str] = set()
+    is_over = False
+    for entry in newest_first:
+        about = entry.submission_id.partition(":")[2]
+        if entry.event_type == "TurnDegraded":
+            answered.add(about)
+        elif entry.event_type in RUN_ENDS:
+            is_over = True
+        elif entry.event_type == "RunRequested":  # behind one follow-up others may wait
+            return is_follow_up(about.partition("/")[2]) or not (is_over or about in answered)
+    return bool(newest_first) and newest_first[-1].prev != "" and not is_over
+
+
+class Unowned:
+    """One task of a supervisor. What it asks for is answered by whoever owns the session then, perhaps itself."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._bus = resources.bus
+        self._client = resources.client
+        self._config = resources.config
+        self._own_entries = resources.own_entries
+        self._given_up: dict[str, set[Taken]] = {}  # session -> our tenures of it; the last one may not stand
+        self._task: asyncio.Task[None] | None = None
+        self.found = 0
+
+    def watch(self) -> None:
+        """From now on, until `close`."""
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    def close(self) -> None:
+        """Others look from now on."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def give_up(self, session: OwnedSession) -> None:
+        """This supervisor has the session no more, or not as the record has it, and knows of nobody else who has."""
+        if session.tenure:
+            self._given_up.setdefault(session.session_id, set()).add(Taken(self._bus.instance, session.tenure))
+
+    async def _watch(self) -> None:
+        known: frozenset[str] | None = None  # of whom nothing is left behind, or who live
+        while True:
+            try:
+                living = await self._living()
+                if known is None or known - living:
+                    known = await self._settle()
+                else:
+                    known = living
+                await self._ask_for_given_up()
+            except RuntimeFault as fault:
+                _log.debug("owners_unknown", code=fault.code)  # the broker or the ledger is away: at the next look
+            await self._bus.sleep(self._config.ho2.owners_interval_ms / 1000)
+
+    async def _living(self) -> frozenset[str]:
+        timeout_s = self._config.bus.peer_timeout_ms / 1000
+        peers = (await read_peers(self._bus, timeout_s=timeout_s)).peers
+        return frozenset(peer.instance for peer in peers if peer.role == "ho2" and peer.state != "lost")
+
+    async def _settle(self) -> frozenset[str]:
+        """Every session that a supervisor left which lives no more is asked for. Raises RuntimeFault: not every one.
+
+        Returns those that live.
+        """
+        stats = await self._indexed()
+        await self._bus.sleep(self._config.bus.reannounce_grace_ms / 1000)  # the broker may have just begun itself
+        living = await self._living()
+        since, earlier = await self._settled_before()
+        taken: dict[str, Taken] = {}
+        seen = await self._read_taken(taken, {}, after=since)
+        for owner in sorted(set(earlier) - living):
+            await self._read_taken(taken, {"origin": owner}, after=-1)
+        left = {session_id: {one} for session_id, one in taken.items() if one.owner not in living}
+        await self._ask_for(left)
+        if seen >= self._config.sessions.journal_page:  # the next one need not read all that again
+            self._note_settled(stats.head, living)
+        return living
+
+    async def _indexed(self) -> LedgerStats:
+        """The ledger's figures; what it has acknowledged until then, its index shows from now on."""
+        first = stats = await self._stats()
+        while stats.head - stats.index_behind < first.head:
+            await self._bus.sleep(self._config.ledger.index_interval_ms / 1000)
+            stats = await self._stats()
+        return first
+
+    async def _stats(self) -> LedgerStats:
+        timeout_s = self._config.ledger.request_timeout_ms / 1000
+        return await self._bus.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=timeout_s)
+
+    async def _settled_before(self) -> tuple[int, Iterable[str]]:
+        """The newest OWNERS_SETTLED: up to where only who lived then can have left anything, and who they were."""
+        where = {"stream": "ho2m", "event_type": SETTLED}
+        page = await self._client.query(where, limit=1, newest_first=True, with_bodies=True)
+        said = payload_in(OwnersSettled, page.entries[0]) if page.entries else None
+        return (-1, ()) if said is None else said
+
+    def _note_settled(self, through: int, living: Iterable[str]) -> None:
+        payload = OwnersSettled(through, tuple(sorted(living)))
+        at_us = round(self._bus.now() * 1_000_000)
+        entry = self._own_entries.ho2m(SETTLED, payload, provenance=Provenance(tier="ho2"), parents=[], at_us=at_us)
+        self._client.submit([entry])
+
+    async def _read_taken(self, taken: dict[str, Taken], where: dict[str, str], *, after: int) -> int:
+        """The newest take-over of each session, as far as these pages go; how many there were."""
+        count, more = 0, True
+        while more:
+            page = await self._client.query(
+                {"event_type": "TookOver", **where}, after=after, limit=self._config.sessions.journal_page
+            )
+            for entry in page.entries:
+                session_id, tenure = entry.provenance.session_id, entry.tenure or 0
+                if session_id not in taken or taken[session_id].tenure < tenure:
+                    taken[session_id] = Taken(entry.origin, tenure)
+                after = entry.sequence
+            count, more = count + len(page.entries), page.more
+        return count
+
+    async def _ask_for(self, left: Mapping[str, set[Taken]]) -> None:
+        """Each of these sessions, if something may be open in it. Raises the last fault, after all were asked."""
+        failed: RuntimeFault | None = None
+        for session_id, taken in left.items():
+            try:
+                await self._ask(session_id, taken)
+            except RuntimeFault as fault:
+                _log.warning("session_not_taken_over", session_id=session_id, code=fault.code)
+                failed = fault if fault.retryable or fault.code in _MENDED_OUTSIDE else failed
+        if failed is not None:
+            raise failed
+
+    async def _ask_for_given_up(self) -> None:
+        for session_id in list(self._given_up):
+            taken = self._given_up.pop(session_id)
+            try:
+                await self._ask_for({session_id: taken})
+            except RuntimeFault:  # at the next look, the others now
+                self._given_up.setdefault(session_id, set()).update(taken)
+
+    async def _ask(self, session_id: str, taken: set[Taken]) -> None:
+        """Whoever answers for the session owns it, and drives what is open."""
+        newest = await self._client.read(
+            session_stream(session_id), limit=self._config.ho2.owners_entries, newest_first=True
+        )
+        if not is_owned(newest.entries, taken):
+            return
+        if not may_be_open(newest.entries) and not (newest.more and await self._may_wait(session_id)):
+            return
+        self.found += 1
+        timeout_s = self._config.ledger.request_timeout_ms / 1000
+        await self._bus.request(
+            "ho2", StartSession(session_id=session_id), expect=SessionReady, timeout_s=timeout_s, key=session_id
+        )
+
+    async def _may_wait(self, session_id: str) -> bool:
+        """Whether a message may wait from before: inputs that somebody asked for may have come in between, long ones.
+
+        Messages begin in the order in which they came: behind the newest one that began, none waits. A command that is
+        no message is taken for one that waits: its head does not tell.
+        """
+        where = {"stream": session_stream(session_id), "event_type": "HostCommandReceived"}
+        page = await self._client.query(where, limit=1, newest_first=True)
+        if not page.entries:
+            return False
+        command_id = page.entries[0].submission_id.rpartition("/")[2]
+        [begun] = await self._client.lookup([requested_id(session_id, follow_up_input(command_id))])
+        return begun is None

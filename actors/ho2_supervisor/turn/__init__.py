@@ -1,0 +1,1 @@
+"""One turn, from the message to the recorded answer."""

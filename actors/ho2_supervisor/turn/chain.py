@@ -1,0 +1,98 @@
+"""What a turn's receipts add up to: cost, prompt records, tool calls, and the hash over all of them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from hobus.actors.ho2_supervisor.turn.order_codec import hashed_bytes
+from hobus.bus.messages.ids import ToolBatchId
+from hobus.bus.messages.session import ToolCallSummary, ToolReceipt
+from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
+
+CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
+
+
+def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
+    """The sum of the receipts' costs; money is unknown as soon as one of them is. Tools are named once each."""
+    tokens_in = tokens_out = tokens = cached = thought = llm_calls = tool_calls = 0
+    tools: dict[str, None] = {}
+    usd: float | None = 0.0
+    for receipt in receipts:
+        cost = receipt.cost
+        tokens_in += cost.input_tokens
+        tokens_out += cost.output_tokens
+        tokens += cost.total_tokens
+        cached += cost.cached_tokens
+        thought += cost.reasoning_tokens
+        llm_calls += cost.llm_calls
+        tool_calls += cost.tool_calls
+        tools |= dict.fromkeys(cost.tool_ids_used)
+        usd = None if usd is None or cost.cost_usd is None else round(usd + cost.cost_usd, 9)
+    return Cost(
+        input_tokens=tokens_in,
+        output_tokens=tokens_out,
+        total_tokens=tokens,
+        cached_tokens=cached,
+        reasoning_tokens=thought,
+        llm_calls=llm_calls,
+        tool_calls=tool_calls,
+        tool_ids_used=list(tools),
+        elapsed_ms=elapsed_ms,
+        cost_usd=usd,
+    )
+
+
+def trace_hash(receipts: Iterable[Receipt]) -> bytes:
+    """SHA-256 over the receipts' canonical bytes, as recorded, in order: checkable from the session's stream alone."""
+    digest = hashlib.sha256()
+    for receipt in receipts:
+        digest.update(hashed_bytes(receipt))
+    return digest.digest()
+
+
+def prompt_records(receipts: Iterable[Receipt]) -> list[str]:
+    """The turn's PROMPT_RECEIVED entries in order."""
+    return [entry_id for receipt in receipts for entry_id in receipt.prompt_received_ids]
+
+
+def tools_missing(receipts: Iterable[Receipt]) -> list[str]:
+    """What the turn's model calls had to do without, each once."""
+    outputs = [receipt.output_result for receipt in receipts]
+    return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_missing))
+
+
+def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
+    """One line per tool call, as a client sees it."""
+    return [
+        ToolCallSummary(tool_id=call.tool_id, status=call_status(receipt), code=failure_code(receipt))
+        for call, receipt in zip(calls, receipts, strict=True)
+    ]
+
+
+def call_status(receipt: Receipt) -> CallEnd:
+    """The terminal status of a tool call whose order ended so."""
+    if receipt.state == "completed":
+        return "Succeeded"
+    return "Cancelled" if failure_code(receipt) == "cancelled" else "Failed"
+
+
+def end_of_call(batch_id: ToolBatchId, call_id: str, receipt: Receipt, at: str) -> ToolReceipt:
+    """What the journal has of a call whose order ended so, under the fence of its order."""
+    return ToolReceipt(
+        tool_batch_id=batch_id,
+        call_id=call_id,
+        status=call_status(receipt),
+        code=failure_code(receipt),
+        session_epoch=receipt.fence.session_epoch,
+        step_epoch=receipt.fence.step_epoch,
+        at=at,
+    )
+
+
+def failure_code(receipt: Receipt) -> str:
+    """Why an order failed; empty for a completed one."""
+    if receipt.state == "completed":
+        return ""
+    return "execution_error" if receipt.error is None else receipt.error.code

@@ -1,0 +1,159 @@
+"""What a run does beyond itself, each of it once: its journal is the memo table.
+
+Driven again after a crash or a take-over, the same calls in the same order answer from the journal at once: a recorded
+step is not recorded again, an ended order gives its recorded receipt, an order without end is sent again with the same
+bytes under the next attempt.
+Source: spec pages "Session contracts" (Where it lives, and how a turn survives) and "Work orders".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
+from hobus.actors.ho2_supervisor.turn import order_codec, pool, work_orders
+from hobus.actors.ho2_supervisor.turn.texts import OrderTexts
+from hobus.bus.errors import RuntimeFault, WorkOrderFault
+from hobus.bus.messages.ids import dispatched_id
+from hobus.bus.messages.session import OrderDispatched, OrderEnded, SessionEventKind
+from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
+
+
+@dataclass(slots=True)
+class Pending:
+    """An order on its way: what to send under which attempt, or the receipt that the journal holds."""
+
+    order: WorkOrder
+    attempt: int
+    receipt: Receipt | None = None
+
+
+class Effects:
+    """Steps and orders of one run, at one attempt to drive it."""
+
+    def __init__(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
+        self.receipts: dict[str, Receipt] = {}  # of the orders that have ended so far, in order
+        self.texts = OrderTexts(task.session)
+        self._session = task.session
+        self._task = task
+        self._memo = memo
+        self._resources = resources
+
+    def step(self, event: SessionEventKind, *, bodies: Sequence[bytes] = ()) -> None:
+        """The event is journaled, unless an earlier drive of this run did so."""
+        if step_key(event) not in self._memo.steps:
+            self._session.append(event, bodies=bodies, trace=self._task.trace)
+
+    async def order(self, planned: WorkOrder) -> Receipt:
+        """The receipt of this order, recorded once; dispatched only after that is durable."""
+        pending = await self.pending(planned)
+        await self.dispatch([pending])
+        return await self.finish(pending)
+
+    async def pending(self, planned: WorkOrder) -> Pending:
+        """What the journal holds of this order, else the planned one, journaled as dispatched."""
+        recorded = self._memo.orders.get(planned.wo_id)
+        if recorded is None:
+            return self._planned(planned)
+        order = order_codec.recorded_order(recorded)
+        ended = self._memo.receipts.get(planned.wo_id)
+        if ended is not None:
+            receipt = Receipt.model_validate(ended)
+            return Pending(order, 0, order_codec.expand_receipt(receipt, await self._texts_of(receipt)))
+        attempt = 2 + self._session.tenure - self._memo.dispatched_in[planned.wo_id]
+        return Pending(await self._expanded(order), attempt)
+
+    async def dispatch(self, pending: Sequence[Pending]) -> None:
+        """Barrier: WO_DISPATCHED is durable before anything is sent. Nothing to wait for if all were ended before."""
+        if any(one.receipt is None for one in pending):
+            await self._session.barrier()
+
+    async def finish(self, pending: Pending) -> Receipt:
+        """The order's receipt, in the journal with the next write."""
+        receipt = pending.receipt
+        if receipt is None:
+            receipt, own_text = order_codec.with_own_text(await self._sent(pending.order, pending.attempt))
+            self._session.append(
+                OrderEnded(wo_id=receipt.wo_id, receipt=order_codec.blank_receipt(receipt), at=self._session.now()),
+                bodies=own_text,
+                work_order_id=receipt.wo_id,
+                trace=self._task.trace,
+            )
+        self.receipts[receipt.wo_id] = receipt
+        return receipt
+
+    async def recorded_inputs(self, wo_id: str) -> list[Segment] | None:
+        """The input_context of this order as an earlier drive of the run sent it; None: it sent none."""
+        recorded = self._memo.orders.get(wo_id)
+        if recorded is None:
+            return None
+        return (await self._expanded(order_codec.recorded_order(recorded))).input_context
+
+    @property
+    def has_open_model_calls(self) -> bool:
+        """Whether an order to a model was sent and has no receipt: nobody knows what it has cost."""
+        return any(
+            order["wo_type"] != "tool_call" and wo_id not in self.receipts for wo_id, order in self._memo.orders.items()
+        )
+
+    async def _expanded(self, order: WorkOrder) -> WorkOrder:
+        return order_codec.expand_order(order, await self._session.texts(order_codec.order_refs(order)))
+
+    async def _texts_of(self, receipt: Receipt) -> dict[str, str]:
+        """The texts that a recorded receipt leaves out.
+
+        That of a classification may have died with its gateway, before the record had it: the run goes by the labels.
+        """
+        refs = order_codec.receipt_refs(receipt)
+        try:
+            return await self._session.texts(refs)
+        except BodyMissing:
+            if receipt.output_result is None or receipt.output_result.parsed is None:
+                raise
+            return dict.fromkeys(refs, "")
+
+    def _planned(self, planned: WorkOrder) -> Pending:
+        completed = {wo_id for wo_id, receipt in self.receipts.items() if receipt.state == "completed"}
+        if wrong := work_orders.faults(planned, completed):
+            raise WorkOrderFault("execution_error", f"{planned.wo_id} was not dispatched: {'; '.join(wrong)}")
+        run = self._session.record.state.run
+        if run is None or run.step_id is None:
+            raise AssertionError(f"{planned.wo_id} was planned before any step")
+        owned, bodies = self.texts.owned(planned, dispatched_id(planned.wo_id))
+        order = work_orders.advance(owned, "dispatched", "ho2")
+        self._session.append(
+            OrderDispatched(
+                wo_id=order.wo_id,
+                wo_type=order.wo_type,
+                step_id=run.step_id,
+                order=order_codec.blank_order(order, self._memo.orders),
+                at=self._session.now(),
+            ),
+            bodies=bodies,
+            work_order_id=order.wo_id,
+            trace=self._task.trace,
+        )
+        return Pending(order, 1)
+
+    async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
+        """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
+        session, task, bus = self._session, self._task, self._resources.bus
+        draft = task.draft if order.wo_type == "synthesize" else None
+        try:
+            return await pool.receipt_of(
+                bus, self._resources.config.ho2, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
+                due_at=session.record.state.deadline_at,
+            )  # fmt: skip
+        except RuntimeFault as fault:
+            receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
+        provenance = session.provenance(self._memo.run_id, order.wo_id)
+        session.also(
+            self._resources.own_entries.lost_order(
+                receipt, provenance=provenance, at_us=session.at_us(), trace=task.trace
+            )
+        )
+        return receipt

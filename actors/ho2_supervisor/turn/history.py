@@ -1,0 +1,180 @@
+"""What was said before: the delivered turns of a session, and the segments that a prompt gets of them. Pure.
+
+Newest turns stand verbatim, whole turns only, within a token budget and a count; older ones as one line each, newest
+first, while the budget lasts. Source: spec page "Session host and HO2 supervisor", section History.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from hobus.actors.ho2_supervisor.turn.text_parts import Shown
+from hobus.bus.messages.work_order import Segment
+
+ERASED = "[erased]"
+_NAME = "history"
+_ASKED = "user: "
+_END = "\n"
+_AROUND_CHARS = len(_ASKED) + len(_END)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much of the past a prompt may show and an owner keeps in memory; values come from the configuration."""
+
+    budget_tokens: int
+    turns_max: int
+    digest_chars: int
+    chars_per_token: int
+    known_max: int
+    """Inputs, and commands, whose outcome stays in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredTurn:
+    """One answered input as the user saw it; a text is None until it was read from the record."""
+
+    input_id: str
+    input_ref: str
+    reply_ref: str
+    input_text: str | None
+    reply_text: str | None
+    tool_ids: tuple[str, ...] = ()
+    is_degraded: bool = False
+
+    def missing_refs(self) -> tuple[str, ...]:
+        """Refs of the texts that are still to be read."""
+        pairs = ((self.input_ref, self.input_text), (self.reply_ref, self.reply_text))
+        return tuple(ref for ref, text in pairs if text is None)
+
+    def filled(self, texts: Mapping[str, str]) -> DeliveredTurn:
+        """The turn with its missing texts taken from `texts` by ref."""
+        return replace(
+            self,
+            input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
+            reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The delivered turns that a prompt can still show: the newest whole, those before them as lines; oldest first."""
+
+    turns: tuple[DeliveredTurn, ...] = ()
+    digests: tuple[tuple[str, str], ...] = ()
+    """(input id, line)"""
+    count: int = 0
+
+    def missing_refs(self) -> tuple[str, ...]:
+        """Refs of the texts that are still to be read, in order."""
+        return tuple(ref for turn in self.turns for ref in turn.missing_refs())
+
+    def reply_behind(self, ref: str) -> str | None:
+        """The reply of a newest turn that is named by this ref, if its text is at hand."""
+        return next((turn.reply_text for turn in self.turns if turn.reply_ref == ref), None)
+
+    def filled(self, texts: Mapping[str, str]) -> History:
+        """The history with missing texts taken from `texts` by ref."""
+        return replace(self, turns=tuple(turn.filled(texts) for turn in self.turns))
+
+
+def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> History:
+    """The history with this turn: in the place of an earlier answer to the same input, else as the newest one."""
+    if any(known.input_id == turn.input_id for known in history.turns):
+        turns = tuple(turn if known.input_id == turn.input_id else known for known in history.turns)
+        return replace(history, turns=turns)
+    if any(input_id == turn.input_id for input_id, _ in history.digests):
+        line = digest(turn, limits.digest_chars)
+        digests = tuple((known, line if known == turn.input_id else old) for known, old in history.digests)
+        return replace(history, digests=digests)
+    turns = (*history.turns, turn)
+    digests = history.digests
+    if len(turns) > limits.turns_max:
+        digests = (*digests, (turns[0].input_id, digest(turns[0], limits.digest_chars)))
+        turns = turns[1:]
+    return History(turns, _shown_at_most(digests, limits), history.count + 1)
+
+
+def digest(turn: DeliveredTurn, chars_max: int) -> str:
+    """One line for a turn: what was asked, which tools answered, whether it was a degraded answer."""
+    asked = " ".join((ERASED if turn.input_text is None else turn.input_text).split())
+    notes = [", ".join(turn.tool_ids)] if turn.tool_ids else []
+    notes += ["degraded"] if turn.is_degraded else []
+    tail = f" ({'; '.join(notes)})" if notes else ""
+    room = max(0, chars_max - len("- user: ") - len(tail))
+    return f"- user: {asked if len(asked) <= room else asked[: max(0, room - 1)] + '…'}{tail}"
+
+
+def parts(history: History, limits: HistoryLimits) -> list[Shown]:
+    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
+
+    In as few parts as can be: what stands between two recorded texts is one.
+    """
+    left = limits.budget_tokens
+    first = len(history.turns)
+    while first:
+        tokens = _tokens(history.turns[first - 1], limits)
+        if tokens > left:
+            break
+        left -= tokens
+        first -= 1
+    lines = [line for _, line in history.digests]
+    lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
+    found: list[Shown] = []
+    between = _lines_that_fit(lines, left, limits)
+    for turn in history.turns[first:]:
+        for lead, ref, text in (
+            (_ASKED, turn.input_ref, turn.input_text),
+            (_answered(turn.tool_ids), turn.reply_ref, turn.reply_text),
+        ):
+            between += lead
+            if text is None:  # a mark without ref, so that the record shows what the model saw
+                between += ERASED
+            else:
+                found += (Shown(None, between), Shown(ref, text))
+                between = ""
+        between += _END
+    return [*found, Shown(None, between)] if between else found
+
+
+def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
+    """The newest turn as one line: enough to tell a first message from a later one."""
+    return [Segment(name=_NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
+
+
+@lru_cache(maxsize=64)
+def _answered(tool_ids: tuple[str, ...]) -> str:
+    used = f" (used {', '.join(tool_ids)})" if tool_ids else ""
+    return f"\nassistant{used}: "
+
+
+def _lines_that_fit(lines: Sequence[str], budget_tokens: int, limits: HistoryLimits) -> str:
+    chars, start = 0, len(lines)
+    for line in reversed(lines):
+        chars += len(line) + 1
+        if -(-chars // limits.chars_per_token) > budget_tokens:
+            break
+        start -= 1
+    return "\n".join([*lines[start:], ""]) if start < len(lines) else ""
+
+
+def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) -> tuple[tuple[str, str], ...]:
+    """Lines that no prompt could ever show are let go, so that a long session costs no more than a short one."""
+    room = limits.budget_tokens * limits.chars_per_token
+    used = sum(len(line) + 1 for _, line in digests)
+    start = 0
+    while used > room + limits.digest_chars:
+        used -= len(digests[start][1]) + 1
+        start += 1
+    return digests[start:]
+
+
+def _tokens(turn: DeliveredTurn, limits: HistoryLimits) -> int:
+    """Of the whole turn: length over characters per token, rounded up, so that a budget is kept."""
+    asked, said = turn.input_text, turn.reply_text
+    chars = (
+        len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + len(_answered(turn.tool_ids))
+    )
+    return -(-(chars + _AROUND_CHARS) // limits.chars_per_token)

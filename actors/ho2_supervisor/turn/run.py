@@ -1,0 +1,213 @@
+"""One run as its turn sees it: what it is about, its rounds and steps, and where it stands still between them.
+
+What it does beyond itself goes through `effects.py`, by which a run that is driven again goes on where it was.
+Source: spec pages "Session contracts" (Where it lives, and how a turn survives) and "Work orders".
+"""
+
+from __future__ import annotations
+
+from hobus.actors.ho2_supervisor.learning.learning import Learning
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask, standstill_of
+from hobus.actors.ho2_supervisor.session.leases import FIRST
+from hobus.actors.ho2_supervisor.session.record import RunMemo
+from hobus.actors.ho2_supervisor.turn.effects import Effects
+from hobus.actors.ho2_supervisor.turn.history import History
+from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
+from hobus.bus.errors import LedgerError, WorkOrderFault
+from hobus.bus.messages.ids import StepId, TurnId, iso, lease_id_of, parse_iso, work_order_id
+from hobus.bus.messages.session import LeaseIssued, LifecycleChanged, RunConfig, RunStarted, StepStarted
+from hobus.bus.messages.work_order import Segment
+from hobus.config.assets import Agent
+
+
+class Run:
+    """The active run of one session, at one attempt to drive it."""
+
+    def __init__(
+        self, task: RunTask, memo: RunMemo, agent: Agent, *, resources: Resources, learning: Learning | None
+    ) -> None:
+        if memo.input_text is None:
+            raise LedgerError("erased", f"the text of input {memo.requested.input_id} is erased")
+        task.draft.run = str(memo.run_id)
+        self.session = task.session
+        self.trace = task.trace
+        self.draft = task.draft
+        self.memo = memo
+        self.run_id = memo.run_id
+        self.requested = memo.requested  # at the turn's event time
+        self.input_text: str = memo.input_text
+        self.agent = agent
+        self.resources = resources
+        self.config = resources.config
+        self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
+        self.learning = learning  # None: memory is off
+        self.effects = Effects(task, memo, resources)
+        self.round_count = 0
+        self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
+        self._task = task
+        self._step_seq = 0
+        self._steps: dict[tuple[int, int], StepId] = {}  # by round and step
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> History:
+        """What was said before this run."""
+        return self.session.record.history
+
+    @property
+    def run_config(self) -> RunConfig:
+        """The configuration frozen at RunStarted."""
+        run = self.session.record.state.run
+        if run is None or run.config is None:
+            raise AssertionError(f"run {self.run_id} has not started")
+        return run.config
+
+    @property
+    def is_classified(self) -> bool:
+        """Whether its first round is a classification: as the journal has it, else as it is configured.
+
+        Results of calls are no message that could be classified.
+        """
+        if self.requested.continues is not None:
+            return False
+        first = self.memo.orders.get(work_order_id(self._step(1, 1)))
+        return self.config.ho2.classify if first is None else first["wo_type"] == "classify"
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Since the run was requested, by the wall clock (a run may outlive its process)."""
+        return max(0, round((self.resources.bus.now() - parse_iso(self.requested.at)) * 1000))
+
+    def remaining_s(self) -> float:
+        """Until the run's deadline, which an attached request may have moved; never negative. Waiting uses none."""
+        run = self.session.record.state.run
+        if run is None:
+            return 0.0
+        now = self.resources.bus.now() if run.waiting_since is None else parse_iso(run.waiting_since)
+        return max(0.0, parse_iso(run.deadline_at) - now)
+
+    def timeout_s(self, limit_ms: int) -> float:
+        """An order's own time-out. Raises WorkOrderFault when the run has no time left.
+
+        The run's deadline is not in it: an attached request may move that while the order is on its way. When it
+        passes, the drive is cancelled, and with it the request, wherever it is. Whoever shares the time out is told of
+        the deadline as it stands (`due_at` of ExecuteWorkOrder).
+        """
+        if self.remaining_s() <= 0:
+            raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
+        return limit_ms / 1000
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """RunStarted: the run's configuration is frozen; its lease begins, if its requester asked for one."""
+        self.effects.step(RunStarted(at=self.session.now()))
+        terms = self.requested.lease
+        if terms is None:
+            return
+        issued_at = self.session.now()
+        self.effects.step(
+            LeaseIssued(
+                lease_id=lease_id_of(self.run_id, FIRST),
+                issued_at=issued_at,
+                expires_at=iso(parse_iso(issued_at) + terms.ttl_secs),
+                heartbeat_timeout_secs=terms.heartbeat_timeout_secs,
+                at=issued_at,
+            )
+        )
+
+    async def new_round(self) -> OrderContext:
+        """The first step of the next model round, once the run may go on; it observes the steers that are pending."""
+        self.round_count += 1
+        self._step_seq = 0
+        return await self.new_step()
+
+    async def new_step(self) -> OrderContext:
+        """A step boundary, once the run may go on; what an order of this step carries."""
+        self._step_seq += 1
+        step_id = self._step(self.round_count, self._step_seq)
+        now = self.session.now()
+        if not self._is_recorded(step_id):
+            await self.boundary()
+            now = self.session.now()
+            is_new_round = self._step_seq == 1
+            steers = list(self.session.record.state.pending_steer) if is_new_round else []
+            self.effects.step(StepStarted(step_id=step_id, new_round=is_new_round, steers=steers, at=now))
+        context = OrderContext(
+            step_id=step_id,
+            fence=self.session.record.state.fence,
+            agent=self.agent,
+            package_id=self.session.package_id,
+            config_digest=self.requested.config_digest,
+            planned_at=now,
+            budget_mode=self.config.budget.budget_mode,
+        )
+        for ref in self.memo.steers.get(str(step_id), ()):
+            text = self.memo.said.get(ref)
+            self.steers.append(
+                Segment(name="steer", ref=ref, text=await self.session.text(ref) if text is None else text)
+            )
+        return context
+
+    async def boundary(self) -> None:
+        """Returns once the run may issue effects: it is neither paused nor waits for approvals, and has its turn."""
+        while True:
+            has_stood_still = await self._stand_still()
+            if self.effects.receipts or has_stood_still:  # the turn of its first step was its beginning
+                await self._task.ticket.turn()
+            state = self.session.record.state
+            is_paused = state.pause_requested and not state.open_orders
+            if not is_paused and standstill_of(state.lifecycle) is None:
+                return
+
+    async def _stand_still(self) -> bool:
+        """Returns once the run was resumed, or its held calls were decided: True; at once if it is at work: False.
+
+        That it stands still is durable before anybody is told.
+        """
+        while True:
+            state = self.session.record.state
+            if state.pause_requested and not state.open_orders:
+                self.effects.step(LifecycleChanged(lifecycle="Paused", at=self.session.now()))
+            elif (standstill := standstill_of(state.lifecycle)) is None:
+                break
+            elif self._task.standstill == standstill:
+                await self._task.stand_still(standstill)
+                continue
+            await self.session.barrier()
+            state = self.session.record.state
+            if not state.pause_requested and (standstill := standstill_of(state.lifecycle)) is not None:
+                await self._task.stand_still(standstill)
+        if self._task.standstill is None:
+            return False
+        self._task.go_on(self.resources.bus.clock.monotonic() + self.remaining_s())
+        return True
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether somebody has said something that no round has observed; as the journal has it if it goes on."""
+        step_id = self._step(self.round_count + 1, 1)
+        if self._is_recorded(step_id):
+            return bool(self.memo.steers.get(str(step_id)))
+        return bool(self.session.record.state.pending_steer)
+
+    def is_round_recorded(self, number: int) -> bool:
+        """Whether an earlier drive of this run began this round."""
+        return self._is_recorded(self._step(number, 1))
+
+    async def recorded_inputs(self, round_number: int) -> list[Segment] | None:
+        """The input_context of the order that an earlier drive of this run sent in this round; None: it sent none."""
+        return await self.effects.recorded_inputs(work_order_id(self._step(round_number, 1)))
+
+    def _is_recorded(self, step_id: StepId) -> bool:
+        return f"StepStarted:{step_id}" in self.memo.steps
+
+    def _step(self, turn_seq: int, step_seq: int) -> StepId:
+        """The same value however often it is asked for."""
+        found = self._steps.get((turn_seq, step_seq))
+        if found is None:
+            turn = TurnId(run_id=self.run_id, turn_seq=turn_seq)
+            found = self._steps[turn_seq, step_seq] = StepId(turn_id=turn, step_seq=step_seq)
+        return found

@@ -1,0 +1,128 @@
+"""The calls that a model asked for at once: each an order of its own, in parallel over the pool, until all have an end.
+
+Calls that need an approval run when they have it, after the others; a denied one runs never. One of a tool that the
+model made up is no order: whoever looked for it would wait for a worker that never comes.
+Source: spec page "Session contracts", section Fences, leases, batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hobus.actors.ho2_supervisor.session.commands import DENIED
+from hobus.actors.ho2_supervisor.turn import chain, pool, work_orders
+from hobus.actors.ho2_supervisor.turn.effects import Pending
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import ToolBatchId, work_order_id
+from hobus.bus.messages.session import BatchSettled, LifecycleChanged, ToolBatchIssued
+from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
+from hobus.config.approvals import needs_approval
+
+
+async def settle(run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str) -> list[Receipt]:
+    """Every call has its end, and the batch is settled in the journal; the receipts in call order."""
+    context = await run.new_step()
+    batch = _Batch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
+    call_ids = [call.call_id for call in asked]
+    held = [
+        call.call_id
+        for call in asked
+        if call.tool_id not in invented and needs_approval(run.config.tools, call.tool_id)
+    ]
+    effects, session = run.effects, run.session
+    effects.step(ToolBatchIssued(tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, at=session.now()))
+    ended = {call.call_id: batch.ended(call, batch.not_found(call)) for call in asked if call.tool_id in invented}
+    while left := [call for call in asked if call.call_id not in ended]:
+        state = session.record.state
+        active = state.tool_batch
+        waiting = active.held if active is not None and active.tool_batch_id == batch.batch_id else []
+        ready = [call for call in left if call.call_id not in waiting]
+        if ready:
+            ended |= await batch.wave(ready[: state.max_in_flight_effects])
+            continue
+        if state.lifecycle == "Running" and not state.pause_requested:
+            effects.step(LifecycleChanged(lifecycle="WaitingInput", at=session.now()))
+        await run.boundary()
+    receipts = [ended[call_id] for call_id in call_ids]
+    # Receipts arrive in any order; the chain has them in call order.
+    for receipt in receipts:
+        if receipt.wo_id in effects.receipts:
+            effects.receipts[receipt.wo_id] = effects.receipts.pop(receipt.wo_id)
+    results = [
+        [call_id, receipt.state, chain.failure_code(receipt)]
+        for call_id, receipt in zip(call_ids, receipts, strict=True)
+    ]
+    results_ref = f"{session.new_id('BatchSettled')}/1"
+    settled = BatchSettled(tool_batch_id=batch.batch_id, results_ref=results_ref, at=session.now())
+    effects.step(settled, bodies=[pack(results)])
+    return receipts
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """How a call of it comes to its end."""
+
+    run: Run
+    context: OrderContext
+    batch_id: ToolBatchId
+    parent_wo_id: str
+
+    async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
+        """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
+        run, effects = self.run, self.run.effects
+        timeout_s = run.timeout_s(run.config.ho2.order_timeout_ms)
+        pending: dict[str, Pending] = {}
+        for call in calls:
+            if self._denial(call) is None:
+                planned = work_orders.tool_call(
+                    self.context, call, token_budget=run.budget_tokens, timeout_seconds=timeout_s,
+                    parent_wo_id=self.parent_wo_id,
+                )  # fmt: skip
+                pending[call.call_id] = await effects.pending(planned)
+        await effects.dispatch(list(pending.values()))
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                call.call_id: group.create_task(self._finish(call, pending[call.call_id]))
+                for call in calls
+                if call.call_id in pending
+            }
+        return {
+            call.call_id: tasks[call.call_id].result() if call.call_id in tasks else self._denied(call)
+            for call in calls
+        }
+
+    def ended(self, call: ToolCall, receipt: Receipt) -> Receipt:
+        """The call has its end in the batch; returns the receipt."""
+        self.run.effects.step(chain.end_of_call(self.batch_id, call.call_id, receipt, self.run.session.now()))
+        return receipt
+
+    def not_found(self, call: ToolCall) -> Receipt:
+        """What stands for a call of a tool that its model was not told of."""
+        message = f"there is no tool {call.tool_id[:64]!r}; only the tools that were offered can be called"
+        return self._unmade(call, "tool_not_found", message)
+
+    async def _finish(self, call: ToolCall, pending: Pending) -> Receipt:
+        receipt, session = self.ended(call, await self.run.effects.finish(pending)), self.run.session
+        if session.record.state.open_orders:
+            session.flush()  # other calls may run for long; the last one leaves with the next step's write
+        return receipt
+
+    def _denial(self, call: ToolCall) -> str | None:
+        """Why an operator refused the call; None: nobody did."""
+        return self.run.memo.denied.get(f"{self.batch_id}.{call.call_id}")
+
+    def _denied(self, call: ToolCall) -> Receipt:
+        """What stands for a call that an operator refused."""
+        reason = self._denial(call) or ""
+        return self._unmade(call, DENIED, f"the operator refused this call{reason and ': '}{reason}")
+
+    def _unmade(self, call: ToolCall, code: str, message: str) -> Receipt:
+        """What stands for the order of a call of which none was made."""
+        wo_id, session = work_order_id(self.context.step_id, call.call_id), self.run.session
+        return pool.failed_receipt(
+            wo_id, self.context.fence, code, message, cost=Cost(), by=self.run.resources.bus.instance, at=session.now()
+        )

@@ -1,0 +1,285 @@
+"""One user turn, top to bottom. Every await is a recorded order or the barrier before the reply.
+
+After a crash it runs again from the top, and what the journal holds answers at once (`effects.py`).
+Source: spec page "Session host and HO2 supervisor", A turn in HO2, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hobus.actors.ho2_supervisor.learning.memory import beside
+from hobus.actors.ho2_supervisor.turn import (
+    caller_tools,
+    chain,
+    classification,
+    continuation,
+    history,
+    quality_gate,
+    recall,
+    tool_batch,
+    turn_record,
+    work_orders,
+)
+from hobus.actors.ho2_supervisor.turn.classification import Classification
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
+from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.verdicts import GATEWAY_REFUSALS
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.session import ToolCallSummary, TurnResult
+from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
+from hobus.config.assets import Agent
+from hobus.config.schema import AdminConfig
+
+_OWN_BUDGET = "BUDGET_EXHAUSTED"
+"""Met by a classification it may be that of its order alone: the answer's own order meets what is the session's."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the rounds of a turn have brought so far; a failing run reports from it."""
+
+    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+    tool_calls: list[ToolCallSummary] = field(default_factory=list[ToolCallSummary])
+    tokens_used: int = 0
+    parent: str | None = None
+    note: str = ""
+    draft: Segment | None = None  # what would have been the answer, had nobody steered
+    rejections: int = 0
+    best: tuple[OutputResult, Judgement] | None = None
+
+
+async def take_turn(run: Run, progress: Progress) -> TurnResult:
+    """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
+    run.begin()
+    labels, context = await _begun(run, progress)
+
+    while True:
+        _require_round(run, progress)
+        receipt = await _synthesize(run, context, progress)
+        output = _completed_output(receipt)
+        progress.parent = receipt.wo_id
+        progress.tokens_used += receipt.cost.total_tokens
+        is_handed_out = bool(caller_tools.handed_out(output, run.run_config))
+        if output.tool_calls and not is_handed_out:
+            run.draft.take_back("tools")
+            await _call_tools(run, output, progress)
+            continue
+        judgement = quality_gate.judge(_criteria(run.config), output, is_handed_out=is_handed_out)
+        if is_handed_out or progress.best is None or quality_gate.better(progress.best, (output, judgement)):
+            progress.best = (output, judgement)
+        if not judgement.is_accepted and _may_retry(run, progress):
+            run.draft.take_back("rejected")
+            progress.rejections += 1
+            progress.note = judgement.note()
+        elif await _is_steered(run, progress):
+            run.draft.take_back("steered")
+            progress.draft = None if is_handed_out else output.text
+            progress.best, progress.note = None, ""
+        else:
+            break
+
+    answer, verdict = progress.best
+    return await turn_record.record_answer(run, answer, verdict, labels, progress.tool_calls)
+
+
+async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
+    """The message's labels and the prompt's inputs that stay the same in every round.
+
+    Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
+    """
+    if run.requested.continues is None:
+        labels, memory_lines = await _understand(run, progress)
+        return labels, _context(run, labels, memory_lines)
+    earlier = await continuation.continued(run.session, run.requested, run.memo.results)
+    progress.exchanges += earlier.exchanges
+    run.steers += earlier.steers
+    return Classification(), earlier.context
+
+
+async def _is_steered(run: Run, progress: Progress) -> bool:
+    """Whether an answer that is there is a draft after all: somebody said something, and a further round is left.
+
+    The last step boundary of the run: one that is to be paused stands still here, before its answer counts.
+    """
+    if not run.is_round_recorded(run.round_count + 1):
+        await run.boundary()
+    return run.is_steered and _has_room(run, progress)
+
+
+async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
+    """The message's labels and, read meanwhile, the memory lines that match them; lines once shown stay as they are."""
+    recorded = await recall.recorded_lines(run) if run.learning is not None else []
+    if run.learning is None or recorded is not None:
+        return await _classify(run, progress), recorded or []
+    labels, found = await beside(_classify(run, progress), recall.recalled(run, run.learning.memory))
+    return labels, recall.chosen_lines(run, labels, found)
+
+
+async def _classify(run: Run, progress: Progress) -> Classification:
+    """The message's labels; none without a classification, or when it failed. A gateway's refusal ends the turn."""
+    if not run.is_classified:
+        return Classification()
+    config = run.config
+    inputs = [
+        _message_to_classify(run),
+        *history.newest_lines(run.history, history_limits(config, run.agent)),
+    ]
+    receipt = await run.effects.order(
+        work_orders.classify(
+            await run.new_round(),
+            inputs=inputs,
+            token_budget=run.agent.budget_tokens("classify", config.budget),
+            timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
+        )
+    )
+    if receipt.state == "failed" or receipt.output_result is None:
+        if chain.failure_code(receipt) in GATEWAY_REFUSALS - {_OWN_BUDGET}:
+            raise _fault_of(receipt)
+        return Classification()
+    progress.parent = receipt.wo_id
+    return classification.read_classification(
+        receipt.output_result.parsed, config.classify_labels, is_first=run.history.count == 0
+    )
+
+
+def _message_to_classify(run: Run) -> Segment:
+    """The user's message; of one that would fill the classification's budget alone, its beginning."""
+    config = run.config
+    tokens = run.agent.budget_tokens("classify", config.budget)
+    chars_max = tokens * config.attention.chars_per_token // 2
+    if len(run.input_text) <= chars_max:
+        return Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text)
+    return Segment(name="user_input", text=run.input_text[:chars_max])
+
+
+def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> list[Segment]:
+    """The prompt's inputs that stay the same in every round, the stable ones first."""
+    return [
+        Segment(name="system", text=run.agent.system_prompt),
+        *memory_lines,
+        *run.effects.texts.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
+        Segment(name="classification", text=labels.as_text()),
+        Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
+    ]
+
+
+async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> Receipt:
+    """One model round towards the answer."""
+    config = run.config
+    note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
+    return await run.effects.order(
+        work_orders.synthesize(
+            await run.new_round(),
+            inputs=[*context, *note, *_steered(run, progress)],
+            exchanges=progress.exchanges,
+            run_config=run.run_config,
+            token_budget=_round_budget(run, progress.tokens_used),
+            timeout_seconds=run.timeout_s(config.ho2.order_timeout_ms),
+            criteria=_criteria(config),
+            parent_wo_id=progress.parent,
+        )
+    )
+
+
+def _steered(run: Run, progress: Progress) -> list[Segment]:
+    """What operators said to the run so far, each behind a dash, and the answer that the newest of it met."""
+    draft = [] if progress.draft is None else [progress.draft.model_copy(update={"name": "draft"})]
+    spoken = [
+        part
+        for number, steer in enumerate(run.steers)
+        for part in (Segment(name="steer", text="\n- " if number else "- "), steer)
+    ]
+    return [*draft, *spoken]
+
+
+async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
+    """The calls that the model asked for, settled, as the exchange that the next round shows it."""
+    receipts = await tool_batch.settle(
+        run, output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or ""
+    )
+    progress.tool_calls += chain.summarize(output.tool_calls, receipts)
+    results = [_tool_result(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)]
+    progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))
+
+
+def _tool_result(call_id: str, receipt: Receipt) -> Segment:
+    """A call's result as the model sees it; a failed one says so, so that the model can."""
+    if receipt.output_result is not None and receipt.state == "completed":
+        return receipt.output_result.text.model_copy(update={"name": call_id})
+    message = "" if receipt.error is None else receipt.error.message
+    return Segment(name=call_id, text=f"error {chain.failure_code(receipt)}: {message}")
+
+
+def _completed_output(receipt: Receipt) -> OutputResult:
+    """What the order brought. Raises WorkOrderFault for a failed one: a failure is never dressed up as text."""
+    if receipt.state == "failed" or receipt.output_result is None:
+        raise _fault_of(receipt)
+    return receipt.output_result
+
+
+def _fault_of(receipt: Receipt) -> WorkOrderFault:
+    message = "it brought no output" if receipt.error is None else receipt.error.message
+    code = chain.failure_code(receipt) or "execution_error"
+    # A worker that stops cancels its orders. That is no refusal of the turn, which is what `cancelled` would say.
+    return WorkOrderFault("execution_error" if code == "cancelled" else code, message)
+
+
+def _require_round(run: Run, progress: Progress) -> None:
+    """A further round needs a place under turn_limit and, after the first, followup_min_remaining tokens."""
+    budget = run.config.budget
+    if run.round_count >= budget.turn_limit:
+        raise WorkOrderFault(
+            "turn_limit_exceeded", f"run {run.run_id} used {run.round_count} rounds (budget.turn_limit)"
+        )
+    if _has_budget(run, progress.tokens_used):
+        return
+    if budget.budget_mode == "enforce":
+        raise WorkOrderFault(
+            "budget_exhausted",
+            f"run {run.run_id} used {progress.tokens_used} of {run.budget_tokens} tokens "
+            "(budget.synthesize_budget, or what its agent names instead; budget.followup_min_remaining)",
+        )
+    if budget.budget_mode == "warn":
+        turn_record.warn_of_budget(run, progress.tokens_used)
+
+
+def _may_retry(run: Run, progress: Progress) -> bool:
+    """Whether a rejected answer is tried again: within max_retries, the round limit and an enforced budget."""
+    return progress.rejections < run.config.quality_gate.max_retries and _has_room(run, progress)
+
+
+def _has_room(run: Run, progress: Progress) -> bool:
+    """Whether the round limit and an enforced budget leave a further round."""
+    budget = run.config.budget
+    is_affordable = budget.budget_mode != "enforce" or _has_budget(run, progress.tokens_used)
+    return run.round_count < budget.turn_limit and is_affordable
+
+
+def _has_budget(run: Run, tokens_used: int) -> bool:
+    return tokens_used == 0 or run.budget_tokens - tokens_used >= run.config.budget.followup_min_remaining
+
+
+def _round_budget(run: Run, tokens_used: int) -> int:
+    """What a round may use: what is left; the whole budget again where running over it is only warned of."""
+    left = run.budget_tokens - tokens_used
+    return left if left > 0 and _has_budget(run, tokens_used) else run.budget_tokens
+
+
+def _criteria(config: AdminConfig) -> dict[str, Any]:
+    gate = config.quality_gate
+    return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
+
+
+def history_limits(config: AdminConfig, *agents: Agent) -> HistoryLimits:
+    """How much of the past a prompt of any of these agents may show, from the configuration."""
+    tokens = [agent.budget_tokens("history", config.budget) for agent in agents]
+    return HistoryLimits(
+        budget_tokens=max(tokens, default=config.budget.history_budget),
+        turns_max=config.ho2.history_turns_max,
+        digest_chars=config.ho2.history_digest_chars,
+        chars_per_token=config.attention.chars_per_token,
+        known_max=config.sessions.known_max,
+    )

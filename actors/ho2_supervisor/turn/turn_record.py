@@ -1,0 +1,168 @@
+"""How a turn ends in the record: the answer with its chain and its judgement, or the verdict; durable before the reply.
+
+Source: spec pages "Session host and HO2 supervisor" (A turn in HO2, step 7) and "The ledger" (once keys, barriers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.turn import caller_tools, chain
+from hobus.actors.ho2_supervisor.turn.classification import Classification
+from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import body_ref, completed_id, requested_id, turn_key
+from hobus.bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
+from hobus.bus.messages.work_order import REFUSAL, OutputResult
+from hobus.bus.record.journal import pack_result
+from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, Used, behind_run
+from hobus.bus.spent import fact_of
+
+_log = structlog.get_logger("ho2_supervisor")
+
+
+async def record_answer(
+    run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
+) -> TurnResult:
+    """The turn's result; RunCompleted is durable, and with it, in the same write, what explains it.
+
+    With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them.
+    """
+    receipts = list(run.effects.receipts.values())
+    handed_out = caller_tools.as_told(caller_tools.handed_out(answer, run.run_config), run.run_id, run.round_count)
+    result = TurnResult(
+        response=answer.text.text,
+        outcome="success",
+        session_id=run.session.session_id,
+        run_id=run.run_id,
+        input_id=run.requested.input_id,
+        tool_calls=list(tool_calls),
+        caller_calls=handed_out,
+        refused=run.run_config.output_schema is not None and answer.finish_reason == REFUSAL,
+        tools_missing=chain.tools_missing(receipts),
+        exchange_entry_ids=chain.prompt_records(receipts),
+        quality_gate_passed=judgement.is_accepted,
+        cost=chain.total_cost(receipts, run.elapsed_ms),
+        elapsed_ms=run.elapsed_ms,
+    )
+    completion_id = completed_id(run.run_id)
+    unobserved = run.session.record.state.pending_steer  # no round was left for them
+    has_own_text = bool(handed_out) or not answer.text.ref
+    words = caller_tools.words_of_reply(answer.text.text, handed_out)
+    about = run.session.provenance(run.run_id)
+    run.session.append(
+        RunCompleted(
+            input_id=run.requested.input_id,
+            result_ref=body_ref(completion_id, 1),
+            reply_ref=body_ref(completion_id, 2) if has_own_text else answer.text.ref or "",
+            open_calls=OpenCalls(wo_id=receipts[-1].wo_id, call_ids=[call.tool_call_id for call in handed_out])
+            if handed_out
+            else None,
+            at=run.session.now(),
+        ),
+        bodies=[pack_result(result), *([words.encode()] if has_own_text else [])],
+        once=turn_key(run.session.session_id, run.requested.input_id),
+        trace=run.trace,
+        result=result,
+    )
+    whole = ChainComplete(
+        orders=tuple(behind_run(receipt.wo_id) for receipt in receipts),
+        trace_hash=chain.trace_hash(receipts),
+        used=Used.of(result.cost),
+        domain_labels=tuple(labels.domain),
+        task_labels=tuple(labels.task),
+        labels_dropped=tuple(labels.dropped),
+        steers_unobserved=tuple(unobserved),
+    )
+    decision, faults = "ACCEPTED" if judgement.is_accepted else "REJECTED", tuple(judgement.faults)
+    also: list[tuple[str, str, tuple[Any, ...]]] = [
+        ("WO_CHAIN_COMPLETE", "", whole), ("WO_QUALITY_GATE", decision, QualityGate(faults)),
+    ]  # fmt: skip
+    if not judgement.is_accepted:
+        also.append(("ESCALATION", "ESCALATED", Escalation(receipts[-1].wo_id, faults)))
+    for event_type, decision_of, payload in also:
+        run.session.also(
+            run.resources.own_entries.ho2m(
+                event_type, payload, provenance=about, parents=[completion_id], at_us=run.session.at_us(),
+                decision=decision_of, trace=run.trace,
+            )
+        )  # fmt: skip
+    if run.learning is None:
+        await run.session.barrier()
+        return result
+    learned = await run.learning.durably_and_learned(run.session, trace=run.trace)
+    return result.model_copy(update={"consolidation_candidates": list(learned.candidates)})
+
+
+async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
+    """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
+    receipts = list(run.effects.receipts.values())
+    code = fault.code
+    result = verdict_result(
+        code,
+        session_id=run.session.session_id,
+        run_id=run.run_id,
+        input_id=run.requested.input_id,
+        cost=chain.total_cost(receipts, run.elapsed_ms),
+        elapsed_ms=run.elapsed_ms,
+        tool_calls=list(tool_calls),
+        exchange_entry_ids=chain.prompt_records(receipts),
+        detail=fault.detail,
+    )
+    once = turn_key(run.session.session_id, result.input_id)
+    _append_failed(run.session, result.input_id, code, pack_result(result), trace=run.trace, once=once)
+    await (
+        run.session.barrier()
+        if run.learning is None
+        else run.learning.durably_and_learned(run.session, trace=run.trace)
+    )
+    return result
+
+
+def record_failure(session: OwnedSession, input_id: str, fault: RuntimeFault, *, trace: str) -> None:
+    """RunFailed, and why; durable with the next barrier. Its input has no answer by that: the host may give one."""
+    turn_id = "" if session.record.run is None else str(session.record.run.run_id)
+    _log.warning("run_failed", turn=turn_id, input_id=input_id, code=fault.code)
+    _append_failed(session, input_id, fault.code, fault.detail.encode(), trace=trace)
+
+
+def _append_failed(  # noqa: PLR0913 - what the event says, and whether it is the input's answer
+    session: OwnedSession, input_id: str, code: str, detail: bytes, *, trace: str, once: str | None = None
+) -> None:
+    detail_ref = body_ref(session.new_id("RunFailed"), 1)
+    event = RunFailed(input_id=input_id, code=code, detail_ref=detail_ref, at=session.now())
+    session.append(event, bodies=[detail], once=once, trace=trace)
+
+
+def spent(run: Run | None) -> dict[str, Any]:
+    """What a run that failed has cost so far, as a fact of its fault: whoever degrades adds what that costs.
+
+    An order that was sent and has no receipt may have cost something: money is unknown then.
+    """
+    if run is None:
+        return {}
+    cost = chain.total_cost(run.effects.receipts.values(), run.elapsed_ms)
+    return fact_of(cost.model_copy(update={"cost_usd": None}) if run.effects.has_open_model_calls else cost)
+
+
+def warn_of_budget(run: Run, tokens_used: int) -> None:
+    """BUDGET_WARNING: the next round runs over the turn's budget, which mode warn allows. Said once per round."""
+    if run.is_round_recorded(run.round_count + 1):
+        return
+    run.session.also(
+        run.resources.own_entries.ho2m(
+            "BUDGET_WARNING",
+            RunBudget(tokens_used, run.budget_tokens),
+            provenance=run.session.provenance(run.run_id),
+            parents=[requested_id(run.session.session_id, run.requested.input_id)],
+            at_us=run.session.at_us(),
+            reason="followup_min_remaining",
+            trace=run.trace,
+        )
+    )

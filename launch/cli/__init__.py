@@ -1,0 +1,1 @@
+"""The command `hobus`: its commands, the terminal chat, and what `hobus tap` shows."""

@@ -1,0 +1,123 @@
+"""How a turn ended, for a person: whatever is not a plain success is said, never only coloured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hobus.bus.errors import VERDICT_CODES, RuntimeFault
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import TurnResult
+from hobus.launch.cli.chat.cells import printable
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.output import duration
+
+Line = tuple[str, str]
+"""Text and colour."""
+
+_NEXT = {"disk_full": "; free some space, then ask again; next: hobus doctor"}
+_DIM = "bright_black"
+RUN_WAITING = "run_waiting"
+"""The code of a turn that stands still: no answer yet, and no end either."""
+_NO_FAILURES = frozenset({"cancelled", RUN_WAITING})
+_NAMED_MAX = 5
+BARE = "answered by a bare model call, without history, tools or memory"
+_BY_WEIGHT = (
+    exit_codes.OK,
+    exit_codes.USAGE,
+    exit_codes.REFUSED,
+    exit_codes.FAILED,
+    exit_codes.UNREACHABLE,
+    exit_codes.INTEGRITY,
+)
+
+
+def exit_code_of(result: TurnResult) -> int:
+    """0 for an answer, a degraded one too; 5 for a refused turn, 4 for one that stands still, 1 for a failed one."""
+    if result.outcome != "error":
+        return exit_codes.OK
+    if result.code == RUN_WAITING:
+        return exit_codes.UNREACHABLE
+    return exit_codes.REFUSED if result.code in VERDICT_CODES else exit_codes.FAILED
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several turns."""
+    return max(codes, key=_BY_WEIGHT.index, default=exit_codes.OK)
+
+
+def lines_about(result: TurnResult) -> list[Line]:
+    """What is told below an answer: its tools, how it ended where that was no plain success, and what it took."""
+    return [*_tools(result), *warnings_about(result), (_summary(result), _DIM)]
+
+
+def warnings_about(result: TurnResult) -> list[Line]:
+    """Nothing for a plain success."""
+    why = f" ({result.code})" if result.code else ""
+    lines: list[Line] = []
+    if result.outcome == "degraded":
+        lines.append((f"{why_degraded(result)}{BARE}", "yellow"))
+    elif result.outcome == "error":
+        said = printable(result.response).strip() or "this turn has no answer"
+        if result.code in _NO_FAILURES:
+            return [(said, "yellow")]
+        lines.append((f"error{why}: {said}{_NEXT.get(result.code or '', '')}", "red"))
+    if result.tools_missing:
+        lines.append(
+            (f"answered without {_named(result.tools_missing)}, which no worker had; see `hobus tools`", "yellow")
+        )
+    if result.quality_gate_passed is False:
+        lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
+    return lines
+
+
+def failed(error: RuntimeFault | CommandError) -> list[Line]:
+    """What went wrong, and what to do next."""
+    known = error if isinstance(error, CommandError) else as_command_error(error)
+    if known is None:
+        return [(str(error), "red")]
+    return [(known.message, "red"), *([(f"next: {known.hint}", _DIM)] if known.hint else [])]
+
+
+def why_degraded(result: TurnResult) -> str:
+    """Who had not answered, and why, as far as that is known."""
+    reason = printable(result.reason).strip().rstrip(".")
+    return f"degraded: {reason or 'the supervisor, its executors or the ledger were not there in time'}; "
+
+
+def money(cost_usd: float | None) -> str:
+    """An amount; what is not known is said to be unknown."""
+    if cost_usd is None:
+        return "price unknown"
+    return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 model call`, `3 model calls`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _named(tools: Sequence[str]) -> str:
+    more = len(tools) - _NAMED_MAX
+    return printable(", ".join(tools[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+
+
+def _tools(result: TurnResult) -> list[Line]:
+    lines: list[Line] = []
+    for call in result.tool_calls:
+        ended = "in doubt" if call.code == "unknown_outcome" else call.status.lower()
+        how = "" if call.status == "Succeeded" else f": {ended}" + (f" ({call.code})" if call.code else "")
+        lines.append((f"tool {call.tool_id}{how}", _DIM))
+    return lines
+
+
+def _summary(result: TurnResult) -> str:
+    cost = result.cost
+    took = f"{result.elapsed_ms} ms" if result.elapsed_ms < 1000 else duration(result.elapsed_ms / 1000)  # noqa: PLR2004
+    parts = [shown_session(result.session_id), took]
+    if cost.llm_calls:
+        parts += [counted(cost.llm_calls, "model call"), counted(cost.total_tokens, "token"), money(cost.cost_usd)]
+    elif cost.cost_usd is None:
+        parts.append(money(None))
+    return " · ".join(parts)

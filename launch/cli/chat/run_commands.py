@@ -1,0 +1,145 @@
+"""Commands that act on a turn while it runs: what is typed, what that means, and what became of it, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import Command, CommandVerdict
+from hobus.launch.cli.chat.outcome import Line
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.sessions.refusals import REFUSALS, code_of
+from hobus.launch.sessions.summary import HeldNow
+
+_DIM = "bright_black"
+
+RUN_COMMANDS = {
+    "/steer TEXT": "say something to the turn that runs: its next round sees it",
+    "/followup TEXT": "a message for when the turn is over (so is a plain line that is typed while it runs)",
+    "/pause": "let the turn stop at its next step",
+    "/resume": "let a paused turn go on",
+    "/cancel [REASON]": "end the turn: its model call and its tools are stopped",
+    "/approve [CALL]": "let a tool call run that waits for it",
+    "/deny [CALL] [REASON]": "refuse it; the model is told so",
+}
+"""What is typed -> what it does. Each also works in `hobus session`, from any terminal."""
+NAMES = frozenset(usage.split()[0] for usage in RUN_COMMANDS)
+_USAGE = {usage.split()[0]: usage for usage in RUN_COMMANDS}
+_TAKES_NOTHING = frozenset({"/pause", "/resume"})
+
+_NEXT = {
+    "not_started": "send a message: it begins the session",
+    "session_closed": "/new, then a message, begins another session",
+    "no_active_run": "a plain line is a message, and begins a turn",
+    "cancelling": "/wait for what became of it",
+    "not_paused": "/session shows how it stands",
+    "already_paused": "/resume lets it go on",
+    "call_not_open": "/session shows which calls wait",
+    "too_large": "say it in fewer words",
+    "too_many": "wait until some of them were heard",
+}
+"""What to type after a refusal; the codes that a chat's commands cannot meet are left out."""
+
+
+def is_command(line: str) -> bool:
+    """Whether a typed line is one; a message that begins with a slash is typed with a space before it."""
+    return line.startswith("/")
+
+
+def is_run_command(line: str) -> bool:
+    """Whether a typed line is one of these, whatever follows its name."""
+    return is_command(line) and line.split(maxsplit=1)[0] in NAMES
+
+
+def needs_held(line: str) -> bool:
+    """Whether it is about a call that waits for an approval."""
+    return line.split(maxsplit=1)[0] in ("/approve", "/deny")
+
+
+def command_of(line: str, held: Sequence[HeldNow] = ()) -> Command:
+    """The command that a line means; `held` are the calls that wait now. Raises CommandError (usage) in words."""
+    name, _, rest = line.strip().partition(" ")
+    rest = rest.strip()
+    if name in _TAKES_NOTHING and rest:
+        raise _misused(name, "takes nothing behind it")
+    match name:
+        case "/steer" | "/followup":
+            if not rest:
+                raise _misused(name, "needs a text")
+            return events.Steer(text=rest) if name == "/steer" else events.FollowUp(text=rest)
+        case "/pause":
+            return events.Pause()
+        case "/resume":
+            return events.Resume()
+        case "/cancel":
+            return events.Cancel(reason=rest or None)
+        case _:
+            return _decision(name, rest, held)
+
+
+def _decision(name: str, rest: str, held: Sequence[HeldNow]) -> Command:
+    first, _, reason = rest.partition(" ")
+    is_named = first.isascii() and first.isdigit()
+    if is_named:
+        call_id = first.zfill(max((len(one.call_id) for one in held), default=0))
+    else:
+        call_id, reason = _the_one(name, held).call_id, rest
+    if name == "/deny":
+        return events.Deny(call_id=call_id, reason=reason.strip() or None)
+    if reason.strip():
+        raise _misused(name, "takes nothing but the number of a call")
+    return events.Approve(call_id=call_id)
+
+
+def _the_one(name: str, held: Sequence[HeldNow]) -> HeldNow:
+    if len(held) == 1:
+        return held[0]
+    if not held:
+        raise CommandError(
+            "no tool call waits for an approval", hint=_NEXT["call_not_open"], exit_code=exit_codes.REFUSED
+        )
+    which = ", ".join(f"{one.call_id} {one.tool_id}" for one in held)
+    raise CommandError(
+        f"{len(held)} tool calls wait for an approval: {which}",
+        hint=f"{name} and the number of one of them",
+        exit_code=exit_codes.USAGE,
+    )
+
+
+def _misused(name: str, how: str) -> CommandError:
+    return CommandError(f"{name} {how}", hint=f"type {_USAGE[name]}", exit_code=exit_codes.USAGE)
+
+
+def applied(verdict: CommandVerdict, command: Command) -> Line:
+    """What an applied command means for whoever sent it."""
+    match command:
+        case events.Steer():
+            said = "steered: the next round of the turn sees it"
+        case events.FollowUp():
+            said = "it waits for its turn" if verdict.run_id is not None else "it begins a turn"
+        case events.Pause():
+            said = "the turn pauses at its next step"
+        case events.Resume():
+            said = "the turn goes on"
+        case events.Cancel():
+            said = "the turn is being cancelled"
+        case events.Approve(call_id=call_id):
+            said = f"call {call_id} may run"
+        case events.Deny(call_id=call_id):
+            said = f"call {call_id} is not run"
+        case _:
+            said = f"{command.kind} applied"
+    return said, _DIM
+
+
+def refused(verdict: CommandVerdict) -> CommandError:
+    """A rejected command as what it means and what to type next."""
+    code, facts = code_of(verdict.reason)
+    known = REFUSALS.get(code)
+    means = facts or verdict.reason if known is None else known.means
+    if known is not None and code in ("call_not_open", "too_many", "too_large"):
+        means += f" ({facts})"
+    next_one = _NEXT.get(code, f"hobus session show {shown_session(verdict.session_id)}")
+    return CommandError(f"refused ({code}): {means}", hint=next_one, exit_code=exit_codes.REFUSED)

@@ -1,0 +1,235 @@
+"""One conversation from the client's side: its session, its turns, and those that nobody waited for to the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import VERDICT_CODES, RuntimeFault
+from hobus.bus.messages.gateway import Budget, ReadBudget
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.session import EndSession, FollowUp, ProcessTurn, SessionClosed, SessionView, TurnResult
+from hobus.launch.cli.chat.outcome import RUN_WAITING, Line
+from hobus.launch.cli.chat.run_commands import applied, command_of, needs_held, refused
+from hobus.launch.cli.chat.said import Said, Sayings
+from hobus.launch.cli.chat.showing import View, show_end
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.running import running
+from hobus.launch.sessions.commands import Fences, host_command, verdict_on, view_of
+from hobus.launch.sessions.following import beside, body_text, newest
+from hobus.launch.sessions.notifications import Noticed, in_chat
+from hobus.launch.sessions.summary import Standing, standing_of
+from hobus.launch.sessions.watched_turn import ROLE, answer_of
+
+Other = Callable[[Place, str, str], Coroutine[Any, Any, None]]
+"""Goes on beside a waiting: for the place, the session and the input that is waited for."""
+
+
+class Talk:
+    """Turns of one session after another. Each call opens a connection of its own and leaves nothing behind.
+
+    So nothing stands still while a person thinks, and a cluster that was restarted meanwhile is found again.
+    """
+
+    def __init__(self, home: Home, *, session_id: str | None, timeout_s: float | None, is_streamed: bool) -> None:
+        self._home = home
+        self._run: RunFile | None = None
+        self._place: Place | None = None
+        self._timeout_s = timeout_s
+        self._is_streamed = is_streamed
+        self._waited_for: str | None = None  # session of the turn that is being waited for
+        self._is_active = False  # a run was seen for it
+        self.session_id = session_id
+        self.unfetched: ProcessTurn | None = None  # a turn that may go on, or be answered already
+        self.follow_ups: deque[ProcessTurn] = deque()  # whose runs come, or came, after it
+        self.sayings = Sayings()
+        self.own_commands: set[str] = set()
+
+    @property
+    def current_session(self) -> str | None:
+        """The session of the turn that is being waited for, else of the last one."""
+        return self._waited_for or self.session_id
+
+    def place(self) -> Place:
+        """The cluster that runs now. Raises CommandError (not reachable) when there is none."""
+        run = running(self._home)
+        known = self._run
+        if (
+            self._place is None
+            or known is None
+            or (known.sockets, known.launcher_mark) != (run.sockets, run.launcher_mark)
+        ):
+            self._run, self._place = run, place_of(self._home, run)
+        return self._place
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def turn_of(self, text: str) -> ProcessTurn:
+        """The next turn, under an input id of its own."""
+        return self._turn(self.session_id, SystemClock().new_id(), text)
+
+    def answer(self, turn: ProcessTurn, view: View, others: Sequence[Other] = ()) -> TurnResult:
+        """The turn's one answer, shown; an error's sentence is none. It waits for a turn of somebody else to be over.
+
+        Interrupted or without an answer, the turn stays the unfetched one; one that was refused begins no session.
+
+        Raises KeyboardInterrupt, RuntimeFault, CommandError.
+        """
+        place = self.place()
+        session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
+        self._waited_for, self._is_active = session_id, False
+        view.begin()
+        try:
+            result = asyncio.run(
+                beside(
+                    self._answered(place, turn, view),
+                    *(other(place, session_id, turn.input_id) for other in others),
+                )
+            )
+        except BaseException as error:
+            view.abandon()
+            if not (isinstance(error, RuntimeFault) and error.code in VERDICT_CODES):
+                self.unfetched = turn
+                self.session_id = session_id
+            raise
+        finally:
+            self._waited_for = None
+        show_end(view, result)
+        if result.code == RUN_WAITING:
+            self.unfetched = turn
+        elif self.unfetched is not None and self.unfetched.input_id == turn.input_id:
+            self.unfetched = None
+        if turn.session_id is not None or result.outcome != "error" or result.run_id is not None:
+            self.session_id = result.session_id
+        return result
+
+    async def _answered(self, place: Place, turn: ProcessTurn, view: View) -> TurnResult:
+        """Asked again where the turn stands still longer than one asking takes, unless a time was given."""
+        limit_s = self._timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
+        while True:
+            result = await answer_of(place, turn, timeout_s=limit_s, on_stream=view.on_frame, waits_for_its_turn=True)
+            if result.code != RUN_WAITING or self._timeout_s is not None:
+                return result
+
+    def _turn(self, session_id: str | None, input_id: str, text: str) -> ProcessTurn:
+        return ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=self._is_streamed)
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    async def is_active(self, place: Place, session_id: str, input_id: str) -> None:
+        """Returns when the turn that is waited for has begun: what is said at once would find nothing to act on."""
+        config, clock = place.snapshot.config, SystemClock()
+        deadline = clock.monotonic() + config.launcher.client_timeout_ms / 1000
+        while not self._is_active and clock.monotonic() < deadline:
+            async with connected(place, "operator") as bus:
+                entries = await newest(place, bus, session_id)
+            self._is_active = bool(standing_of(entries).input_id) or any(
+                entry.submission_id.endswith(f"/{input_id}") for entry in entries
+            )
+            if not self._is_active:
+                await asyncio.sleep(config.host.retry_interval_ms / 1000)
+
+    async def commanded(self, place: Place, session_id: str, said: Said) -> list[Line]:
+        """What became of a line that acts on the run, a message as a follow-up. Raises RuntimeFault, CommandError."""
+        if said.is_message:
+            command = FollowUp(text=said.text)
+        else:
+            held = (await self._standing(place, session_id)).held_calls() if needs_held(said.text) else ()
+            command = command_of(said.text, held)
+        self.own_commands.add(said.command_id)
+        said.is_sent = True
+        sent = host_command(session_id, command, Fences(), said.command_id)
+        timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+        verdict = await verdict_on(place, session_id, sent, timeout_s=timeout_s)
+        if verdict.outcome == "rejected":
+            said.is_sent = False
+            raise refused(verdict)
+        if isinstance(command, FollowUp) and verdict.input_id is not None:
+            self.follow_ups.append(self._turn(session_id, verdict.input_id, command.text))
+        return [applied(verdict, command)]
+
+    def command(self, said: Said) -> list[Line]:
+        """The same while nothing is waited for."""
+        if self.session_id is None:
+            return [("there is no session yet: the first message begins one", "bright_black")]
+        return asyncio.run(self.commanded(self.place(), self.session_id, said))
+
+    async def _standing(self, place: Place, session_id: str) -> Standing:
+        async with connected(place, "operator") as bus:
+            return standing_of(await newest(place, bus, session_id))
+
+    def found(self) -> list[Line]:
+        """How a session stands that is continued; a turn of it that is not over is one that `/wait` waits for."""
+        session_id, place = self.session_id or "", self.place()
+
+        async def look() -> tuple[Noticed, str | None]:
+            noticed = Noticed(session_id, says=in_chat)
+            async with connected(place, "operator") as bus:
+                entries = await newest(place, bus, session_id)
+                noticed.catch_up(entries, input_id="")
+                ref = noticed.standing.input_ref
+                return noticed, await body_text(bus, ref, timeout_s=_client_s(place)) if ref else None
+
+        noticed, text = asyncio.run(look())
+        if not noticed.standing.input_id:
+            return []
+        if text is not None:
+            self.unfetched = self._turn(session_id, noticed.standing.input_id, text)
+        stands = noticed.how_it_stands() or [("a turn of this session is at work", "yellow")]
+        return [*stands, ("/wait shows its answer when it is there", "bright_black")]
+
+    # --- the session --------------------------------------------------------------------------------------------------
+
+    def leave_session(self) -> None:
+        """The next message begins a new one."""
+        self.session_id = self.unfetched = None
+        self.follow_ups.clear()
+
+    def end_session(self) -> int | None:
+        """The session is left, and closed; how many turns it had, None: nobody could say, nor whether it is closed."""
+        session_id = self.session_id or ""
+
+        async def close(place: Place) -> SessionClosed:
+            async with connected(place, ROLE) as bus:
+                return await bus.request(
+                    "host", EndSession(session_id=session_id), expect=SessionClosed, timeout_s=_client_s(place)
+                )
+
+        closed = asyncio.run(close(self.place()))
+        self.leave_session()
+        return closed.turn_count
+
+    def view(self) -> SessionView:
+        """What the supervisor knows of the session."""
+        return asyncio.run(self.read_view())
+
+    async def read_view(self) -> SessionView:
+        """The same while a turn is waited for."""
+        place = self.place()
+        return await view_of(place, self.current_session or "", timeout_s=_client_s(place))
+
+    def budget(self) -> Budget:
+        """What the session was allowed and used."""
+        return asyncio.run(self.read_budget())
+
+    async def read_budget(self) -> Budget:
+        """The same while a turn is waited for."""
+        return await read_budget(self.place(), self.current_session or "")
+
+
+async def read_budget(place: Place, session_id: str) -> Budget:
+    """The gateway's account, as an operator reads it; '' for all sessions."""
+    async with connected(place, "operator") as bus:
+        return await bus.request(
+            "gateway", ReadBudget(session_id=session_id), expect=Budget, timeout_s=_client_s(place)
+        )
+
+
+def _client_s(place: Place) -> float:
+    return place.snapshot.config.launcher.client_timeout_ms / 1000

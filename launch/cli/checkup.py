@@ -1,0 +1,264 @@
+"""What `hobus doctor` looks at: the machine, the home, the configuration, the running cluster.
+
+Each check says ok, warn or fail, what it found, and the mend; none changes anything that stays.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import Breaker
+from hobus.bus.port import Clock
+from hobus.bus.zeromq.features import features
+from hobus.bus.zeromq.key_book import damaged_in
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
+from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.finding import Finding, Verdict
+from hobus.launch.launcher.fork_server import is_possible
+from hobus.launch.launcher.stale import living
+
+_PYTHON = (3, 11)
+_FILES_MIN = 4096
+_BREAKER = {"open": "it is not called for now", "half_open": "it is being tried again"}
+_PLENTY = 10
+"""So many times what the record needs free is no reason for a word."""
+_YEAR_2024 = 1_704_067_200.0
+_CLOCK_SLACK_S = 60.0
+
+
+def machine() -> list[Finding]:
+    """Python, libzmq, limits of the system."""
+    return [_python(), _libzmq(), _open_files()]
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < _PYTHON:
+        return Finding(check="python", verdict="fail", said=version, mend="hobus needs Python 3.11 or newer")
+    how = "processes are forked from a zygote" if is_possible() else "processes are fresh interpreters (no pidfd)"
+    return Finding(check="python", verdict="ok", said=f"{version} on {sys.platform}; {how}")
+
+
+def _libzmq() -> Finding:
+    found = features()
+    if not found.has_ipc:
+        mend = "install a pyzmq whose libzmq has ipc"
+        return Finding(check="libzmq", verdict="fail", said=f"{found.version} without local sockets", mend=mend)
+    if not found.has_curve:
+        mend = "install the pyzmq wheel, which has libsodium; without it no worker of another host can join"
+        return Finding(check="libzmq", verdict="warn", said=f"{found.version} without CURVE", mend=mend)
+    return Finding(check="libzmq", verdict="ok", said=f"{found.version} with CURVE")
+
+
+def _open_files() -> Finding:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a cluster raises the soft one itself
+    if 0 <= hard < _FILES_MIN:
+        mend = f"raise the hard limit, as root: ulimit -Hn {_FILES_MIN}"
+        return Finding(check="open files", verdict="warn", said=f"at most {hard} per process", mend=mend)
+    return Finding(check="open files", verdict="ok", said=f"at most {'any number' if hard < 0 else hard} per process")
+
+
+def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
+    """Whether everything governed loads, and what it is."""
+    try:
+        snapshot = load_snapshot(home.config if home.config.is_dir() else None)
+    except RuntimeFault as fault:
+        mend = next_command("config check", home.root)
+        return Finding(check="configuration", verdict="fail", said=fault.detail, mend=mend), None
+    replaced = [name for name, origin in snapshot.origins.items() if origin != "shipped"]
+    own = f"{len(replaced)} files of {home.config}" if replaced else "all files as shipped"
+    return Finding(check="configuration", verdict="ok", said=f"{own}; digest {snapshot.digest[:19]}"), snapshot
+
+
+def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:
+    """The home: writable, room, length of its path, clock beside its record."""
+    found = [_writable(home), _sockets(home), _clock(home, clock), *_keys(home)]
+    if snapshot is not None:
+        found.insert(1, _disk(home, snapshot))
+    return found
+
+
+def _writable(home: Home) -> Finding:
+    there = _nearest(home.root)
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        mend = "choose another directory with --home DIR, or mend its rights"
+        said = f"{there}: {error.strerror}"
+        return Finding(check="home", verdict="fail", said=said, mend=mend)
+    if there != home.root:
+        return Finding(check="home", verdict="ok", said=f"{home.root} is not there yet and can be made")
+    if _mode(home.root) & 0o077 and _mode(home.run) & 0o077:
+        return Finding(check="home", verdict="fail", said=f"{home.run} is open to others", mend=f"chmod 700 {home.run}")
+    return Finding(check="home", verdict="ok", said=f"{home.root} is writable")
+
+
+def _disk(home: Home, snapshot: Snapshot) -> Finding:
+    ledger = snapshot.config.ledger
+    needed = ledger.segment_bytes + ledger.reserve_bytes
+    free = shutil.disk_usage(_nearest(home.ledger)).free
+    said = f"{free >> 20} MB free; the record wants {needed >> 20} MB (a segment and ledger.reserve_bytes)"
+    if free < needed:
+        return Finding(check="disk", verdict="fail", said=said, mend="free some space on that disk")
+    if free < _PLENTY * needed:
+        return Finding(check="disk", verdict="warn", said=said, mend="free some space before it is needed")
+    return Finding(check="disk", verdict="ok", said=said)
+
+
+def _sockets(home: Home) -> Finding:
+    length = len(os.fsencode(longest_socket(home.run)))
+    if length <= IPC_PATH_MAX_BYTES:
+        said = f"paths of {length} bytes, at most {IPC_PATH_MAX_BYTES}"
+        return Finding(check="sockets", verdict="ok", said=said)
+    said = f"paths of {length} bytes are too long: sockets will lie in {tempfile.gettempdir()}"
+    return Finding(check="sockets", verdict="warn", said=said, mend="a shorter --home avoids that")
+
+
+def _keys(home: Home) -> list[Finding]:
+    """Tokens and workers that cannot be read; nothing to say where there are none."""
+    mend = "put its copy back, or remove it; who it names then has to join again"
+    return [
+        Finding(check="keys", verdict="warn", said=f"{path} is damaged and lets nobody in", mend=mend)
+        for path in damaged_in(home.keys)
+    ]
+
+
+def _clock(home: Home, clock: Clock) -> Finding:
+    now = clock.now()
+    newest = max(map(_changed_at, _files(home.ledger)), default=0.0)
+    if now < _YEAR_2024:
+        return Finding(check="clock", verdict="fail", said="the clock of this machine is years behind", mend="set it")
+    if newest > now + _CLOCK_SLACK_S:
+        said = f"the clock is {newest - now:.0f} s behind the youngest file of the record"
+        return Finding(check="clock", verdict="warn", said=said, mend="set it: times in the record would go backwards")
+    return Finding(check="clock", verdict="ok", said="not behind the record")
+
+
+def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
+    """Who holds the home, what an earlier run left, and, if one runs, its run file."""
+    pid = holder(home)
+    try:
+        run = run_file.read(home.run_file)
+    except CommandError as error:
+        stale = Finding(check="run file", verdict="fail", said=error.message, mend=next_command("down", home.root))
+        return [stale], None
+    if pid is None:
+        left = living(run)
+        if run is None:
+            return [Finding(check="launcher", verdict="ok", said="no cluster runs, and none was left behind")], None
+        names = ", ".join(f"{row.actor} (pid {row.pid})" for row in left) or "no process"
+        said = f"the launcher of an earlier run is dead; it left its run file and {names}"
+        return [Finding(check="launcher", verdict="warn", said=said, mend=next_command("down", home.root))], None
+    if run is None or not home.snapshot.exists():
+        said = f"a launcher (pid {pid}) holds this home, but its run directory is gone: nobody can reach the cluster"
+        return [Finding(check="launcher", verdict="fail", said=said, mend=next_command("down", home.root))], None
+    found = [Finding(check="launcher", verdict="ok", said=f"pid {run.launcher_pid}, {run.phase}")]
+    if not run.zygote_pid and is_possible():
+        why = "it ended too often (launcher.crash_budget)" if run.zygote_state == "failed" else "no zygote"
+        said = f"{why}: processes are started as fresh interpreters, which takes about a second each"
+        mend = f"launcher.start_method, or its log: {next_command('logs zygote launcher', home.root)}"
+        found.append(Finding(check="zygote", verdict="warn", said=said, mend=mend))
+    elif run.zygote_pid and not identity.is_alive(run.zygote_pid, run.zygote_mark):
+        found.append(Finding(check="zygote", verdict="warn", said="it has just died; it is being replaced"))
+    return found, run
+
+
+def health(
+    rows: Iterable[tuple[str, str, str]],
+    *,
+    broker_answers: bool,
+    home: Home,
+    damaged: Collection[str] = (),
+    elsewhere: Collection[str] = (),
+) -> list[Finding]:
+    """Of (actor, state, note) of every process.
+
+    `damaged` failed because what they need is damaged; of the roles `elsewhere` another host has a ready process.
+    """
+    everybody = list(rows)
+    served = {_role(actor) for actor, state, _ in everybody if state == "ready"} | set(elsewhere)
+    found: list[Finding] = []
+    if not broker_answers:
+        mend = next_command("logs broker", home.root)
+        found.append(Finding(check="broker", verdict="fail", said="it does not answer", mend=mend))
+    for actor, state, note in everybody:
+        if state == "ready":
+            continue
+        verdict: Verdict = "fail" if state in ("failed", "lost") or _role(actor) not in served else "warn"
+        said = f"{state}: {note}" if note else state
+        if _role(actor) not in served:
+            said = f"{said} (no {_role(actor)} is ready)"
+        mend = _mend(actor, state, home, is_damaged=actor in damaged)
+        found.append(Finding(check=actor, verdict=verdict, said=said, mend=mend))
+    if not found:
+        found.append(Finding(check="processes", verdict="ok", said="all are ready"))
+    return found
+
+
+def breakers(rows: Iterable[Breaker], home: Home) -> list[Finding]:
+    """One line for each model that is left alone, or tried again; nothing where all are called."""
+    return [
+        Finding(
+            check=f"breaker {one.provider_id}/{one.model_id}",
+            verdict="warn",
+            said=f"{one.state}: {_BREAKER[one.state]}, after {one.failures} faults of the provider in a row",
+            mend=next_command(f"provider check {one.provider_id}", home.root),
+        )
+        for one in rows
+        if one.state != "closed"
+    ]
+
+
+def _role(actor: str) -> str:
+    return actor.partition("/")[0]
+
+
+def _mend(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
+    logs = next_command(f"logs {actor}", home.root)
+    if is_damaged:
+        return f"{next_command('ledger verify', home.root)} names the place; then down, and restore a copy; {logs}"
+    if state in ("failed", "stopped"):
+        return f"{next_command(f'restart {actor}', home.root)}; {logs}"
+    return logs
+
+
+def code_of(findings: Iterable[Finding]) -> int:
+    """0 unless something fails."""
+    return exit_codes.FAILED if any(one.verdict == "fail" for one in findings) else exit_codes.OK
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest directory above it that exists."""
+    return next(one for one in (path, *path.parents) if one.is_dir())
+
+
+def _mode(path: Path) -> int:
+    """0 when it is gone: a cluster may end while it is looked at."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _changed_at(path: Path) -> float:
+    """0 when it is gone: beside a record that is written, files of its index come and go."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()] if directory.is_dir() else []

@@ -1,0 +1,136 @@
+"""`hobus ask`: one message, one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import click
+from pydantic import ValidationError
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import session_id_of, shown_session
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch.cli.chat.answer_view import PlainView
+from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
+from hobus.launch.cli.chat.showing import View, show_end, streams_to_stdout, view_on_stdout
+from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.running import running
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.output import is_terminal, note, say, styled
+from hobus.launch.sessions.following import beside, follow
+from hobus.launch.sessions.notifications import Noticed, in_shell
+from hobus.launch.sessions.turns import check_text, words_of
+from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
+
+
+@click.command()
+@click.argument("text")
+@click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait.")
+@click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
+@with_home
+def ask(  # noqa: PLR0913 - one per option
+    *, home: Home, text: str, session: str | None, timeout_s: float | None, input_id: str | None, as_json: bool
+) -> int:
+    """Ask the agent one question and print the answer; TEXT `-` reads standard input.
+
+    On a terminal the answer is shown as it is written. Exit code 0 for an answer (a degraded one says so on stderr), 1
+    for a failed turn, 5 for a refused one. When the turn is paused or waits for an approval, that is
+    said on stderr with the command that lets it go on; when the time is over then, the exit code is 4, and the same can
+    be asked again.
+    """
+    place = place_of(home, running(home))
+    if text == "-":
+        # One byte beyond the limit is enough to know that it is too long.
+        text = sys.stdin.buffer.read(place.snapshot.config.host.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
+    config = place.snapshot.config
+    wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
+    text = words_of(text)
+    check_text(text, place.snapshot.config.host)
+    input_id = input_id or SystemClock().new_id()
+    try:
+        result = asyncio.run(_ask(place, text, session, wait_s, input_id, as_json=as_json))
+    except RuntimeFault as fault:
+        raise _unanswered(home, fault, input_id) from fault
+    if as_json:
+        say(result.model_dump_json())
+    if result.code == RUN_WAITING:
+        raise CommandError(
+            result.response, hint=f"{_again(input_id)}; its time was {wait_s:g} s", exit_code=exit_code_of(result)
+        )
+    return _outcome(result, quiet=as_json)
+
+
+def _unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exception:
+    """The fault as it is said; where nobody was reached in time, with the id under which to ask again."""
+    known = as_command_error(fault)
+    if known is None or known.exit_code != exit_codes.UNREACHABLE:
+        return fault
+    return CommandError(
+        known.message, hint=f"{_again(input_id)}; {next_command('ps', home.root)}", exit_code=known.exit_code
+    )
+
+
+def _again(input_id: str) -> str:
+    return f"the same again with --input-id {input_id} (it never runs twice)"
+
+
+async def _ask(  # noqa: PLR0913 - one per option
+    place: Place, text: str, session: str | None, timeout_s: float, input_id: str, *, as_json: bool
+) -> TurnResult:
+    session_id = None if session is None else await named_session(place, session)
+    is_shown = streams_to_stdout() and not as_json
+    try:
+        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=is_shown)
+    except ValidationError:
+        raise CommandError(
+            "--input-id: expected 1 to 128 letters, digits and ._:@-", exit_code=exit_codes.USAGE
+        ) from None
+    view = PlainView(lambda _text: None, is_terminal=False) if as_json else view_on_stdout(is_live=is_shown)
+    view.begin()
+    try:
+        result = await _watched(place, turn, timeout_s, view, is_shown=is_shown)
+    except BaseException:
+        view.abandon()
+        raise
+    show_end(view, result)
+    return result
+
+
+async def _watched(place: Place, turn: ProcessTurn, timeout_s: float, view: View, *, is_shown: bool) -> TurnResult:
+    """The answer; meanwhile it is told when the turn waits for somebody."""
+    on_stream = view.on_frame if is_shown else None
+    session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
+    # A terminal that shows both streams is one screen: what stands there for good goes above the answer.
+    tell = view.tell if is_shown and is_terminal(sys.stderr) else _note
+    return await beside(
+        answer_of(place, turn, timeout_s=timeout_s, on_stream=on_stream),
+        follow(place, session_id, turn.input_id, Noticed(session_id, says=in_shell), tell),
+    )
+
+
+def _note(lines: Sequence[Line]) -> None:
+    for text, colour in lines:
+        note(styled(text, colour, to_stderr=True))
+
+
+def _outcome(result: TurnResult, *, quiet: bool) -> int:
+    """The exit code; anything but a success is said on stderr, where a pipe does not swallow it."""
+    where = shown_session(result.session_id)
+    if result.outcome == "error":
+        where += f", input {result.input_id}"
+    for text, colour in warnings_about(result):
+        note(styled(f"{text}; {where}", colour, to_stderr=True))
+    if result.outcome == "success" and not quiet and is_terminal(sys.stderr):
+        told = f"{where} · {result.elapsed_ms} ms · {result.cost.total_tokens} tokens"
+        note(styled(told, "bright_black", to_stderr=True))
+    return exit_code_of(result)

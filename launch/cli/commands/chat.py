@@ -1,0 +1,299 @@
+"""`hobus chat`: a conversation in a terminal, or over a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import session_id_of, shown_session
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch.cli.chat.answer_view import PlainView
+from hobus.launch.cli.chat.meanwhile import Meanwhile, keyboard
+from hobus.launch.cli.chat.outcome import Line, exit_code_of, failed, lines_about, warnings_about, worst
+from hobus.launch.cli.chat.piped import PipedLines
+from hobus.launch.cli.chat.run_commands import is_run_command
+from hobus.launch.cli.chat.said import Said, said
+from hobus.launch.cli.chat.showing import streams_to_stdout, view_on_stdout
+from hobus.launch.cli.chat.slash import is_whole_command, told
+from hobus.launch.cli.chat.talk import Talk
+from hobus.launch.cli.chat.typed import Typed, restored, unechoed
+from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.output import as_json as json_text
+from hobus.launch.console.output import colours, is_terminal, note, say, styled
+from hobus.launch.sessions.turns import check_text
+from hobus.launch.sessions.watched_turn import ROLE, named_session
+
+_DIM = "bright_black"
+_NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
+
+
+@click.command()
+@click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
+@click.option("--no-stream", is_flag=True, help="Show answers only when they are whole.")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait for each answer.")
+@click.option("--json", "as_json", is_flag=True, help="One TurnResult per line; nothing else on standard output.")
+@with_home
+def chat(*, home: Home, session: str | None, no_stream: bool, timeout_s: float | None, as_json: bool) -> int:
+    """Talk with the agent; the session stays when you leave.
+
+    In a terminal answers are shown as they are written; Ctrl-C stops waiting, Ctrl-D leaves, /help lists commands. Over
+    a pipe each line is one turn and standard output holds the answers alone; the exit code is that of the worst turn. A
+    line that is a command, such as /cost, is none there: what it tells goes to standard error. While a turn runs you
+    can go on typing: /steer, /pause, /cancel and the like act on it at once, a message waits for its end.
+    """
+    is_live = streams_to_stdout() and not no_stream and not as_json
+    talk = Talk(home, session_id=None, timeout_s=timeout_s, is_streamed=is_live)
+    place = talk.place()
+    config = place.snapshot.config
+    seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
+    if session is not None:
+        talk.session_id = asyncio.run(named_session(place, session))
+    if is_terminal(sys.stdin) and is_terminal(sys.stdout) and not as_json:
+        with restored():
+            return _in_terminal(talk, home, is_live=is_live)
+    return _over_pipe(talk, is_live=is_live, as_json=as_json)
+
+
+# --- in a terminal ----------------------------------------------------------------------------------------------------
+
+
+def _in_terminal(talk: Talk, home: Home, *, is_live: bool) -> int:
+    config = talk.place().snapshot.config
+    prompt = "\001\x1b[1m\002you>\001\x1b[0m\002 " if colours() else "you> "
+    typed = Typed(home.chat_history, lines_max=config.launcher.chat_history_lines, prompt=prompt)
+    where = f"continues {shown_session(talk.session_id)}" if talk.session_id else "a new session"
+    _tell([(f"hobus chat · {where} · /help lists commands, Ctrl-D leaves", _DIM)])
+    if talk.session_id is not None:
+        _tell(talk.found())
+    terminal = _Terminal(talk, is_live=is_live)
+    while (said := _next(talk, typed)) is not None and said.text != "/quit":
+        terminal.handle(said)
+    if talk.session_id is not None:
+        _tell([(f"hobus chat --session {shown_session(talk.session_id)} continues this session", _DIM)])
+    return exit_codes.OK
+
+
+def _next(talk: Talk, typed: Typed) -> Said | None:
+    """What was said while a turn ran and is not heard yet, else the next typed line; None: whoever types leaves."""
+    sayings = talk.sayings
+    if sayings.lines:
+        return sayings.lines.popleft()
+    if sayings.is_left:
+        return None
+    begun, sayings.begun = sayings.begun, ""
+    try:
+        return said(typed.read(begun))
+    except EOFError:
+        say()
+        return None
+    except KeyboardInterrupt:
+        _tell([("", _DIM), ("Ctrl-D leaves", _DIM)])
+        return said("")
+
+
+class _Terminal:
+    """Lines of a terminal, one after the other; whatever goes wrong is said, and the chat goes on."""
+
+    def __init__(self, talk: Talk, *, is_live: bool) -> None:
+        self._talk = talk
+        self._is_live = is_live
+
+    def handle(self, said: Said) -> None:
+        """One line, and the answers to what was said meanwhile."""
+        try:
+            if said.text:
+                self._handle(said)
+            while self._talk.follow_ups and self._talk.unfetched is None:
+                turn = self._talk.follow_ups.popleft()
+                _tell([(f"you> {turn.text}", _DIM)])
+                self._show(turn)
+        except KeyboardInterrupt:
+            _tell(_interrupted(self._talk))
+        except (RuntimeFault, CommandError) as error:
+            _tell(failed(error))
+
+    def _handle(self, said: Said) -> None:
+        talk, name = self._talk, said.text.split(maxsplit=1)[0]
+        if said.is_run_command or said.is_sent:
+            _tell(talk.command(said))
+        elif said.is_message:
+            check_text(said.text, talk.place().snapshot.config.host)
+            self._show(talk.turn_of(said.text))
+        elif name != "/wait":
+            _tell(told(name, talk))
+        elif talk.unfetched is not None:
+            self._show(talk.unfetched, is_fresh=False)
+        elif not talk.follow_ups:
+            _tell(_NOTHING_WAITED_FOR)
+
+    def _show(self, turn: ProcessTurn, *, is_fresh: bool = True) -> None:
+        talk = self._talk
+        view = view_on_stdout(is_live=self._is_live)
+        meanwhile = Meanwhile(talk, view, keyboard=keyboard(), is_fresh=is_fresh)
+        try:
+            with unechoed(by_key=self._is_live):
+                result = talk.answer(turn, view, (meanwhile.follow, meanwhile.listen, meanwhile.hear))
+        except (RuntimeFault, CommandError) as error:
+            _tell([*failed(error), (f"the turn may go on: /wait asks for its answer (input {turn.input_id})", _DIM)])
+            return
+        _tell(lines_about(result))
+        if result.code == "run_active" and talk.unfetched is not None:
+            _tell([("the message before it is still being answered: /wait", _DIM)])
+
+
+def _interrupted(talk: Talk) -> list[Line]:
+    if talk.unfetched is None:
+        return [("stopped", _DIM)]
+    return [
+        ("not waiting any more; the turn goes on, and its answer is kept: /wait fetches it", "yellow"),
+        (f"/cancel ends it (input {talk.unfetched.input_id})", _DIM),
+    ]
+
+
+def _tell(lines: list[Line]) -> None:
+    for text, colour in lines:
+        say(styled(text, colour))
+
+
+# --- over a pipe ------------------------------------------------------------------------------------------------------
+
+
+def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
+    """Answers in order, on standard output; what else is to be said, on standard error."""
+    if sys.stdin is None:
+        note("standard input is closed: nothing was asked")
+        return exit_codes.OK
+    if is_terminal(sys.stdin) and is_terminal(sys.stderr):
+        note("one line, one message; Ctrl-D ends")
+    descriptor = sys.stdin.fileno()
+    lines = PipedLines(partial(os.read, descriptor), talk.place().snapshot.config.host.prompt_max_bytes)
+    pipe = _Pipe(talk, descriptor, lines, is_live=is_live, as_json=as_json)
+    for line in lines:
+        if line is not None and is_whole_command(line) and line.strip() == "/quit":
+            break
+        pipe.handle(line)
+    if not pipe.codes:
+        note("no message came: nothing was asked")
+    return worst(pipe.codes)
+
+
+class _Pipe:
+    """One line after the other; `codes` are the exit codes of all of them."""
+
+    def __init__(self, talk: Talk, descriptor: int, lines: PipedLines, *, is_live: bool, as_json: bool) -> None:
+        self._talk = talk
+        self._source = (descriptor, lines)
+        self._is_live = is_live
+        self._as_json = as_json
+        self.codes: list[int] = []
+
+    def handle(self, line: str | None) -> None:
+        """A turn or a command, and the answers to what it was followed up with. Raises what ends them all."""
+        name = line.strip() if line is not None and is_whole_command(line) else ""
+        if line is not None and is_run_command(line):
+            self._command(lambda: self._talk.command(said(line)))
+        elif name == "/wait" and self._talk.unfetched is not None:
+            self._ask(self._talk.unfetched)
+        elif name:
+            self._command(lambda: _NOTHING_WAITED_FOR if name == "/wait" else told(name, self._talk))
+        else:
+            self._ask(line)
+        while self._talk.follow_ups:
+            self._ask(self._talk.follow_ups.popleft())
+
+    def _command(self, told: Callable[[], list[Line]]) -> None:
+        """What it tells is no answer. Raises as a turn does."""
+        try:
+            for text, colour in told():
+                note(styled(text, colour, to_stderr=True))
+        except (RuntimeFault, CommandError) as error:
+            self.codes.append(_said(_of_this_turn(error)))
+        else:
+            self.codes.append(exit_codes.OK)
+
+    def _ask(self, asked: ProcessTurn | str | None) -> None:
+        """Raises what ends them all: the cluster cannot be reached."""
+        view = (
+            PlainView(lambda _text: None, is_terminal=False) if self._as_json else view_on_stdout(is_live=self._is_live)
+        )
+        meanwhile = Meanwhile(self._talk, view, pipe=self._source)
+        try:
+            turn = asked if isinstance(asked, ProcessTurn) else _turn_of(self._talk, asked)
+            result = self._talk.answer(turn, view, (meanwhile.follow, meanwhile.listen, meanwhile.hear))
+        except (RuntimeFault, CommandError) as error:
+            self._unanswered(_of_this_turn(error))
+        else:
+            self._answered(result)
+        self.codes += meanwhile.codes
+        while self._talk.sayings.lines:  # what came as the turn ended
+            left = self._talk.sayings.lines.popleft()
+            self._command(partial(self._talk.command, left))
+
+    def _answered(self, result: TurnResult) -> None:
+        if self._as_json:
+            say(result.model_dump_json())
+        else:
+            for text, colour in warnings_about(result):
+                note(styled(f"{text}; {shown_session(result.session_id)}", colour, to_stderr=True))
+        self.codes.append(exit_code_of(result))
+
+    def _unanswered(self, error: CommandError) -> None:
+        """A line that could not be sent has a result too, so that results and messages correspond."""
+        if self._as_json:
+            say(json_text(_unsent(self._talk, error)))
+        else:
+            _said(error)
+        self.codes.append(error.exit_code)
+
+
+def _said(error: CommandError) -> int:
+    note(styled(f"error: {error.message}", "red", to_stderr=True))
+    if error.hint:
+        note(f"  next: {error.hint}")
+    return error.exit_code
+
+
+def _turn_of(talk: Talk, line: str | None) -> ProcessTurn:
+    limits = talk.place().snapshot.config.host
+    if line is None:
+        raise CommandError(
+            f"the message has more than {limits.prompt_max_bytes} bytes (host.prompt_max_bytes)",
+            hint="send a shorter one; nothing was sent",
+            exit_code=exit_codes.USAGE,
+        )
+    check_text(line, limits)
+    return talk.turn_of(line)
+
+
+def _of_this_turn(error: RuntimeFault | CommandError) -> CommandError:
+    """The error, if the next line may fare better; else it ends the command."""
+    known = error if isinstance(error, CommandError) else as_command_error(error)
+    if known is None or known.exit_code == exit_codes.UNREACHABLE:
+        raise error
+    return known
+
+
+def _unsent(talk: Talk, error: CommandError) -> dict[str, Any]:
+    """A result's fields; `session_id` is null where the first message was refused, which begins no session."""
+    input_id = SystemClock().new_id()
+    result = TurnResult(
+        response=error.message,
+        outcome="error",
+        session_id=talk.session_id or session_id_of(ROLE, input_id),
+        run_id=None,
+        input_id=input_id,
+        code="invalid_input",
+    )
+    return {**result.model_dump(mode="json"), "session_id": talk.session_id}

@@ -1,0 +1,110 @@
+"""`hobus cost`: what models have used and cost, by the record; with or without a running cluster."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ids import shown_session
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.spending import KEYS, STREAM, Group, Spent, report, since_us_of, total
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.output import as_json, say, styled, table
+from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.verify import is_ledger
+
+
+@click.command()
+@click.option("--by", default="agent,model", show_default=True, metavar="KEYS", help=f"Of {', '.join(KEYS)}.")
+@click.option("--session", metavar="ID", help="Only this session (its id or first characters).")
+@click.option("--since", metavar="WHEN", help="Only since then: 90s, 10m, 12h, 7d, or an ISO date or time (UTC).")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def cost(*, home: Home, by: str, session: str | None, since: str | None, as_json_: bool) -> int:
+    """Tokens and money, by agent, model, day or session. Unknown prices and outcomes are shown as unknown."""
+    keys = _keys(by)
+    since_us = _since(since)
+    if not is_ledger(home.ledger):
+        hint = next_command("up", home.root)
+        raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
+    entries = read_entries(home.ledger, Filter(stream=STREAM, session=session), with_bodies=True)
+    try:
+        groups = report(entries, keys, since_us=since_us)
+    except ValueError as fault:
+        raise CommandError(
+            f"an entry of the record cannot be read, so nothing is added up: {fault}",
+            hint="hobus ledger verify; an entry that no gateway of this version wrote can be left out by --session",
+        ) from None
+    if as_json_:
+        rows = [
+            {**dict(zip(keys, group, strict=True)), **asdict(spent), "cost_is_known": spent.cost_is_known}
+            for group, spent in groups.items()
+        ]
+        whole = total(groups.values())
+        totals = {**asdict(whole), "cost_is_known": whole.cost_is_known}
+        say(as_json({"by": keys, "rows": rows, "total": totals}, indent=1))
+        return exit_codes.OK
+    _show(keys, groups)
+    return exit_codes.OK
+
+
+def _show(keys: list[str], groups: dict[Group, Spent]) -> None:
+    if not groups:
+        say("no model was called")
+        return
+    rows = [[*_names(keys, group), *_cells(spent)] for group, spent in groups.items()]
+    if len(groups) > 1:
+        rows.append(["total", *["" for _ in keys[1:]], *_cells(total(groups.values()))])
+    table([*(key.upper() for key in keys), "CALLS", "INPUT", "OUTPUT", "TOKENS", "COST", "NOTE"], rows)
+    if any(spent.unknown_outcomes for spent in groups.values()):
+        say(styled("unknown outcome: nobody can say whether it was answered; what was reserved counts", "bright_black"))
+
+
+def _names(keys: list[str], group: Group) -> list[str]:
+    return [
+        shown_session(name) if key == "session" and name != "-" else name for key, name in zip(keys, group, strict=True)
+    ]
+
+
+def _cells(spent: Spent) -> list[str]:
+    notes = (
+        (spent.failed, f"{spent.failed} failed"),
+        (spent.rejected, f"{spent.rejected} rejected"),
+        (spent.open_calls, f"{spent.open_calls} without an end yet"),
+        (spent.unknown_outcomes, f"{spent.unknown_outcomes} of unknown outcome ({spent.unknown_tokens} tokens)"),
+        (spent.unknown_prices, f"{spent.unknown_prices} of unknown price"),
+    )
+    return [
+        str(spent.calls), str(spent.input_tokens), str(spent.output_tokens), str(spent.tokens), _cost(spent),
+        ", ".join(text for count, text in notes if count),
+    ]  # fmt: skip
+
+
+def _cost(spent: Spent) -> str:
+    if spent.cost_is_known:
+        return f"${spent.cost_usd:.4f}"
+    return f"${spent.cost_usd:.4f} + unknown" if spent.unknown_prices < spent.calls else "unknown"
+
+
+def _keys(by: str) -> list[str]:
+    keys = [key.strip() for key in by.split(",") if key.strip()]
+    wrong = [key for key in keys if key not in KEYS]
+    if wrong or not keys or len(set(keys)) < len(keys):
+        raise CommandError(f"--by {by}: expected some of {', '.join(KEYS)}, each once", exit_code=exit_codes.USAGE)
+    return keys
+
+
+def _since(since: str | None) -> int:
+    if since is None:
+        return 0
+    try:
+        return since_us_of(since, SystemClock().now())
+    except (ValueError, OverflowError):
+        raise CommandError(
+            f"--since {since[:40]}: expected 90s, 10m, 12h, 7d, or an ISO date or time such as 2026-01-31",
+            exit_code=exit_codes.USAGE,
+        ) from None

@@ -1,0 +1,220 @@
+"""`hobus demo`: a whole cluster in a temporary home, three turns, one kill, one verification; nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import tempfile
+from pathlib import Path
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.ledger_client import every_page
+from hobus.bus.messages.control import PeerRow, Peers
+from hobus.bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.paging import read_peers
+from hobus.bus.port import Bus
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home, holder, home_of
+from hobus.launch.cluster.running import running
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.output import duration, say, styled
+from hobus.launch.lab import demo_story
+from hobus.launch.lab.demo_story import Evidence, Kill, Unproved
+from hobus.launch.lab.recent_frames import ring_of
+from hobus.launch.lab.temporary_cluster import Lease, left_of, spend
+from hobus.launch.launcher.detached import start_detached
+from hobus.launch.launcher.stop import stop
+from hobus.launch.sessions.turns import process_turn
+from hobus.ledger_service.verify import verify_directory
+
+QUESTIONS = ("what packages are installed?", "what did this session cost?", "is the ledger intact?")
+"""The last one is the one in which a process dies."""
+
+THINKING_MS = 250
+"""The embedded model answers at once; it is told to think a little, so that there is a middle of a turn to kill in."""
+
+_PAGE = 1000
+_STREAM_MAX = 10_000
+_STEPS = 6
+_RING_S = 60.0
+
+
+@click.command()
+@click.option("--home", "home_path", metavar="DIR", help="Use and keep this directory instead of a temporary one.")
+@click.option("--debug", "_debug", is_flag=True, help="Show tracebacks and the command's own log.")
+def demo(*, home_path: str | None, _debug: bool) -> int:
+    """Start a cluster, hold three turns, kill a process with SIGKILL in the middle of the last one, verify, stop."""
+    started_at = SystemClock().monotonic()
+    home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
+    if holder(home) is not None or home.config.exists() or home.ledger.exists():
+        raise CommandError(f"{home.root} is in use: the demo wants a home of its own", exit_code=exit_codes.USAGE)
+    code = spend(Lease(home, "the demo", is_temporary=home_path is None), lambda: _run(home))
+    if code != exit_codes.OK:
+        return code
+    say()
+    say(f"Done in {duration(SystemClock().monotonic() - started_at)}. Nothing runs any more, nothing is left.")
+    if home_path is not None:
+        say(f"its record: {next_command('ledger show', home.root)}")
+    say("Your own cluster: hobus up --wait   then: hobus chat   and beside it: hobus tap")
+    return exit_codes.OK
+
+
+def _run(home: Home) -> int:
+    clock = SystemClock()
+    say("hobus runs an agent as small processes that write down what they do before it counts. Watch one of them die.")
+    _step(1, f"Starting a cluster in {home.root}")
+    config_file = write_config(home)
+    began_at = clock.monotonic()
+    if (
+        start_detached(home, config_file=config_file, scale=(), wait=True, quiet=True, ends_with_us=True)
+        != exit_codes.OK
+    ):
+        raise CommandError("the cluster did not become ready")
+    run = running(home)
+    names = ", ".join(row.actor for row in run.children)
+    _fact(f"{len(run.children)} processes are ready after {duration(clock.monotonic() - began_at)}: {names}")
+    _fact("The model is an embedded one: it follows rules, needs no key and no network, and thinks for a moment.")
+    place = place_of(home, run)
+    asyncio.run(_turns(place))
+    _step(6, "Stopping it, then checking every byte of the record")
+    stop(home, quiet=True)
+    report = verify_directory(home.ledger)
+    if report.fault is not None:
+        raise CommandError(f"the record is damaged: {report.fault.file}, byte {report.fault.byte}: {report.fault.what}")
+    _fact(f"{styled('OK', 'green')}: {report.entries} entries in one chain, head #{report.head} {report.chain[:16]}…")
+    _fact("Whoever changes, removes or reorders one of them breaks the chain from there on.")
+    if left := left_of(run):
+        raise CommandError(f"still running: {', '.join(left)}")
+    return exit_codes.OK
+
+
+def write_config(home: Home) -> Path:
+    """The shipped configuration with a model that thinks for a moment, where a later `up` does not look for one."""
+    config = load_snapshot().config.model_dump(mode="json")
+    for provider in config["gateway"]["providers"].values():
+        provider["latency_ms"] = THINKING_MS
+    path = home.root / "demo_config.json"
+    try:
+        home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run_file.write_whole(path, json.dumps(config, indent=1))
+    except OSError as error:
+        raise of_os_error(error, doing="the demo cannot be started") from error
+    return path
+
+
+async def _turns(place: Place) -> None:
+    """The conversation, and the account of its last turn."""
+    async with connected(place, "door") as door, connected(place, "operator") as operator:
+        session_id: str | None = None
+        for number, question in enumerate(QUESTIONS[:-1], 2):
+            _step(number, f"You ask: {question}")
+            result = await _ask(door, place, question, session_id)
+            session_id = result.session_id
+            _show(result)
+        assert session_id is not None  # noqa: S101 - a turn has been held
+        _step(4, f"You ask: {QUESTIONS[-1]}   and meanwhile a process is killed")
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(_ask(door, place, QUESTIONS[-1], session_id))
+            kill = await _kill_in_the_middle(operator, place, session_id, turn)
+        _show(turn.result())
+        if turn.result().outcome != "success":
+            raise CommandError(f"the last turn ended as {turn.result().outcome} ({turn.result().code})")
+        _step(5, "What happened, by the record and by the broker's tap")
+        await _account(operator, place, session_id, kill)
+
+
+async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> TurnResult:
+    host = place.snapshot.config.host
+    turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=text)
+    return await process_turn(
+        door, turn, timeout_s=host.turn_timeout_ms / 1000, retry_interval_s=host.retry_interval_ms / 1000
+    )
+
+
+async def _kill_in_the_middle(bus: Bus, place: Place, session_id: str, turn: asyncio.Task[TurnResult]) -> Kill:
+    """SIGKILL to the executor while the model thinks for it: its prompt is sent, its answer is not there yet."""
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    head = (await bus.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=timeout_s)).head
+    while True:
+        page = await bus.request(
+            "ledger", Tail(after=head, limit=_PAGE, wait_ms=round(timeout_s * 500)), expect=Entries, timeout_s=timeout_s
+        )
+        sent = [e for e in page.entries if e.event_type == "PROMPT_SENT" and e.provenance.session_id == session_id]
+        if sent:
+            break
+        head = page.entries[-1].sequence if page.entries else head
+        if turn.done():
+            raise CommandError("the turn was over before its first prompt was seen")
+    peers = await read_peers(bus, timeout_s=timeout_s)
+    victim = _busy_executor(peers)
+    row = next(row for row in running(place.home).children if row.instance == victim.instance)
+    killed_at = bus.now()
+    if turn.done() or not identity.end(row.pid, row.mark, signal.SIGKILL):
+        raise CommandError(f"{row.actor} could not be killed inside the turn")
+    wo_id = sent[-1].provenance.work_order_id
+    at_work = f"at work order {demo_story.short(wo_id)}"
+    _fact(f"{styled('SIGKILL', 'red')} to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks")
+    return Kill(row.actor, row.instance, row.pid, killed_at, wo_id)
+
+
+def _busy_executor(peers: Peers) -> PeerRow:
+    busy = [row for row in peers.peers if row.role == "ho1" and row.in_flight]
+    if not busy:
+        raise CommandError("no executor was at work at the moment of the kill")
+    return busy[0]
+
+
+async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
+    """The last turn, moment by moment, and what follows from it. Raises CommandError when it is not as promised."""
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    await bus.sleep(2 * place.snapshot.config.ledger.lazy_commit_ms / 1000)  # then what nobody waits for is there, too
+    found: list[Entry] = []
+    for stream in (session_stream(session_id), "prompts", "ho1m"):
+        found += await _stream(bus, stream, timeout_s)
+    ring = await ring_of(place, since_s=_RING_S)
+    of_run = [
+        one for one in found if one.provenance.session_id == session_id and one.provenance.run_seq == len(QUESTIONS)
+    ]
+    evidence = Evidence(sorted(of_run, key=lambda one: one.sequence), demo_story.deliveries_of(kill.wo_id, ring))
+    try:
+        for at_ms, text in demo_story.timeline(kill, evidence):
+            colour = "red" if "SIGKILL" in text else "yellow" if "attempt" in text else None
+            _fact(f"{at_ms:5} ms  {styled(text, colour)}")
+        for text in demo_story.verdicts(kill, evidence):
+            _fact(f"=> {text}")
+    except Unproved as error:
+        raise CommandError(f"the record does not show it: {error}") from error
+    run = run_file.read(place.home.run_file)
+    for row in run.children if run is not None else ():
+        if row.restarts:
+            _fact(
+                f"=> {row.actor} is {row.state} again as {row.instance}, ready {row.ready_after_ms} ms after its start"
+            )
+
+
+async def _stream(bus: Bus, stream: str, timeout_s: float) -> list[Entry]:
+    return (await every_page(bus, Read(stream=stream, limit=_STREAM_MAX), timeout_s=timeout_s))[0]
+
+
+def _step(number: int, text: str) -> None:
+    say()
+    say(styled(f"[{number}/{_STEPS}] {text}", None, bold=True))
+
+
+def _fact(text: str) -> None:
+    say(f"      {text}")
+
+
+def _show(result: TurnResult) -> None:
+    for line in result.response.splitlines():
+        say(f"    > {line}")
+    cost = result.cost
+    _fact(f"{result.outcome} in {result.elapsed_ms} ms, {cost.llm_calls} model calls, {cost.tool_calls} tool calls")

@@ -1,0 +1,162 @@
+"""`hobus drill`: kill a process at an exact moment of a turn, in a cluster of its own, and see what it costs."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import next_command
+from hobus.launch.console.output import as_json, note, say, styled, table, unheard
+from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
+from hobus.launch.lab.drill_run import Outcome, Wanted, carry_out, http_of
+from hobus.launch.lab.temporary_cluster import Lease, spend
+from hobus.launch.launcher.plan import make_plan
+
+_PREFIX = "hobus-drill-"
+
+
+@click.group()
+def drill() -> None:
+    """Kill a process at an exact moment of a turn, in a cluster of its own, and see what it costs."""
+
+
+@drill.command("list")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def list_(*, home: Home, as_json_: bool) -> int:
+    """Show who can be killed, and at which moments of a turn."""
+    del home  # it is the same everywhere
+    if as_json_:
+        moments = [
+            {
+                "during": one.word,
+                "says": one.says,
+                "stands": one.stands,
+                "held_in": one.holder,
+                "frame": str(one.point()),
+            }
+            for one in MOMENTS.values()
+        ]
+        say(as_json({"who": ROLES, "during": moments, "question": QUESTION}))
+        return exit_codes.OK
+    table(["WHO", "WHAT IT IS TO THE TURN"], list(ROLES.items()))
+    say()
+    rows = [[one.word, one.says, one.stands, one.holder] for one in MOMENTS.values()]
+    table(["--during", "THE TURN STANDS STILL WHERE", "IN THE RECORD BY THEN", "HELD IN"], rows)
+    say()
+    say("One process of a role is named as ho2/1 (with --scale ho2=2). The one in which the turn is held dies at its")
+    say("very frame; anybody else dies while it stands still, and then the turn goes on.")
+    say("Try: hobus drill kill ho2 --during tool")
+    return exit_codes.OK
+
+
+@drill.command()
+@click.argument("who", metavar="WHO")
+@click.option("--during", type=click.Choice(list(MOMENTS)), required=True, help="The moment of the turn.")
+@click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho2=2.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1, max=3600), help="Seconds to wait for the answer.")
+@click.option("--keep", is_flag=True, help="Keep the throw-away home, to look into its record and logs.")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def kill(  # noqa: PLR0913 - one per option
+    *, home: Home, who: str, during: str, scale: tuple[str, ...], timeout_s: float | None, keep: bool, as_json_: bool
+) -> int:
+    """Ask a turn, kill WHO with SIGKILL at the given moment of it, and tell what came of it.
+
+    WHO: broker, ledger, gateway, ho3, ho1, ho2, host, http, launcher, zygote, or one process of a role, as ho2/1.
+    It happens in a throw-away cluster in a temporary directory, with the configuration of --home if that has one; the
+    cluster of --home is not touched. Exit code 0 only if every guarantee held.
+    """
+    victim, moment = victim_of(who), MOMENTS[during]
+    make_plan(
+        home, config_file=None, scale=scale, http=http_of(victim)
+    )  # a fault is told of the user's own file, not of a copy that is gone
+    config = home.config if home.config.is_dir() else None
+    own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
+    tell = note if as_json_ else _say_while_heard
+    outcomes: list[Outcome] = []
+
+    def body() -> int:
+        tell(_announced(own, config, victim, moment))
+        wanted = Wanted(victim=victim, moment=moment, config=config, scale=scale, timeout_s=timeout_s)
+        outcomes.append(carry_out(own, wanted, lambda text: tell(f"  {text}")))
+        return exit_codes.OK if outcomes[0].holds else exit_codes.FAILED
+
+    code = spend(Lease(own, "the drill", is_temporary=True, is_kept=keep), body)
+    if not outcomes:
+        return code
+    if not outcomes[0].holds:
+        _kept_after_a_failure(own)
+    try:
+        if as_json_:
+            about = {"who": who, "during": during, "config": str(config or "shipped")}
+            say(as_json({**about, **_document(own, outcomes[0])}))
+        else:
+            _show(outcomes[0], own)
+    except BrokenPipeError:
+        unheard()
+    return code
+
+
+def _say_while_heard(text: str) -> None:
+    """A reader that goes away (`| head`) ends neither the drill nor what its exit code says."""
+    try:
+        say(text)
+    except BrokenPipeError:
+        unheard()
+
+
+def _announced(own: Home, config: Path | None, victim: Victim, moment: Moment) -> str:
+    which = "the shipped configuration" if config is None else f"the configuration of {config}"
+    return (
+        f"A throw-away cluster in {own.root}, with {which}; no other cluster is touched.\n"
+        f"Question: {QUESTION}\n"
+        f"{victim} dies while {moment.says}; {stands_at(victim, moment)}.\n"
+    )
+
+
+def _kept_after_a_failure(own: Home) -> None:
+    if own.root.exists():
+        note(f"its home was kept: {own.root}")
+
+
+def _document(own: Home, outcome: Outcome) -> dict[str, object]:
+    return {
+        "home": str(own.root) if own.root.exists() else None,
+        "killed": asdict(outcome.strike),
+        "result": outcome.result.model_dump(mode="json"),
+        "answered_after_ms": outcome.answered_after_ms,
+        "timeline": [{"at_ms": at_ms, "what": what} for at_ms, what in outcome.timeline],
+        "counts": asdict(outcome.counts),
+        "checks": [{"what": what, "holds": is_so} for what, is_so in outcome.checks],
+        "holds": outcome.holds,
+    }
+
+
+def _show(outcome: Outcome, own: Home) -> None:
+    say()
+    say(styled("What happened, by the record and by the broker's tap", None, bold=True))
+    for at_ms, text in outcome.timeline:
+        colour = "red" if text.startswith("SIGKILL") else "yellow" if "again" in text else None
+        say(f"  {at_ms:6} ms  {styled(text, colour)}")
+    say()
+    for line in outcome.result.response.splitlines():
+        say(f"  > {line}")
+    counts = outcome.counts
+    say(f"  {outcome.result.outcome}, {outcome.answered_after_ms} ms after the kill")
+    unknown = f" ({counts.model_calls_unknown} of them with an unknown outcome)" if counts.model_calls_unknown else ""
+    say(f"  {counts.model_calls} model calls{unknown}; {counts.tool_calls} tool calls, begun {counts.tool_runs} times")
+    say(f"  {counts.redelivered} orders delivered again; {counts.entries} entries in the record")
+    say()
+    for what, is_so in outcome.checks:
+        say(f"  {styled('holds', 'green') if is_so else styled('BROKEN', 'red')}  {what}")
+    if own.root.exists():
+        say()
+        say(f"its record: {next_command('ledger show', own.root)}")
+        say(f"remove it with: rm -r {own.root}")

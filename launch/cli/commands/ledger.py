@@ -1,0 +1,272 @@
+"""`hobus ledger`: show, follow and verify the record, with or without a running cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
+from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
+from hobus.launch.cli.commands.filter_argument import filter_given
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
+from hobus.launch.cluster import run_file
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
+from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, session_of
+from hobus.launch.filters.meaning import Filter as Wanted
+from hobus.launch.filters.turns import ambiguous
+from hobus.ledger_service.reader import Filter, head_of, read_entries
+from hobus.ledger_service.verify import is_ledger, verify_directory
+
+_PAGE = 500
+_PROGRESS_STEP = 10_000
+
+
+@click.group()
+def ledger() -> None:
+    """Show, follow and verify the record."""
+
+
+def _filters(command: Any) -> Any:
+    for option in (
+        click.argument("filters", nargs=-1, metavar="[FILTER]..."),
+        click.option("--type", "event_type", metavar="TYPE", help="Only entries of this event type."),
+        click.option("--session", metavar="ID", help="Only entries of this session (its id or first characters)."),
+        click.option("--stream", metavar="NAME", help="Only entries of this stream."),
+    ):
+        command = option(command)
+    return command
+
+
+@ledger.command()
+@_filters
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many entries.")
+@click.option("--bodies", is_flag=True, help="With their bodies.")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def show(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    filters: tuple[str, ...],
+    stream: str | None,
+    session: str | None,
+    event_type: str | None,
+    limit: int,
+    bodies: bool,
+    as_json_: bool,
+) -> int:
+    """Show the last entries of the record, oldest of them first.
+
+    FILTER: comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'.
+    """
+    wanted = _wanted(filters, Filter(stream=stream, session=session, event_type=event_type))
+    _must_exist(home)
+    found = wanted.last(home, limit, with_bodies=bodies)
+    wanted.say_ambiguous(found)
+    code = exit_codes.OK if found else wanted.why_nothing(home)
+    if as_json_:
+        say(as_json({"head": head_of(home.ledger), "entries": [entry_document(entry) for entry in found]}, indent=1))
+    elif code == exit_codes.OK:
+        _show_entries(found)
+    return code
+
+
+@ledger.command()
+@_filters
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=10, show_default=True, help="So many earlier entries first."
+)
+@click.option("--count", type=click.IntRange(min=1), help="End after so many entries.")
+@click.option("--bodies", is_flag=True, help="With their bodies.")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object per line.")
+@with_home
+def tail(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    filters: tuple[str, ...],
+    stream: str | None,
+    session: str | None,
+    event_type: str | None,
+    limit: int,
+    count: int | None,
+    bodies: bool,
+    as_json_: bool,
+) -> int:
+    """Follow the record: the last entries, then new ones as they become durable.
+
+    FILTER: as for hobus ledger show.
+    """
+    wanted = _wanted(filters, Filter(stream=stream, session=session, event_type=event_type))
+    _must_exist(home)
+    printer = _Printer(wanted, count, as_json_=as_json_)
+    after = head_of(home.ledger)
+    earlier: list[Entry] = []
+    if limit:
+        earlier = wanted.last(home, limit, with_bodies=bodies)
+    if not earlier and wanted.why_nothing(home) == exit_codes.USAGE:
+        return exit_codes.USAGE
+    if printer.print(entry for entry in earlier if entry.sequence <= after):
+        return exit_codes.OK
+    run = run_file.read(home.run_file)
+    if run is None or holder(home) is None:
+        note(f"no cluster runs in {home.root}: nothing more will come")
+        return exit_codes.OK
+    with suppress(KeyboardInterrupt):  # that is how following ends
+        asyncio.run(_follow(place_of(home, run), printer, after, with_bodies=bodies))
+    return exit_codes.OK
+
+
+@ledger.command()
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def verify(*, home: Home, as_json_: bool) -> int:
+    """Check every byte of the record; exit code 3 and the place of the first fault if something is wrong."""
+    _must_exist(home)
+    report = verify_directory(home.ledger, _progress if is_terminal(sys.stderr) else None)
+    if is_terminal(sys.stderr) and can_be_commanded():
+        click.echo("\r\x1b[K", nl=False, err=True)
+    if as_json_:
+        fault = report.fault._asdict() if report.fault is not None else None
+        document = {
+            "ok": report.ok,
+            "entries": report.entries,
+            "segments": report.segments,
+            "head": report.head,
+            "chain": report.chain,
+            "tail": report.tail,
+            "index": report.index,
+            "fault": fault,
+        }
+        say(as_json(document))
+    elif report.fault is None:
+        label = styled("OK", "green", bold=True)
+        say(f"{label}  {report.entries} entries, {report.segments} segments, head #{report.head}, chain {report.chain}")
+        say(f"    index: {report.index}")
+        if report.tail != "clean":
+            say(f"    tail: {report.tail}")
+    if report.fault is None:
+        return exit_codes.OK
+    if not as_json_:
+        fault = report.fault
+        which = f", entry {fault.sequence}" if fault.sequence is not None else ""
+        label = styled("DAMAGED", "red", bold=True, to_stderr=True)
+        note(f"{label}  {fault.file}, byte {fault.byte}{which}: {fault.what}")
+        note(f"  {report.entries} entries before it are whole")
+    return exit_codes.INTEGRITY
+
+
+def _progress(entries: int) -> None:
+    if entries % _PROGRESS_STEP == 0:
+        click.echo(f"\r{entries} entries", nl=False, err=True)
+
+
+def _must_exist(home: Home) -> None:
+    if not is_ledger(home.ledger):
+        hint = next_command("up", home.root)
+        raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
+
+
+async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:
+    """New entries as the ledger publishes them: a long poll, so that nothing spins and nothing is missed."""
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        while True:
+            question = Tail(after=after, limit=_PAGE, wait_ms=round(timeout_s * 500), with_bodies=with_bodies)
+            page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
+            if printer.print(page.entries):
+                return
+            if page.entries:
+                after = page.entries[-1].sequence
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The options and the filter together."""
+
+    options: Filter
+    filter: Wanted[Row]
+
+    def accepts(self, entry: Entry) -> bool:
+        """Whether the entry is meant by both."""
+        return is_wanted(entry, self.options) and self.filter.accepts(Row(entry, SystemClock().now()))
+
+    def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
+        """The last so many of the record, oldest of them first."""
+        newest = read_entries(home.ledger, self.options, newest_first=True, with_bodies=with_bodies)
+        return list(islice(filter(self.accepts, newest), min(limit, sys.maxsize)))[::-1]
+
+    def why_nothing(self, home: Home) -> int:
+        """0 where what was asked for may exist; else it is said what does not, and the exit code is that of it."""
+        stream, event_type, session = self.options.stream, self.options.event_type, self.options.session
+        if stream is not None and not (stream in STREAMS or is_session_stream(stream)):
+            note(f"--stream {stream[:80]}: no such stream; there are {', '.join(STREAMS)} and session/<id>")
+            return exit_codes.USAGE
+        if event_type is not None and event_type not in EVENT_TYPES:
+            near = get_close_matches(event_type.upper(), sorted(EVENT_TYPES))
+            meant = f"; meant {' or '.join(near)}?" if near else ""
+            note(f"--type {event_type[:80]}: nobody writes entries of this type{meant}")
+            return exit_codes.USAGE
+        if session is not None and not any(read_entries(home.ledger, Filter(session=session), limit=1)):
+            note(f"--session {session[:80]}: no such session in the record of {home.root}")
+            return exit_codes.FAILED
+        return exit_codes.OK
+
+    def say_ambiguous(self, entries: Iterable[Entry]) -> None:
+        """A note for each beginning of an id that several of the sessions shown have."""
+        for prefix, sessions in ambiguous(self.filter.nodes, {session_of(entry) for entry in entries}).items():
+            note(f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}")
+
+
+def _wanted(texts: tuple[str, ...], options: Filter) -> _Wanted:
+    return _Wanted(options, filter_given(ledger_filter, texts, names=FIELDS, example=EXAMPLE))
+
+
+class _Printer:
+    """Prints wanted entries until there were enough."""
+
+    def __init__(self, wanted: _Wanted, count: int | None, *, as_json_: bool) -> None:
+        self._wanted = wanted
+        self._left = count
+        self._as_json = as_json_
+
+    def print(self, entries: Iterable[Entry]) -> bool:
+        """Whether that was the last one."""
+        for entry in entries:
+            if not self._wanted.accepts(entry):
+                continue
+            say(as_json(entry_document(entry)) if self._as_json else "  ".join(cells(entry)).rstrip())
+            if not self._as_json:
+                _show_bodies(entry)
+            if self._left is not None:
+                self._left -= 1
+                if self._left <= 0:
+                    return True
+        return False
+
+
+def _show_entries(entries: list[Entry]) -> None:
+    if not any(entry.bodies for entry in entries):
+        table(("SEQ", "TIME", "TYPE", "STREAM", "SESSION", "ORIGIN", "ABOUT"), [cells(entry) for entry in entries])
+        return
+    for entry in entries:
+        say("  ".join(cells(entry)).rstrip())
+        _show_bodies(entry)
+
+
+def _show_bodies(entry: Entry) -> None:
+    for number, shown in enumerate(shown_bodies(entry)):
+        say(f"    [{number}] {'erased' if entry.bodies[number] is None else as_json(shown)}")

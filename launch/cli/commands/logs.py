@@ -1,0 +1,78 @@
+"""`hobus logs`: what the processes of a cluster logged, also when none runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.launch.cli.commands.filter_argument import duration_given
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.output import note, say, styled
+from hobus.launch.logs.files import LogFiles
+from hobus.launch.logs.lines import LogLine, as_json, clock_time, of_actor, of_turn, shown
+
+_LOOK_INTERVAL_S = 0.1
+_LINES = 100
+
+
+@click.command()
+@click.argument("actors", metavar="[ACTOR]...", nargs=-1)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, through restarts and rotation.")
+@click.option("--turn", metavar="TURN", help="Only lines that name this turn, e.g. SES-1a2b3c4d-2.")
+@click.option("--since", "since_s", callback=duration_given, metavar="DURATION", help="Only what is younger: 10m.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help=f"The last N lines (default {_LINES}).")
+@click.option("--json", "as_json_", is_flag=True, help="The lines as they were logged, one JSON object each.")
+@with_home
+def logs(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    actors: tuple[str, ...],
+    follow: bool,
+    turn: str | None,
+    since_s: float | None,
+    lines: int | None,
+    as_json_: bool,
+) -> int:
+    """Show the logs of a home: of everybody, of one process (ho1/2) or of a role (ho1). With --since: all of them."""
+    if not home.logs.is_dir():
+        raise CommandError(f"there are no logs in {home.root}", hint=next_command("up", home.root))
+    files = LogFiles(home.logs)
+    fits = _choice(actors, turn, since_s)
+    found = [line for line in sorted([*files.older(), *files.more()], key=lambda line: line.at) if fits(line)]
+    if lines is not None or since_s is None:
+        found = found[len(found) - min(len(found), _LINES if lines is None else lines) :]
+    _print(found, as_json_=as_json_)
+    if turn is not None and not found and not follow:
+        note(f"no line names turn {turn}")
+    elif actors and not found and not follow:
+        known = sorted(path.name.partition(".log")[0] for path in home.logs.glob("*.log"))
+        raise CommandError(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
+    while follow:
+        time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for files to grow, without a loop or a bus
+        _print((line for line in files.more() if fits(line)), as_json_=as_json_)
+    return exit_codes.OK
+
+
+def _choice(actors: tuple[str, ...], turn: str | None, since_s: float | None) -> Callable[[LogLine], bool]:
+    tests = [of_actor(actors)]
+    if turn is not None:
+        tests.append(of_turn(turn))
+    if since_s is not None:
+        begin = SystemClock().now() - since_s
+        tests.append(lambda line: line.at >= begin)
+    return lambda line: all(test(line) for test in tests)
+
+
+def _print(lines: Iterable[LogLine], *, as_json_: bool) -> None:
+    for line in lines:
+        say(as_json(line) if as_json_ else shown(line, clock_time, _paint))
+
+
+def _paint(text: str, colour: str) -> str:
+    return styled(text, colour or None)

@@ -1,0 +1,241 @@
+"""`hobus ps`: the processes of a cluster, as the launcher and the broker see them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+import psutil
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Record
+from hobus.bus.messages.control import PeerRow, Peers
+from hobus.bus.paging import read_peers
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.addresses import http_address
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.run_file import ChildRow, RunFile
+from hobus.launch.cluster.running import running
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.output import as_json, duration, note, say, size, table
+from hobus.launch.launcher.operate import show_tail
+
+_WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
+"""For each word of the launcher the broker's words that are worse: those are what counts for a request."""
+
+_ZYGOTE = {
+    "": "",
+    "starting": "loads; whatever is started meanwhile waits for it",
+    "ready": "forks the others; nobody needs it once they run",
+    "backoff": "ended before it was loaded; tried again soon",
+    "failed": "ended too often (launcher.crash_budget): processes are fresh interpreters; tried again later",
+}
+
+_NOTES = {"draining": "takes no new work (broker.drain)"}
+
+
+class ActorRow(Record):
+    """One line of `hobus ps`; the shape of `--json` is stable."""
+
+    actor: str
+    instance: str
+    state: str
+    pid: int | None
+    up_s: float
+    restarts: int
+    next_try_s: float | None
+    rss_bytes: int | None
+    in_flight: int | None
+    last_beat_ms: int | None
+    note: str
+    host: str = ""
+    """Name and address of its machine, for a worker on another one."""
+    slots: int | None = None
+    tools: tuple[str, ...] = ()
+    version: str = ""
+
+
+@click.command()
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def ps(*, home: Home, as_json_: bool) -> int:
+    """List the processes of the cluster and their states."""
+    run = running(home)
+    answer = asyncio.run(peers_of(home, run))
+    peers = None if answer is None else {row.instance: row for row in answer.peers}
+    now = SystemClock().now()
+    rows = [actor_row(child, peers, now) for child in run.children]
+    rows += [remote_row(peer) for peer in (peers or {}).values() if peer.address]
+    if as_json_:
+        document = {
+            "home": str(home.root),
+            "phase": run.phase,
+            "launcher_pid": run.launcher_pid,
+            "zygote_pid": run.zygote_pid,
+            "zygote_restarts": run.zygote_restarts,
+            "zygote_state": run.zygote_state,
+            "config_digest": run.config_digest,
+            "broker_answers": peers is not None,
+            "listens": answer.listens if answer is not None else "",
+            "http": http_address(home),
+            "refused_keys": [key.model_dump() for key in answer.refused_keys] if answer is not None else [],
+            "actors": [row.model_dump() for row in rows],
+        }
+        say(as_json(document, indent=1))
+        return exit_codes.OK
+    table(
+        ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "IN FLIGHT", "LAST BEAT", "NOTE"),
+        [*own_lines(run, now), *(shown(row) for row in rows)],
+        coloured=1,
+    )
+    if peers is None:
+        note("the broker does not answer, or no token can be written: figures of the bus are missing")
+    for line in listening(answer) if answer is not None else ():
+        note(line)
+    if http := http_address(home):
+        note(f"the HTTP door is http://{http} (hobus token create --role http)")
+    failed = [row for row in run.children if row.state == "failed"]
+    for row in failed:
+        show_tail(home, row, place_of(home, run).snapshot.config.launcher.log_tail_lines)
+    return exit_codes.OK
+
+
+def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:
+    """The launcher's own line, and the zygote's where there is one."""
+    state = "draining" if run.phase == "draining" else "ready"
+    up = duration(now - run.started_at)
+    lines: list[tuple[str, ...]] = [
+        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "")
+    ]
+    if run.zygote_state:
+        pid, rss = (str(run.zygote_pid), _shown_size(run.zygote_pid)) if run.zygote_pid else ("-", "-")
+        what = _ZYGOTE[run.zygote_state]
+        lines.append(("zygote", run.zygote_state, pid, "-", str(run.zygote_restarts), rss, "-", "-", what))
+    return lines
+
+
+def _shown_size(pid: int) -> str:
+    rss = _rss(pid)
+    return size(rss) if rss is not None else "-"
+
+
+def listening(peers: Peers) -> list[str]:
+    """Where other hosts connect, and who was not let in there."""
+    if not peers.listens:
+        return []
+    lines = [f"listens at {peers.listens} for workers on other hosts (hobus token create)"]
+    lines += [
+        f"refused {key.key} from {key.address}, {key.count} time{'s' * (key.count != 1)}, "
+        f"last {duration(key.last_ms / 1000)} ago: nobody enrolled it here"
+        for key in peers.refused_keys
+    ]
+    counters = next((row.counters for row in peers.peers if row.role == "broker"), {})
+    if strange := counters.get("handshakes_failed"):
+        lines.append(f"{strange} connections spoke no CURVE, or to another cluster's key")
+    return lines
+
+
+def remote_row(peer: PeerRow) -> ActorRow:
+    """A worker on another host: the broker's word alone."""
+    return ActorRow(
+        actor=peer.instance.partition("@")[0],
+        instance=peer.instance,
+        state=peer.state,
+        pid=None,
+        up_s=round(peer.connected_ms / 1000, 3),
+        restarts=0,
+        next_try_s=None,
+        rss_bytes=None,
+        in_flight=peer.in_flight,
+        last_beat_ms=peer.last_beat_ms,
+        note=peer.reason or _NOTES.get(peer.state, "") or _missing_tools(peer),
+        host=f"{peer.host} {peer.address}".strip(),
+        slots=peer.slots,
+        tools=tuple(peer.tools),
+        version=peer.version,
+    )
+
+
+async def peers_of(home: Home, run: RunFile) -> Peers | None:
+    """What the broker says; None if it does not answer."""
+    place = place_of(home, run)
+    timeout_s = place.snapshot.config.bus.peer_timeout_ms / 1000
+    try:
+        async with asyncio.timeout(2 * timeout_s), connected(place, "operator") as bus:
+            return await read_peers(bus, timeout_s=timeout_s)
+    except (RuntimeFault, CommandError, TimeoutError):  # CommandError: the disk is full, no token can be written
+        return None
+
+
+def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> ActorRow:
+    """The launcher's word on a process, completed by the broker's and the kernel's."""
+    peer = (peers or {}).get(child.instance)
+    is_missing = peers is not None and child.role != "broker" and (peer is None or peer.state == "lost")
+    is_cut_off = is_missing and child.state in ("ready", "degraded")
+    is_worse = peer is not None and peer.state in _WORSE.get(child.state, ())
+    state: str = peer.state if peer is not None and is_worse else child.state
+    why = peer.reason or _NOTES.get(peer.state, "") if peer is not None and is_worse else ""
+    return ActorRow(
+        actor=child.actor,
+        instance=child.instance,
+        state=state,
+        pid=child.pid or None,
+        up_s=round(now - child.started_at, 3) if child.pid else 0.0,
+        restarts=child.restarts,
+        next_try_s=max(0.0, round(child.next_try_at - now, 3)) if child.state == "backoff" else None,
+        rss_bytes=_rss(child.pid),
+        in_flight=peer.in_flight if peer is not None else None,
+        last_beat_ms=peer.last_beat_ms if peer is not None and not is_missing else None,
+        note=("alive, but not on the bus: frozen or cut off" if is_cut_off and not child.note else "")
+        or why
+        or child.note
+        or (_missing_tools(peer) or _broken_off(peer) if peer is not None else ""),
+    )
+
+
+def _missing_tools(peer: PeerRow) -> str:
+    return f"without the tools of {', '.join(peer.missing_tools)} (hobus tools)" if peer.missing_tools else ""
+
+
+def _broken_off(peer: PeerRow) -> str:
+    """Of the gateway: models that are not called for now, or tried again, as its breakers have it."""
+    states = (("breakers_open", "not called"), ("breakers_half_open", "tried again"))
+    said = [
+        f"{count} model{'s' * (count > 1)} {what}" for name, what in states if (count := peer.counters.get(name, 0))
+    ]
+    return f"{', '.join(said)} (hobus breaker)" if said else ""
+
+
+def _rss(pid: int) -> int | None:
+    if not pid:
+        return None
+    try:
+        return psutil.Process(pid).memory_info().rss
+    except psutil.Error:
+        return None
+
+
+def shown(row: ActorRow) -> tuple[str, ...]:
+    """The row's cells; what is not known is a dash."""
+    state = row.state
+    if row.next_try_s is not None:
+        state = f"backoff({row.restarts + 1}, next try {duration(row.next_try_s)})"
+    return (
+        row.actor,
+        state,
+        str(row.pid or "-"),
+        duration(row.up_s) if row.pid or row.host else "-",
+        str(row.restarts),
+        size(row.rss_bytes) if row.rss_bytes is not None else "-",
+        str(row.in_flight) if row.in_flight is not None else "-",
+        f"{row.last_beat_ms} ms" if row.last_beat_ms is not None else "-",
+        f"{elsewhere(row)}  {row.note}".strip() if row.host else row.note,
+    )
+
+
+def elsewhere(row: ActorRow) -> str:
+    """Where a worker on another host is, and what it brings."""
+    return f"remote: {row.host}, {row.slots} slots, {len(row.tools)} tools, hobus {row.version}"

@@ -1,0 +1,70 @@
+"""`hobus request`: one typed message, sent as the operator under the same policy as everybody's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import click
+from pydantic import ValidationError
+
+from hobus.bus.catalog import CLASSES, ROWS, row_of
+from hobus.bus.messages.base import Message, named
+from hobus.bus.messages.control import Done
+from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.running import running
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.output import as_json, say
+
+
+@click.command()
+@click.argument("service")
+@click.argument("type_name", metavar="TYPE")
+@click.argument("body", metavar="JSON", default="{}")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait.")
+@with_home
+def request(*, home: Home, service: str, type_name: str, body: str, timeout_s: float | None) -> int:
+    """Send one typed message and print the reply as JSON, e.g. `hobus request broker broker.read_peers`."""
+    message = message_of(service, type_name, body)
+    place = place_of(home, running(home))
+    config = place.snapshot.config
+    wait_s = seconds_to_wait(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
+    say(asyncio.run(_send(place, service, message, wait_s)))
+    return exit_codes.OK
+
+
+def message_of(service: str, type_name: str, body: str) -> Message:
+    """The typed message behind the arguments. Raises CommandError (usage) that names what fits."""
+    cls = CLASSES.get(type_name)
+    asked = sorted({row.cls.TYPE for row in ROWS if row.service == service.partition("/")[0]})
+    if not asked:
+        services = ", ".join(sorted({row.service for row in ROWS}))
+        raise CommandError(f"there is no service {service}; services: {services}", exit_code=exit_codes.USAGE)
+    if cls is None:
+        raise CommandError(
+            f"there is no message type {type_name}; {service} takes: {', '.join(asked)}", exit_code=exit_codes.USAGE
+        )
+    try:
+        return cls.model_validate_json(body)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
+            for fault in error.errors(include_input=False, include_url=False, include_context=False)
+        )
+        raise CommandError(f"not a {type_name}: {faults}", exit_code=exit_codes.USAGE) from None
+
+
+async def _send(place: Place, service: str, message: Message, timeout_s: float) -> str:
+    row = row_of(service.partition("/")[0], message.TYPE)
+    async with connected(place, "operator") as bus:
+        if row is not None and row.reply is None:
+            await bus.post(service, message)
+            return json.dumps({"posted": message.TYPE})
+        # A service that does not take this type is asked all the same: the broker's refusal is the answer.
+        expect = row.reply if row is not None and row.reply is not None else Done
+        reply = await bus.request(service, message, expect=expect, timeout_s=timeout_s)
+    return as_json(named(reply), indent=1)

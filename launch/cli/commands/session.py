@@ -1,0 +1,342 @@
+"""`hobus session`: what sessions there are, where they stand, and whether their journals fold to what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from hobus.actors.ho2_supervisor.session.lifecycle import TRANSITIONS
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import named
+from hobus.bus.messages.ids import parse_iso, shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import SessionStarted, SessionView
+from hobus.bus.record.journal import recorded
+from hobus.launch.cli.commands import steering
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.output import as_json as json_text
+from hobus.launch.console.output import duration, note, printable, say, styled, table
+from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
+from hobus.launch.sessions.journal import FromLedger, end_of, journals_of
+from hobus.launch.sessions.replay import Replay, replay
+from hobus.launch.sessions.summary import LAST, Standing, standing_of
+from hobus.launch.sessions.which import no_such
+
+_SHOWN_CHARS = 60
+
+_LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in TRANSITIONS.items())
+
+
+@click.group(
+    epilog=f"A run goes from {_LIFE}. docs/sessions.md has the diagram, and a table of what each refusal means."
+)
+def session() -> None:
+    """List, show, steer and replay sessions.
+
+    SESSION is a session's id, SES-<8 hex digits>, or any beginning of it that only one session has.
+    """
+
+
+# --- list -----------------------------------------------------------------------------------------------------------
+
+
+@session.command(name="list")
+@click.option("--all", "is_all", is_flag=True, help="Also those that have ended.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_home
+def list_sessions(*, home: Home, is_all: bool, limit: int, as_json: bool) -> int:
+    """List sessions, the newest first, as the record tells."""
+    rows = asyncio.run(_listed(home, limit, is_all=is_all))
+    if as_json:
+        say(json_text({"sessions": [_row(start, standing) for start, standing in rows]}, indent=1))
+        return exit_codes.OK
+    if not rows:
+        note("no session is open" if not is_all else "the record has no session")
+        return exit_codes.OK
+    now = SystemClock().now()
+    table(
+        ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR"),
+        [_cells(start, standing, now) for start, standing in rows],
+    )
+    return exit_codes.OK
+
+
+async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, Standing]]:
+    async with journals_of(home) as journals:
+        rows: list[tuple[Entry, Standing]] = []
+        for start in await journals.starts():
+            standing = standing_of(await end_of(journals, start.provenance.session_id))
+            if is_all or standing.state.status == "open":
+                rows.append((start, standing))
+            if len(rows) >= limit:
+                break
+        return rows
+
+
+def _state(standing: Standing) -> str:
+    return "closed" if standing.state.status == "closed" else standing.lifecycle
+
+
+def _agent(start: Entry) -> str:
+    taken = recorded(start)
+    event = None if taken is None else taken.event.event
+    return event.agent_id if isinstance(event, SessionStarted) else ""
+
+
+def _row(start: Entry, standing: Standing) -> dict[str, Any]:
+    return {
+        "session_id": start.provenance.session_id,
+        "status": standing.state.status,
+        "lifecycle": standing.lifecycle,
+        "agent_id": _agent(start),
+        "runs": standing.runs,
+        "created_at": _time(start.ledger_at_us),
+        "updated_at": _time(standing.updated_at_us),
+        "owner": standing.state.owner,
+        "tenure": standing.state.tenure,
+        "session_epoch": standing.state.session_epoch,
+        "active_input_id": standing.input_id or None,
+        "pause_requested": standing.state.pause_requested,
+        "held_calls": [asdict(one) for one in standing.held_calls()],
+        "waits_for": standing.waits_for or None,
+    }
+
+
+def _cells(start: Entry, standing: Standing, now: float) -> tuple[str, ...]:
+    return (
+        shown_session(start.provenance.session_id),
+        _state(standing),
+        _agent(start) or "-",
+        str(standing.runs),
+        f"{duration(now - start.ledger_at_us / 1_000_000)} ago",
+        f"{duration(now - standing.updated_at_us / 1_000_000)} ago",
+        standing.state.owner or "-",
+        standing.waits_for or "-",
+    )
+
+
+def _time(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- show -----------------------------------------------------------------------------------------------------------
+
+
+@session.command()
+@click.argument("given", metavar="SESSION")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Last commands and turns.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_home
+def show(*, home: Home, given: str, limit: int, as_json: bool) -> int:
+    """Show a session: its run, what that waits for, the last commands and what became of them, the last turns."""
+    session_id, view, entries = asyncio.run(_looked_at(home, given, limit))
+    standing = standing_of(entries)
+    commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
+    if as_json:
+        say(json_text(_document(session_id, view, standing, commands, turns), indent=1))
+        return exit_codes.OK
+    _show_facts(session_id, view, standing)
+    _show_commands(commands)
+    _show_turns(turns)
+    return exit_codes.OK
+
+
+async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionView | None, list[Entry]]:
+    """The session's owner is asked too; where there is none, the record alone speaks, and that is said."""
+    async with journals_of(home) as journals:
+        session_id = await journals.named(given)
+        entries = await end_of(journals, session_id)
+        if not entries:
+            raise no_such(session_id, called="SESSION")
+        wanted, has_earlier = LAST, True
+        while has_earlier and len(turns_in(entries)) < limit and wanted < limit * LAST:
+            wanted *= 4
+            found, has_earlier = await journals.newest(session_id, wanted)
+            entries = found if len(found) > len(entries) else entries
+        view = None
+        if isinstance(journals, FromLedger):
+            try:
+                view = await steering.read_view(journals, session_id)
+            except RuntimeFault as fault:
+                note(f"no supervisor answers ({fault.code}): this is what the record says")
+        return session_id, view, entries
+
+
+def _document(
+    session_id: str,
+    view: SessionView | None,
+    standing: Standing,
+    commands: list[CommandSeen],
+    turns: list[TurnSeen],
+) -> dict[str, Any]:
+    return {
+        "session_id": session_id,
+        "view": None if view is None else view.model_dump(mode="json"),
+        "status": standing.state.status,
+        "lifecycle": standing.lifecycle,
+        "session_epoch": standing.state.session_epoch,
+        "runs": standing.runs,
+        "owner": standing.state.owner,
+        "tenure": standing.state.tenure,
+        "waits_for": standing.waits_for or None,
+        "held_calls": [asdict(one) for one in standing.held_calls()],
+        "commands": [asdict(one) for one in commands],
+        "turns": [asdict(one) for one in turns],
+    }
+
+
+def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -> None:
+    rows: list[tuple[str, str]] = [("session", session_id), ("state", f"{standing.state.status}, {standing.lifecycle}")]
+    if view is not None:
+        rows += [
+            ("agent", view.agent_id),
+            ("epochs", f"session {view.session_epoch}, step {view.step_epoch}"),
+            ("owner", f"{view.owner or 'nobody'} (tenure {view.tenure})"),
+            ("turns", f"{view.turn_count} answered; since {view.created_at}, last change {view.updated_at}"),
+            ("follow-ups", f"{view.pending_follow_ups} wait for the end of the run"),
+            ("hash", view.state_hash),
+        ]
+    else:
+        rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
+        rows.append(("epochs", f"session {standing.state.session_epoch}"))
+    rows += _run_rows(view, standing)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        say(f"{name.ljust(width)}  {printable(value)}")
+
+
+def _run_rows(view: SessionView | None, standing: Standing) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    run = None if view is None else view.run
+    if run is not None:
+        rows.append(
+            ("run", f"{run.run_id.run_seq}, input {run.input_id}, round {run.rounds}, {run.in_flight} in flight")
+        )
+        if run.pause_requested:
+            rows.append(("", "pauses at its next step"))
+        if run.pending_steers:
+            rows.append(("", f"steers that its next round sees: {run.pending_steers}"))
+        if run.cancel_reason:
+            rows.append(("", f"being cancelled: {run.cancel_reason}"))
+        if run.deadline_at is not None:
+            left_s = parse_iso(run.deadline_at) - SystemClock().now()
+            rows.append(("deadline", f"{run.deadline_at} ({duration(left_s) if left_s > 0 else 'over'})"))
+        if run.lease_id is not None:
+            rows.append(("lease", f"{run.lease_id} until {run.lease_expires_at}"))
+        rows += [
+            (f"call {one.call_id}", f"{one.tool_id} {one.state}{f' ({one.code})' if one.code else ''}".strip())
+            for one in run.calls
+            if not one.held
+        ]
+    elif standing.input_id:
+        rows.append(("run", f"{standing.runs}, input {standing.input_id}"))
+    for held in standing.held_calls():
+        rows.append((f"call {held.call_id}", f"{held.tool_id} {json_text(held.arguments)} waits for an approval"))
+    if standing.waits_for:
+        rows.append(("waits for", standing.waits_for))
+    return rows
+
+
+def _show_commands(commands: list[CommandSeen]) -> None:
+    if not commands:
+        return
+    say()
+    table(
+        ("AT", "COMMAND", "VERDICT", "ID", "ABOUT"),
+        [
+            (one.at[11:23], one.kind.lower(), f"{one.outcome} {one.reason}".strip(), one.command_id, _short(one.about))
+            for one in commands
+        ],
+    )
+
+
+def _show_turns(turns: list[TurnSeen]) -> None:
+    if not turns:
+        return
+    say()
+    table(
+        ("AT", "RUN", "OUTCOME", "MESSAGE", "ANSWER"),
+        [
+            (
+                one.at[11:23],
+                "-" if one.run is None else str(one.run),
+                f"{one.outcome} {one.code}".strip(),
+                "(not in the record)" if one.text is None else _short(one.text),
+                _short(one.reply or ""),
+            )
+            for one in turns
+        ],
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
+
+
+# --- replay ---------------------------------------------------------------------------------------------------------
+
+
+@session.command(name="replay")
+@click.argument("given", metavar="SESSION")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_home
+def replay_session(*, home: Home, given: str, as_json: bool) -> int:
+    """Fold a session's journal again and say what does not fit; exit code 3 if anything does not.
+
+    It is folded by the reducer that its owner uses, from the first entry, once more, and from the newest snapshot: all
+    states have the same bytes, no entry is missing and none is rejected. Nothing is sent: driving recorded turns
+    through the code again, with recorded answers, will be another command, `hobus replay`, not built yet.
+    """
+    found = asyncio.run(_replayed(home, given))
+    if as_json:
+        say(json_text(_replay_document(found), indent=1))
+    else:
+        _show_replay(found)
+    return exit_codes.OK if found.fits else exit_codes.INTEGRITY
+
+
+async def _replayed(home: Home, given: str) -> Replay:
+    async with journals_of(home) as journals:
+        session_id = await journals.named(given)
+        return replay(session_id, await journals.whole(session_id))
+
+
+def _replay_document(found: Replay) -> dict[str, Any]:
+    return {
+        "session_id": found.session_id,
+        "fits": found.fits,
+        "entries": found.entries,
+        "events": dict(sorted(found.events.items())),
+        "snapshots": found.events["STATE_SNAPSHOT"],
+        "from_snapshot": found.from_snapshot or None,
+        "refused_commands": found.events["HostCommandRejected"],
+        "state_hash": found.state_hash,
+        "state": named(found.state),
+        "misfits": [asdict(one) for one in found.misfits],
+    }
+
+
+def _show_replay(found: Replay) -> None:
+    label = styled("OK", "green", bold=True) if found.fits else styled("DOES NOT FIT", "red", bold=True)
+    state = found.state
+    where = f"{state.status}, {state.lifecycle}, epoch {state.session_epoch}"
+    say(f"{label}  {shown_session(found.session_id)}: {found.entries} entries give {where}")
+    say(f"    state {found.state_hash}")
+    from_where = f", also from {found.from_snapshot}" if found.from_snapshot else ""
+    say(f"    folded from the first entry{from_where}; {found.events['STATE_SNAPSHOT']} snapshots")
+    say(f"    refused commands: {found.events['HostCommandRejected']}")
+    for one in found.misfits:
+        note(f"  entry #{one.sequence} {one.submission_id}: {one.kind}: {one.what}")
+
+
+for _one in steering.COMMANDS:
+    session.add_command(_one)

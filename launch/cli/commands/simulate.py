@@ -1,0 +1,281 @@
+"""`hobus simulate`: the whole cluster in one process, in virtual time, under seeded faults, watched at every event."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
+from hobus.launch.console.output import as_json, is_terminal, note, say, styled, table
+from hobus.launch.lab.simulation import faults
+from hobus.launch.lab.simulation.many import Tally, Wanted, quiet, run_seeds
+from hobus.launch.lab.simulation.plan import Plan, plan_of
+from hobus.launch.lab.simulation.run import Verdict
+from hobus.launch.lab.simulation.run import simulate as run_one
+
+_RANGE = re.compile(r"(\d{1,12})\.\.(\d{1,12})")
+_PROGRESS_S = 2.0
+_TURNS = 3
+
+
+@click.command()
+@click.option("--seed", type=click.IntRange(min=0), help="One seed: what happened, and the verdict.")
+@click.option("--seeds", "range_", metavar="A..B", help="Many: from A up to and without B.")
+@click.option("--count", type=click.IntRange(min=1), help="Many: so many from --seed (or 0) on.")
+@click.option("--turns", type=click.IntRange(1, 200), default=_TURNS, show_default=True, help="Inputs in all.")
+@click.option("--sessions", type=click.IntRange(1, 50), help="They are spread over so many (default: drawn, 1 or 2).")
+@click.option(
+    "--faults", "faults_", metavar="LIST", default="all", show_default=True,
+    help="all: each seed draws some; none; or names with values, e.g. loss=0.02,crash=2,delay=3ms.",
+)  # fmt: skip
+@click.option("--list-faults", is_flag=True, help="Show every fault with its unit, and what all draws from.")
+@click.option("--until", type=click.IntRange(min=1), metavar="EVENT", help="With one seed: stop behind this event.")
+@click.option(
+    "--trace", type=click.Path(dir_okay=False, path_type=Path), help="With one seed: every event, a line each."
+)
+@click.option("--jobs", type=click.IntRange(1, 256), help="With many: processes (default: one per core).")
+@click.option("--fail-fast", is_flag=True, help="With many: stop at the first seed that breaks something.")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def simulate(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    seed: int | None,
+    range_: str | None,
+    count: int | None,
+    turns: int,
+    sessions: int | None,
+    faults_: str,
+    list_faults: bool,
+    until: int | None,
+    trace: Path | None,
+    jobs: int | None,
+    fail_fast: bool,
+    as_json_: bool,
+) -> int:
+    """Run the whole cluster in one process, in virtual time, under seeded faults, and check it at every event.
+
+    The same actors as in real processes, on a simulated network, disk and clock. A seed decides everything: same seed,
+    same options, same bytes, on any machine; the digest says so. The first invariant that breaks ends a run and is
+    told with the command that replays it. The configuration is that of --home, if it has one, else the shipped one; no
+    cluster is touched, and nothing is written but --trace.
+
+    Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (what was run until then is told).
+    """
+    if list_faults:
+        return _list_faults(as_json_=as_json_)
+    wanted = Wanted(turns, sessions, faults.parse(faults_), home.config if home.config.is_dir() else None)
+    many = _seeds(seed, range_, count)
+    if many is None:
+        plan = plan_of(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
+        return _show_one(plan, wanted, until, trace, as_json_=as_json_)
+    if until is not None or trace is not None:
+        raise CommandError(
+            "--until and --trace are for one seed", hint=_replay(many[0], wanted), exit_code=exit_codes.USAGE
+        )
+    return _show_many(many, wanted, jobs or os.cpu_count() or 1, fail_fast=fail_fast, as_json_=as_json_)
+
+
+def _seeds(seed: int | None, range_: str | None, count: int | None) -> range | None:
+    """None: one seed."""
+    if range_ is None:
+        return None if count is None else range(seed or 0, (seed or 0) + count)
+    match = _RANGE.fullmatch(range_)
+    if match is None or int(match.group(1)) >= int(match.group(2)):
+        raise CommandError(
+            f"--seeds {range_} is no range", hint="hobus simulate --seeds 0..1000", exit_code=exit_codes.USAGE
+        )
+    if seed is not None or count is not None:
+        raise CommandError(
+            "--seeds says which already", hint=f"hobus simulate --seeds {range_}", exit_code=exit_codes.USAGE
+        )
+    return range(int(match.group(1)), int(match.group(2)))
+
+
+def _replay(seed: int, wanted: Wanted, event: int | None = None) -> str:
+    """The command that does the same again."""
+    parts = [f"hobus simulate --seed {seed}"]
+    if wanted.turns != _TURNS:
+        parts.append(f"--turns {wanted.turns}")
+    if wanted.sessions is not None:
+        parts.append(f"--sessions {wanted.sessions}")
+    if not wanted.faults.is_all:
+        parts.append(f"--faults {wanted.faults}")
+    if event is not None:
+        parts.append(f"--until {event}")
+    return " ".join(parts)
+
+
+def _list_faults(*, as_json_: bool) -> int:
+    rows = [
+        (
+            one.name,
+            one.unit,
+            faults.shown(one.name, one.bare),
+            ", ".join(faults.shown(one.name, v) for v in one.drawn),
+            one.says,
+        )
+        for one in faults.FAULTS.values()
+    ]
+    if as_json_:
+        say(as_json([dict(zip(("name", "unit", "bare", "drawn", "says"), row, strict=True)) for row in rows]))
+        return exit_codes.OK
+    table(["FAULT", "UNIT", "BARE", "ALL DRAWS", "WHAT"], [[*row[:3], row[3] or "-", row[4]] for row in rows])
+    say()
+    say("Shares are numbers up to 1 or percents, times need a unit (ms, s, m, h), counts are whole numbers. BARE: the")
+    say("value of a name without one. With all, each seed draws which faults it has and how much of them.")
+    say("Try: hobus simulate --seed 7 --faults loss=0.02,crash=2,torn-disk,delay=3ms")
+    return exit_codes.OK
+
+
+# --- one seed ---------------------------------------------------------------------------------------------------------
+
+
+def _show_one(plan: Plan, wanted: Wanted, until: int | None, trace: Path | None, *, as_json_: bool) -> int:
+    file = _opened(trace)
+    try:
+        with quiet():
+            verdict = run_one(
+                plan, config=wanted.config, until=until, trace=None if file is None else lambda line: _write(file, line)
+            )
+    finally:
+        if file is not None:
+            file.close()
+    code = exit_codes.OK if verdict.holds else exit_codes.FAILED
+    if as_json_:
+        say(as_json({**asdict(verdict), "faults": plan.faults, "replay": _replay(plan.seed, wanted)}))
+        return code
+    drawn = ", ".join(f"{name} {faults.shown(name, value)}" for name, value in plan.faults.items()) or "none"
+    say(f"seed {plan.seed}: {wanted.turns} inputs in {len(plan.sessions)} sessions, {plan.ho1} executors, "
+        f"{plan.ho2} supervisors, a model that thinks {plan.thinking_ms} ms")  # fmt: skip
+    say(f"faults: {drawn}")
+    say()
+    for at, text in verdict.story:
+        say(f"{at:12.6f} s  {text}")
+    say()
+    _say_verdict(verdict, wanted)
+    return code
+
+
+def _opened(path: Path | None) -> IO[str] | None:
+    try:
+        return None if path is None else path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise of_os_error(error, doing="the trace cannot be written") from None
+
+
+def _write(file: IO[str], line: str) -> None:
+    file.write(f"{line}\n")
+
+
+def _say_verdict(verdict: Verdict, wanted: Wanted) -> None:
+    if not verdict.holds or verdict.stopped:
+        say(f"the events before {'it' if not verdict.holds else 'this one'}:")
+        for line in verdict.last:
+            say(f"  {line}")
+        say()
+    answers = ", ".join(f"{name} {outcome}" for name, outcome in verdict.answers.items()) or "none"
+    say(
+        f"{verdict.events} events, {verdict.entries} entries, {verdict.strikes} strikes "
+        f"in {verdict.virtual_s:g} virtual seconds"
+    )
+    say(f"answers: {answers}")
+    if verdict.stopped:
+        say(f"stopped behind event {verdict.event}")
+    elif verdict.holds:
+        say(f"{styled('holds', 'green')}: every invariant, at every event")
+    else:
+        say(f"{styled('BROKEN', 'red')} at event {verdict.event}: {verdict.broken}")
+        say(f"  replay it: {_replay(verdict.seed, wanted, verdict.event)}")
+    say(f"digest {verdict.digest}")
+
+
+# --- many -------------------------------------------------------------------------------------------------------------
+
+
+def _show_many(seeds: range, wanted: Wanted, jobs: int, *, fail_fast: bool, as_json_: bool) -> int:
+    tally, clock = Tally(), SystemClock()
+    began = shown_at = clock.monotonic()
+    is_interrupted = False
+    try:
+        with closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts:
+            for verdict, cpu_s in verdicts:
+                tally.add(verdict, cpu_s)
+                if not verdict.holds:
+                    note(f"seed {verdict.seed}: {verdict.broken}")
+                    note(f"  replay it: {_replay(verdict.seed, wanted)}")
+                    if fail_fast:
+                        break
+                if (now := clock.monotonic()) - shown_at > _PROGRESS_S:
+                    shown_at = now
+                    _show_progress(tally, len(seeds), now - began)
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
+        is_interrupted = True  # what was found until then was paid for, and is told
+    elapsed_s = clock.monotonic() - began
+    if is_terminal(sys.stderr):
+        click.echo("\r\x1b[K", nl=False, err=True)
+    if as_json_:
+        say(as_json(_document(tally, seeds, wanted, jobs, elapsed_s)))
+    else:
+        _say_tally(tally, seeds, wanted, elapsed_s)
+    if is_interrupted:
+        note(f"interrupted after {tally.seeds} of {len(seeds)} seeds")
+        return INTERRUPTED
+    return exit_codes.FAILED if tally.failed else exit_codes.OK
+
+
+def _show_progress(tally: Tally, total: int, elapsed_s: float) -> None:
+    """On a terminal one line that is written anew."""
+    if is_terminal(sys.stderr):
+        text = f"{tally.seeds} of {total} seeds, {len(tally.failed)} broken, {tally.seeds / elapsed_s:.1f} per second"
+        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+
+
+def _document(tally: Tally, seeds: range, wanted: Wanted, jobs: int, elapsed_s: float) -> dict[str, object]:
+    return {
+        "first": seeds.start,
+        "seeds": tally.seeds,
+        "turns": wanted.turns,
+        "faults": str(wanted.faults),
+        "events": tally.events,
+        "entries": tally.entries,
+        "strikes": tally.strikes,
+        "virtual_s": round(tally.virtual_s),
+        "outcomes": dict(sorted(tally.outcomes.items())),
+        "broken": [
+            {"seed": one.seed, "broken": one.broken, "replay": _replay(one.seed, wanted)} for one in tally.failed
+        ],
+        "jobs": jobs,
+        "cpu_s": round(tally.cpu_s, 1),
+        "elapsed_s": round(elapsed_s, 1),
+    }
+
+
+def _say_tally(tally: Tally, seeds: range, wanted: Wanted, elapsed_s: float) -> None:
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(tally.outcomes.items(), key=lambda one: -one[1]))
+    say(f"{tally.seeds} of {len(seeds)} seeds from {seeds.start}, faults {wanted.faults}: {tally.events} events, "
+        f"{tally.entries} entries, {tally.strikes} strikes, {tally.virtual_s:.0f} virtual seconds")  # fmt: skip
+    say(f"answers: {outcomes or 'none'}")
+    say(f"{tally.cpu_s / max(1, tally.seeds):.3f} s of CPU per seed, {tally.seeds / elapsed_s:.1f} seeds per second")
+    if not tally.failed:
+        if tally.seeds:
+            say(f"{styled('holds', 'green')}: every invariant, at every event of these {tally.seeds} seeds")
+        return
+    say(f"{styled('BROKEN', 'red')} in {len(tally.failed)} seeds:")
+    for one in tally.failed:
+        say(f"  {one.broken}")
+        say(f"    replay it: {_replay(one.seed, wanted, one.event)}")

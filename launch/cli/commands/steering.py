@@ -1,0 +1,327 @@
+"""`hobus session steer|followup|pause|resume|cancel|approve|deny|end`: what people say to a session's run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import (
+    Command,
+    CommandVerdict,
+    EndSession,
+    ProcessTurn,
+    ReadSession,
+    SessionClosed,
+    SessionView,
+    TurnResult,
+)
+from hobus.launch.cli.chat.outcome import exit_code_of, warnings_about
+from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.running import running
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.output import as_json as json_text
+from hobus.launch.console.output import note, say, styled
+from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
+from hobus.launch.sessions.journal import FromLedger, end_of
+from hobus.launch.sessions.refusals import refused
+from hobus.launch.sessions.summary import LAST, HeldNow, standing_of
+from hobus.launch.sessions.turns import check_text, words_of
+from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
+from hobus.launch.sessions.which import no_such, run_number
+
+PROGRAM = "cli"
+EPOCH_MAX = 2**63 - 1
+"""No frame carries a greater number."""
+
+
+class Sending:
+    """One invocation: to which session, under which fences and id, and how the verdict is told."""
+
+    def __init__(  # noqa: PLR0913 - one per option
+        self, *, home: Home, given: str, run: str | None, epoch: int | None, command_id: str | None,
+        timeout_s: float | None, as_json: bool,
+    ) -> None:  # fmt: skip
+        self.place = place_of(home, running(home))
+        config = self.place.snapshot.config
+        self.wait_s = seconds_to_wait(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
+        self.given, self.as_json = given, as_json
+        self._run, self._epoch = run, epoch
+        self._command_id = command_id
+
+    async def session_id(self) -> str:
+        """The full id of the session. Raises CommandError."""
+        return await named_session(self.place, self.given, called="SESSION")
+
+    async def send(self, session_id: str, command: Command, *, suffix: str = "") -> CommandVerdict:
+        """The verdict on one command; `suffix` keeps several ones of an invocation apart. Raises CommandError."""
+        fences = Fences(None if self._run is None else run_number(self._run, session_id), self._epoch)
+        drawn = drawn_id(PROGRAM) if self._command_id is None else self._command_id
+        command_id = f"{drawn}{suffix}"
+        try:
+            sent = host_command(session_id, command, fences, command_id)
+        except ValidationError:
+            raise CommandError(
+                "--command-id: expected 1 to 100 letters, digits and ._:@-", exit_code=exit_codes.USAGE
+            ) from None
+        return await verdict_on(self.place, session_id, sent, timeout_s=self.wait_s)
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object."),
+        click.option("--timeout", "timeout_s", type=float, help="Seconds to try."),
+        click.option("--command-id", metavar="ID", help="Idempotency key; a retry under it is applied once."),
+        click.option(
+            "--epoch", type=click.IntRange(min=0, max=EPOCH_MAX), metavar="N", help="Only in this session epoch."
+        ),
+        click.option("--run", metavar="RUN", help="Only if this run is active: its number."),
+        click.argument("given", metavar="SESSION"),
+    ):
+        command = option(command)
+    return with_home(command)
+
+
+def _tell(verdict: CommandVerdict, what: str, *, as_json: bool) -> int:
+    """The exit code; a refusal is told on stderr, also beside its JSON."""
+    if as_json:
+        say(verdict.model_dump_json())
+    if verdict.outcome == "rejected":
+        raise refused(verdict)
+    if not as_json:
+        run = "no run" if verdict.run_id is None else f"run {verdict.run_id.run_seq} is {verdict.lifecycle}"
+        again = "; it had come before" if verdict.is_repeat else ""
+        where = f"{shown_session(verdict.session_id)}, {run}, epoch {verdict.session_epoch}"
+        say(f"{styled('applied', 'green')}: {what}{again}; {where}")
+    return exit_codes.OK
+
+
+def _one(command: Command, what: str, options: dict[str, Any]) -> int:
+    sending = Sending(**options)
+
+    async def send() -> CommandVerdict:
+        return await sending.send(await sending.session_id(), command)
+
+    return _tell(asyncio.run(send()), what, as_json=sending.as_json)
+
+
+def _text_of(words: tuple[str, ...], home: Home) -> str:
+    """What is said: the arguments, or standard input for `-`. Raises CommandError (usage)."""
+    limits = place_of(home, running(home)).snapshot.config.host
+    text = " ".join(words)
+    if words == ("-",):
+        if sys.stdin is None:
+            raise CommandError("standard input is closed: there is no text", exit_code=exit_codes.USAGE)
+        text = sys.stdin.buffer.read(limits.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
+    text = words_of(text)
+    check_text(text, limits)
+    return text
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_options
+@click.argument("words", nargs=-1, required=True, metavar="TEXT")
+def steer(*, words: tuple[str, ...], **options: Any) -> int:
+    """Say something to the run that is active: its next model round sees it. TEXT `-` reads standard input."""
+    return _one(events.Steer(text=_text_of(words, options["home"])), "its next round sees it", options)
+
+
+@click.command()
+@_options
+@click.option("--wait", "is_waited_for", is_flag=True, help="Wait for the answer and print it.")
+@click.argument("words", nargs=-1, required=True, metavar="TEXT")
+def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> int:
+    """Queue a message for when the run is over; it then begins the next one. TEXT `-` reads standard input.
+
+    With --wait, --timeout is the time for the answer too (default: host.turn_timeout_ms); --json prints the TurnResult.
+    """
+    text = _text_of(words, options["home"])
+    sending = Sending(**options)
+
+    async def send() -> tuple[CommandVerdict, TurnResult | None]:
+        verdict = await sending.send(await sending.session_id(), events.FollowUp(text=text))
+        if not is_waited_for or verdict.outcome == "rejected" or verdict.input_id is None:
+            return verdict, None
+        host = sending.place.snapshot.config.host
+        wait_s = options["timeout_s"] or host.turn_timeout_ms / 1000
+        turn = ProcessTurn(session_id=verdict.session_id, input_id=verdict.input_id, text=text)
+        return verdict, await answer_of(sending.place, turn, timeout_s=wait_s, waits_for_its_turn=True)
+
+    verdict, result = asyncio.run(send())
+    if result is None:
+        return _tell(verdict, f"it waits for its turn as input {verdict.input_id}", as_json=sending.as_json)
+    if sending.as_json:
+        say(result.model_dump_json())
+    elif result.outcome != "error":
+        say(result.response)
+    for told, colour in warnings_about(result):
+        note(styled(f"{told}; {shown_session(result.session_id)}", colour, to_stderr=True))
+    return exit_code_of(result)
+
+
+# --- the run --------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_options
+def pause(**options: Any) -> int:
+    """Let the run stop at its next step; what is on its way is still taken."""
+    return _one(events.Pause(), "it pauses at its next step", options)
+
+
+@click.command()
+@_options
+def resume(**options: Any) -> int:
+    """Let a paused run go on."""
+    return _one(events.Resume(), "it goes on", options)
+
+
+@click.command()
+@_options
+@click.option("--reason", metavar="WORDS", help="Why; it stands in the record.")
+def cancel(*, reason: str | None, **options: Any) -> int:
+    """End the run: its model call and its tools are stopped, what comes late is ignored."""
+    return _one(events.Cancel(reason=reason), "the run ends", options)
+
+
+# --- approvals ------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_options
+@click.argument("call", required=False, metavar="[CALL]")
+@click.option("--all", "is_all", is_flag=True, help="All that wait.")
+def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
+    """Let a tool call run that waits for it; CALL may be left out where only one waits."""
+    return _decide(call, is_all, options, lambda held: events.Approve(call_id=held.call_id), "may run")
+
+
+@click.command()
+@_options
+@click.argument("call", required=False, metavar="[CALL]")
+@click.option("--all", "is_all", is_flag=True, help="All that wait.")
+@click.option("--reason", metavar="WORDS", help="Why; it stands in the record.")
+def deny(*, call: str | None, is_all: bool, reason: str | None, **options: Any) -> int:
+    """Refuse a tool call that waits for an approval; the model is told so. CALL may be left out for the only one."""
+    return _decide(call, is_all, options, lambda held: events.Deny(call_id=held.call_id, reason=reason), "is not run")
+
+
+def _decide(
+    call: str | None, is_all: bool, options: dict[str, Any], made: Callable[[HeldNow], Command], what: str
+) -> int:
+    sending = Sending(**options)
+    if call is not None and is_all:
+        raise CommandError("CALL and --all: name a call, or all of them", exit_code=exit_codes.USAGE)
+
+    async def send() -> list[tuple[HeldNow, CommandVerdict]]:
+        session_id = await sending.session_id()
+        calls = await _meant(sending.place, session_id, call, is_all=is_all)
+        return [
+            (one, await sending.send(session_id, made(one), suffix=f".{one.call_id}" if len(calls) > 1 else ""))
+            for one in calls
+        ]
+
+    code = exit_codes.OK
+    for one, verdict in asyncio.run(send()):
+        code = max(code, _tell(verdict, f"call {one.call_id} {one.tool_id} {what}", as_json=sending.as_json))
+    return code
+
+
+async def _meant(place: Place, session_id: str, call: str | None, *, is_all: bool) -> list[HeldNow]:
+    """The calls that are meant. Raises CommandError where it is not clear which."""
+    held = await held_calls(place, session_id)
+    if call is not None:
+        # What is not waiting goes to the session all the same: its refusal is the answer, and stands in the record.
+        padded = call.zfill(3) if call.isascii() and call.isdigit() else call
+        return [next((one for one in held if one.call_id == padded), HeldNow(padded, "", {}))]
+    if not held:
+        raise CommandError(
+            f"no tool call of {shown_session(session_id)} waits for an approval",
+            hint=next_here(f"session show {shown_session(session_id)}"),
+            exit_code=exit_codes.REFUSED,
+        )
+    if len(held) > 1 and not is_all:
+        which = ", ".join(f"{one.call_id} {one.tool_id}" for one in held)
+        raise CommandError(
+            f"{len(held)} tool calls wait for an approval: {which}",
+            hint="name one of them, or give --all",
+            exit_code=exit_codes.USAGE,
+        )
+    return held
+
+
+async def held_calls(place: Place, session_id: str) -> list[HeldNow]:
+    """What waits for an approval now, as the journal says. Raises CommandError for an unknown session."""
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        entries = await end_of(FromLedger(bus, timeout_s=timeout_s), session_id)
+    if not entries:
+        raise no_such(session_id, called="SESSION")
+    return standing_of(entries).held_calls()
+
+
+async def read_view(journals: FromLedger, session_id: str) -> SessionView:
+    """What the session's owner knows of it. Raises RuntimeFault."""
+    return await journals.bus.request(
+        "ho2", ReadSession(session_id=session_id), expect=SessionView, timeout_s=journals.timeout_s, key=session_id
+    )
+
+
+# --- the session ----------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("given", metavar="SESSION")
+@click.option("--reason", default="operator", show_default=True, metavar="WORDS", help="Why; it stands in the record.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_home
+def end(*, home: Home, given: str, reason: str, as_json: bool) -> int:
+    """End a session for good; a run of it is cancelled first."""
+    place = place_of(home, running(home))
+    closed = asyncio.run(_ended(place, given, reason))
+    if as_json:
+        say(json_text(closed.model_dump()))
+    else:
+        count = closed.turn_count  # None: it was closed all the same, as the record says
+        after = "" if count is None else f" after {count} turn{'' if count == 1 else 's'}"
+        say(f"{shown_session(closed.session_id)} ended{after}")
+    return exit_codes.OK
+
+
+async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
+    """The session is closed, and the record says so: the host's word alone would not do."""
+    session_id = await named_session(place, given, called="SESSION")
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        journals = FromLedger(bus, timeout_s=timeout_s)
+        if not (await journals.newest(session_id, 1))[0]:
+            raise no_such(given, called="SESSION")
+    async with connected(place, ROLE) as bus:
+        closed = await bus.request(
+            "host", EndSession(session_id=session_id, reason=reason), expect=SessionClosed, timeout_s=timeout_s
+        )
+    async with connected(place, "operator") as bus:
+        entries, _ = await FromLedger(bus, timeout_s=timeout_s).newest(session_id, LAST)
+    if all(entry.event_type != "SESSION_END" for entry in entries):
+        raise CommandError(
+            f"{shown_session(session_id)} was not ended: no supervisor took it",
+            hint=f"{next_here('ps')}, then the same again",
+            exit_code=exit_codes.UNREACHABLE,
+        )
+    return closed
+
+
+COMMANDS: tuple[click.Command, ...] = (steer, followup, pause, resume, cancel, approve, deny, end)

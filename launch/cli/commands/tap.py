@@ -1,0 +1,164 @@
+"""`hobus tap`: watch the frames on the bus. Lossy for a slow reader, and says exactly what was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.launch.cli.commands.filter_argument import duration_given, filter_given
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
+from hobus.launch.cli.tap.choice import Chooser
+from hobus.launch.cli.tap.live import Live, Watched
+from hobus.launch.cli.tap.look import Look
+from hobus.launch.cli.tap.printer import Printer
+from hobus.launch.cli.tap.replies import Replies
+from hobus.launch.cli.tap.table import Table
+from hobus.launch.cli.tap.turns import TurnBook
+from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.running import cluster_gone, running
+from hobus.launch.cluster.version import software_version
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.output import note, styled
+from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
+from hobus.launch.filters.turns import ambiguous
+
+
+@click.command()
+@click.argument("filters", nargs=-1, metavar="[FILTER]...")
+@click.option("-f", "--format", "form", type=click.Choice(["table", "jsonl"]), help="table unless captured with -w.")
+@click.option("--since", "since_s", callback=duration_given, metavar="DURATION", help="First what the ring holds: 10m.")
+@click.option("--follow", is_flag=True, help="With --since: go on with what comes.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many frames.")
+@click.option("--match-replies", is_flag=True, help="Also the answers of requests that are shown, with their latency.")
+@click.option("--bodies/--headers-only", default=False, help="With decoded bodies; that look is recorded.")
+@click.option("-w", "--write", "into", type=click.Path(path_type=Path, dir_okay=False), help="Capture into a file.")
+@click.option("--force", is_flag=True, help="With -w: in place of what the file holds.")
+@click.option("-r", "--read", "source", type=click.Path(path_type=Path, dir_okay=False), help="Read such a file.")
+@click.option("--utc", is_flag=True, help="Times in UTC instead of this machine's zone.")
+@click.option("--all", "everything", is_flag=True, help="With beats and the launcher's routine, left out otherwise.")
+@with_home
+def tap(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    filters: tuple[str, ...],
+    form: str | None,
+    since_s: float | None,
+    follow: bool,
+    count: int | None,
+    match_replies: bool,
+    bodies: bool,
+    into: Path | None,
+    force: bool,
+    source: Path | None,
+    utc: bool,
+    everything: bool,
+) -> int:
+    """Watch the frames that the broker handles.
+
+    FILTER: comparisons joined by & and |, with ! and parentheses; several arguments must all hold. For example:
+    'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'. Records go to the ledger directly and are not on the bus:
+    hobus ledger tail.
+    """
+    wanted = filter_given(tap_filter, filters, names=FIELDS, example=EXAMPLE)
+    if source is not None and (since_s is not None or follow):
+        raise CommandError("-r reads a file: --since and --follow do not apply", exit_code=exit_codes.USAGE)
+    place = place_of(home, running(home)) if source is None else None
+    kept_max = place.snapshot.config.bus.tap_ring if place is not None else None
+    clock = SystemClock()
+    chooser = Chooser(
+        wanted,
+        TurnBook(kept_max),
+        clock.now,
+        with_routine=everything,
+        replies=Replies(kept_max) if match_replies else None,
+        count=count,
+    )
+    printer = None
+    if into is None or form is not None:
+        table = Table(width=_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
+        printer = Printer(table, with_bodies=bodies, asked_since_s=since_s, now_s=clock.now())
+    writer = _writer(into, filters, clock, replace=force) if into is not None else None
+    watched = Watched(chooser, printer, writer)
+    try:
+        if place is None:
+            assert source is not None  # noqa: S101 - one of the two
+            failure = _read_capture(source, watched)
+        else:
+            look = Look(place, clock, filters, since_s, clock.new_id()) if bodies else None
+            live = Live(
+                place,
+                watched,
+                look,
+                lambda: cluster_gone(home),
+                since_s=since_s,
+                ends_with_ring=since_s is not None and not follow,
+            )
+            failure = asyncio.run(live.run())
+    finally:
+        if writer is not None:
+            writer.close(chooser.account.document())
+    if chooser.account.epochs or source is None or failure is None:
+        _summarise(watched, into)
+    if failure is not None:
+        raise failure
+    return exit_codes.OK
+
+
+def _width() -> int | None:
+    """Of the terminal; None for a pipe, whose reader wants everything."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace: bool) -> CaptureWriter:
+    facts = {"hobus": software_version(), "began_at": clock.now(), "filter": list(filters)}
+    try:
+        return CaptureWriter(into, facts, replace=replace)
+    except FileExistsError:
+        raise CommandError(
+            f"{into} is there already, and a capture would replace it",
+            hint="name another file, or add --force",
+            exit_code=exit_codes.REFUSED,
+        ) from None
+    except OSError as error:
+        raise of_os_error(error, doing="the capture cannot be written") from error
+
+
+def _read_capture(source: Path, watched: Watched) -> BaseException | None:
+    """Twice: what belongs to which turn is learnt from the whole file before anything is shown."""
+    reader = CaptureReader(source)
+    try:
+        for batch in reader.batches():
+            watched.chooser.book.learn(batch.records)
+        for batch in reader.batches():
+            if watched.take(watched.chooser.choose(batch)):
+                break
+    except BrokenPipeError as error:
+        return error
+    except CaptureDamaged as error:
+        return CommandError(str(error), exit_code=exit_codes.INTEGRITY)
+    except OSError as error:
+        return of_os_error(error, doing="the capture cannot be read")
+    if reader.torn_at is not None:
+        note(f"the capture is torn at byte {reader.torn_at}: its last item was not written in full and is left out")
+    if reader.account is None:
+        note("the capture was not ended in order: what its filter left out at the end is unknown")
+    return None
+
+
+def _summarise(watched: Watched, into: Path | None) -> None:
+    chooser = watched.chooser
+    for prefix, sessions in ambiguous(chooser.wanted.nodes, chooser.sessions).items():
+        text = f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}"
+        note(styled(text, "yellow", to_stderr=True))
+    if into is not None:
+        note(f"captured in {into}")
+    for line in chooser.account.lines():
+        note(line)

@@ -1,0 +1,77 @@
+"""`hobus worker`: be a worker of a cluster on another host."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hobus.bus.join_token import NotAToken, decode
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.kernel import set_title
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher import inherited
+
+DEFAULT_HOME = ".hobus-worker"
+
+
+@click.group()
+def worker() -> None:
+    """Be a worker of a cluster on another host."""
+
+
+def _options(command: Any) -> Any:
+    for option in (
+        click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
+        click.option("--slots", type=click.IntRange(min=1), help="Orders at once (default: the cluster's ho1.slots)."),
+        click.option("--home", "home_path", metavar="DIR", help=f"Its own directory (default: {DEFAULT_HOME})."),
+    ):
+        command = option(command)
+    return command
+
+
+@worker.command()
+@click.argument("token")
+@_options
+def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) -> None:
+    """Join the cluster that made TOKEN, and work for it until Ctrl-C.
+
+    The worker's own key is made here and never leaves this directory. From then on: hobus worker run.
+    """
+    try:
+        known = decode(token)
+    except NotAToken as fault:
+        raise CommandError(
+            f"this is no join token: {fault}",
+            hint="copy the whole line that hobus token create printed on the cluster's host",
+            exit_code=exit_codes.USAGE,
+        ) from None
+    worker_home, worker = _worker_of(home_path)
+    set_title("hobus worker join")  # the command line that others see no longer holds the token
+    worker.become_member(worker_home, known)
+    worker.run_anew(worker_home, slots=slots, environ={})
+
+
+@worker.command()
+@_options
+def run(*, home_path: str | None, slots: int | None, _debug: bool) -> int:
+    """Work for the cluster that was joined before, until Ctrl-C."""
+    worker_home, worker = _worker_of(home_path)
+    if not inherited.is_handed_over():
+        worker.run_anew(worker_home, slots=slots, environ={})
+    code: int = worker.run(worker_home, slots=slots, handed=inherited.descriptor())
+    return code
+
+
+def _worker_of(home_path: str | None) -> tuple[Any, Any]:
+    """Its directory, and the module that works in one."""
+    named = home_path or (click.get_current_context().find_root().obj or {}).get("home")
+    # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
+    home = home_of(Path(named or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
+    return importlib.import_module("hobus.launch.worker.home").WorkerHome(home), importlib.import_module(
+        "hobus.launch.worker.main"
+    )

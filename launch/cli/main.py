@@ -1,0 +1,201 @@
+"""The command `hobus`: a group whose commands are imported only when they run, so that `--help` is fast.
+
+Nothing but click and the standard library is imported here; a test holds that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+import traceback
+from contextvars import copy_context
+from typing import Any
+
+import click
+
+from hobus.launch.cluster.version import software_version
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
+from hobus.launch.console.output import always_encodable, debug_if_asked, note, unheard, wants_debug
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": (
+        "hobus.launch.cli.commands.demo:demo",
+        "A whole cluster, three turns, one kill, one verification; leaves nothing.",
+    ),
+    "up": ("hobus.launch.cli.commands.up:up", "Start the cluster of a home."),
+    "init": ("hobus.launch.cli.commands.init:init", "Copy the governed files into the home, to change them there."),
+    "doctor": (
+        "hobus.launch.cli.commands.doctor:doctor",
+        "Check this machine, home and cluster, and say what mends it.",
+    ),
+    "ps": ("hobus.launch.cli.commands.ps:ps", "List its processes and their states."),
+    "logs": ("hobus.launch.cli.commands.logs:logs", "Show and follow what its processes log."),
+    "scale": ("hobus.launch.cli.commands.scale:scale", "Run more or fewer processes of a role."),
+    "restart": ("hobus.launch.cli.commands.restart:restart", "Start one process anew, after it has finished its work."),
+    "drain": ("hobus.launch.cli.commands.drain:drain", "Let one process finish its work and rest."),
+    "down": ("hobus.launch.cli.commands.down:down", "Drain and stop it."),
+    "ask": ("hobus.launch.cli.commands.ask:ask", "Ask the agent one question and print the answer."),
+    "chat": ("hobus.launch.cli.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
+    "session": ("hobus.launch.cli.commands.session:session", "List, show, steer, pause, cancel and replay sessions."),
+    "tap": ("hobus.launch.cli.commands.tap:tap", "Watch the frames on the bus."),
+    "request": ("hobus.launch.cli.commands.request:request", "Send one typed message as the operator."),
+    "tools": ("hobus.launch.cli.commands.tools:tools", "Which tools there are, where from, and who may use them."),
+    "memory": ("hobus.launch.cli.commands.memory:memory", "What an agent has learned, why, and how to switch it off."),
+    "ledger": ("hobus.launch.cli.commands.ledger:ledger", "Show, follow and verify the record."),
+    "provider": ("hobus.launch.cli.commands.provider:provider", "List, check and add providers of models."),
+    "cost": ("hobus.launch.cli.commands.cost:cost", "What models have used and cost, by the record."),
+    "budget": ("hobus.launch.cli.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
+    "breaker": (
+        "hobus.launch.cli.commands.breaker:breaker",
+        "Circuit breakers: which models are called, and which left alone.",
+    ),
+    "token": ("hobus.launch.cli.commands.token:token", "Let workers on other hosts join: make and list tokens."),
+    "worker": ("hobus.launch.cli.commands.worker:worker", "Be a worker of a cluster on another host."),
+    "keys": ("hobus.launch.cli.commands.keys:keys", "Show which workers on other hosts may connect."),
+    "drill": (
+        "hobus.launch.cli.commands.drill:drill",
+        "Kill a process at an exact moment of a turn, and see what it costs.",
+    ),
+    "simulate": (
+        "hobus.launch.cli.commands.simulate:simulate",
+        "The whole cluster in virtual time, under seeded faults.",
+    ),
+    "config": ("hobus.launch.cli.commands.config:config", "Check the configuration."),
+}
+"""Name -> where the command is, and its line in `hobus --help`."""
+
+_PRIVATE = 0o077
+"""Of every file and directory that a command, or a process that it starts, makes: for this user alone."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table: what a newcomer needs first stands first."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command behind a name, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, written without importing one of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_where, line) in COMMANDS.items()])
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"hobus {software_version()}")
+        ctx.exit()
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--home", metavar="DIR", help="State directory (default: $HOBUS_HOME, else .hobus).")
+@click.option("--debug", is_flag=True, help="Show tracebacks and the command's own log.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+@click.pass_context
+def hobus(ctx: click.Context, home: str | None, debug: bool) -> None:
+    """An LLM agent as a message-bus actor system: start it, talk to it, watch it, prove what it did."""
+    ctx.obj = {"home": home, "debug": debug}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command and ends the process with its exit code."""
+    if sys.stdout is None:
+        # Before anything is asked or opened: the next file to be opened would get its number, and what is printed.
+        closed = "standard output is closed: nobody could read the answer, and nothing was done"
+        sys.exit(_say(closed, "run it with its output redirected, to /dev/null for none", exit_codes.FAILED))
+    always_encodable()
+    os.umask(_PRIVATE)
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    end_at_interrupt()  # what follows is the interpreter's own end
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of one command; whatever a user can cause is said in a sentence. It leaves no home behind."""
+    return copy_context().run(_run, arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    debug_if_asked(arguments)
+    try:
+        result: Any = hobus.main(args=arguments, prog_name="hobus", standalone_mode=False)
+    except SystemExit:
+        # Without its standalone mode click exits by itself in one case alone: the reader of a pipe went away.
+        return _explain(BrokenPipeError())
+    except BaseException as error:  # noqa: BLE001 - the last place that can say anything in a sentence
+        if wants_debug():
+            note(traceback.format_exc().rstrip())
+        if is_interrupt(error):
+            note("interrupted")
+            return INTERRUPTED
+        return _explain(_alone(error))
+    return result if isinstance(result, int) else exit_codes.OK
+
+
+def _alone(error: BaseException) -> BaseException:
+    """The fault itself, where a task group wrapped a single one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _explain(error: BaseException) -> int:
+    """Prints what, where, and the next command."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.ClickException):
+        told = io.StringIO()
+        error.show(file=told)
+        note(told.getvalue().rstrip())
+        return exit_codes.USAGE
+    if isinstance(error, click.Abort):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError):
+        # The reader of a pipe went away (`hobus tap | head`): that is an end, not a failure. What is still
+        # buffered must not raise once more at exit.
+        unheard()
+        return exit_codes.OK
+    if isinstance(error, CommandError):
+        return _say(error.message, error.hint, error.exit_code)
+    if isinstance(error, OSError):
+        known = of_os_error(error, doing="the operating system refused")
+        return _say(known.message, known.hint, known.exit_code)
+    # Imported here by name, so that a command that needs no message class loads none.
+    known_fault: CommandError | None = importlib.import_module("hobus.launch.console.faults").as_command_error(error)
+    if known_fault is not None:
+        return _say(known_fault.message, known_fault.hint, known_fault.exit_code)
+    return _say(_unexpected(error), "run the same command again with --debug", exit_codes.FAILED)
+
+
+def _unexpected(error: BaseException) -> str:
+    """A defect of the program itself: its class and place. Its text may hold what a user wrote, and stays unsaid."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else ""
+    return f"unexpected {type(error).__name__}{place}: this is a defect of hobus"
+
+
+def _say(message: str, hint: str, code: int) -> int:
+    label = importlib.import_module("hobus.launch.console.output").styled("error:", "red", bold=True, to_stderr=True)
+    note(f"{label} {message}")
+    if hint:
+        note(f"  next: {hint}")
+    return code
+
+
+if __name__ == "__main__":
+    main()

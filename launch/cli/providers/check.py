@@ -1,0 +1,93 @@
+"""Whether a configured provider can be used from here: library, key, tokenizers, address, models, one by one.
+
+Asks for the list of models and for nothing else: a prompt goes through the gateway alone, which records it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from hobus.bus.errors import GatewayError
+from hobus.config.schema import AnyProvider, TokenizerConfig
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.providers.http.provider import HttpProvider
+from hobus.gateway_service.tokenizer import Tokenizer
+from hobus.launch.console.finding import Finding
+from hobus.launch.process.roles.gateway import provider
+
+_UNKNOWN_HERE = frozenset({400, 404, 405, 501})
+"""What a server without a list of its models says."""
+
+_REFUSED_KEY = frozenset({401, 403})
+
+
+def check(provider_id: str, snapshot: Snapshot, given: Mapping[str, str]) -> list[Finding]:
+    """What was looked at, in order, until something fails that the rest needs; `given`: the variables of this shell."""
+    config = snapshot.config.gateway.providers[provider_id]
+    return asyncio.run(_check(provider_id, config, snapshot, given))
+
+
+async def _check(provider_id: str, config: AnyProvider, snapshot: Snapshot, given: Mapping[str, str]) -> list[Finding]:
+    made = provider(provider_id, config, snapshot, given)
+    try:
+        await made.prepare()
+    except GatewayError as fault:
+        return [_failed(f"{provider_id} setup", fault.detail)]
+    key = "" if config.kind == "offline" else config.key or ""
+    about = f"its library is loaded, its key read ({key})" if key else "it needs no key"
+    found = [Finding(check=f"{provider_id} setup", verdict="ok", said=f"kind {config.kind}; {about}")]
+    own = [one for one in snapshot.config.gateway.tokenizers if one.provider_id == provider_id]
+    found += [_tokenizer(one, snapshot.config.gateway.tokenizer_max_chars) for one in own]
+    if isinstance(made, HttpProvider) and config.kind in ("openai", "anthropic"):
+        found += await _asked(provider_id, made, config, snapshot)
+    return found
+
+
+def _tokenizer(config: TokenizerConfig, max_chars: int) -> Finding:
+    check = f"{config.provider_id} tokenizer"
+    if fault := Tokenizer(config, max_chars=max_chars, beside=asyncio.to_thread).fault:
+        return _failed(check, fault)
+    return Finding(check=check, verdict="ok", said=f"{config.model_id} is counted by {config.file}")
+
+
+def _failed(check: str, detail: str) -> Finding:
+    """A fault whose last part is its mend."""
+    what, _, mend = detail.rpartition("; ")
+    return Finding(check=check, verdict="fail", said=what or detail, mend=mend)
+
+
+async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snapshot: Snapshot) -> list[Finding]:
+    timeout_s = snapshot.config.launcher.client_timeout_ms / 1000
+    try:
+        offered = await made.models(timeout_s=timeout_s)
+    except GatewayError as fault:
+        return [_refused(provider_id, fault)]
+    finally:
+        await made.close()
+    found = [
+        Finding(check=f"{provider_id} connection", verdict="ok", said=f"it answers, and offers {len(offered)} models")
+    ]
+    missing = [model.model_id for model in config.models if model.model_id not in offered]
+    if missing:
+        known = ", ".join(offered[:8]) + (" …" if len(offered) > 8 else "")  # noqa: PLR2004 - enough to see the kind of name
+        said = f"it does not offer {', '.join(missing)}; it offers {known or 'none'}"
+        mend = f"correct gateway.providers.{provider_id}.models, or let the server load it"
+        found.append(Finding(check=f"{provider_id} models", verdict="fail", said=said, mend=mend))
+    elif config.models:
+        named = ", ".join(model.model_id for model in config.models)
+        found.append(Finding(check=f"{provider_id} models", verdict="ok", said=f"it offers {named}"))
+    return found
+
+
+def _refused(provider_id: str, fault: GatewayError) -> Finding:
+    status = fault.facts.get("status")
+    if status in _REFUSED_KEY:
+        return Finding(check=f"{provider_id} key", verdict="fail", said=fault.detail, mend="give it a valid key")
+    if status in _UNKNOWN_HERE:
+        said = (
+            f"it answers ({status}), but lists no models: the first question shows whether it has the configured ones"
+        )
+        return Finding(check=f"{provider_id} models", verdict="warn", said=said, mend="is base_url right?")
+    mend = f"start it, or correct gateway.providers.{provider_id}.base_url"
+    return Finding(check=f"{provider_id} connection", verdict="fail", said=fault.detail, mend=mend)

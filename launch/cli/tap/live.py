@@ -1,0 +1,165 @@
+"""Reading the tap of a running cluster until there was enough, the user ends it, or the cluster is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.launch.cli.tap.capture import CaptureWriter
+from hobus.launch.cli.tap.choice import Choice, Chooser
+from hobus.launch.cli.tap.look import Look
+from hobus.launch.cli.tap.printer import Printer
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.output import note
+
+
+@dataclass(slots=True)
+class Watched:
+    """Where chosen frames go."""
+
+    chooser: Chooser
+    printer: Printer | None
+    writer: CaptureWriter | None
+
+    def take(self, choice: Choice) -> bool:
+        """Printed and captured; whether that was the last frame that was asked for. Raises OSError.
+
+        The account has as shown what went out, not what was meant to.
+        """
+        out, wanted = 0, len(choice.chosen)
+        try:
+            if self.writer is not None:
+                self.writer.batch(choice.batch, [one.record for one in choice.chosen])
+            out = wanted if self.printer is None else self.printer.print(choice)
+        finally:
+            self.chooser.account.unshown(wanted - out)
+        if self.printer is not None and self.printer.sink.failure is not None:
+            raise self.printer.sink.failure
+        return choice.is_last
+
+    def told(self) -> None:
+        """The user ended it; also in the middle of a write that waits for its reader."""
+        if self.printer is not None:
+            self.printer.sink.told()
+
+
+@dataclass(slots=True)
+class Live:
+    """One run of `hobus tap` on a cluster."""
+
+    place: Place
+    watched: Watched
+    look: Look | None
+    gone: Callable[[], CommandError | None]
+    since_s: float | None
+    ends_with_ring: bool
+    _failure: BaseException | None = None
+
+    async def run(self) -> BaseException | None:
+        """What the command ends with: None when everything that was asked for was shown, or the user ended it."""
+        config = self.place.snapshot.config
+        zeromq = ZeroMQ(config.bus)
+        reader = TapReader(zeromq, config.bus, self.place.tap, since_s=self.since_s, with_bodies=self.look is not None)
+        if not self.ends_with_ring:
+            note("waiting for frames; end with Ctrl-C")
+        try:
+            loop, told = asyncio.get_running_loop(), asyncio.Event()
+            with _ended_by_signals(lambda: loop.call_soon_threadsafe(told.set), self.watched.told):
+                async with asyncio.TaskGroup() as group:
+                    beside = [
+                        group.create_task(self._watch_the_cluster(reader)),
+                        group.create_task(self._end_in_order(reader, told)),
+                    ]
+                    await self._read(reader)
+                    for task in beside:
+                        task.cancel()
+                if self.look is not None and (unsaid := await self.look.close()):
+                    note(unsaid)
+        finally:
+            reader.close()
+            zeromq.close()
+        return self._failure
+
+    async def _read(self, reader: TapReader) -> None:
+        """What ends it is kept as a value: a task group would wrap it."""
+        try:
+            async for batch in reader.batches():
+                choice = self.watched.chooser.choose(batch)
+                if self.look is not None:
+                    await self.look.before(choice)
+                if self.watched.take(choice) or (self.ends_with_ring and batch.reaches_at is not None):
+                    return
+        except (BrokenPipeError, CommandError) as error:
+            self._failure = error
+        except OSError as error:
+            self._failure = of_os_error(error, doing="the frames cannot be written")
+
+    async def _end_in_order(self, reader: TapReader, told: asyncio.Event) -> None:
+        """Once the user ends it, reads to where the broker stands then, so that the account reaches that far."""
+        await told.wait()
+        if reader.has_begun:
+            try:
+                async with asyncio.timeout(self._patience_s):
+                    while not reader.is_at_head:
+                        reader.ask_head()  # again and again: a broker drops what a reader that is behind cannot take
+                        await asyncio.sleep(self._poll_s)
+            except TimeoutError:
+                note("the broker did not say how far it was: what it tapped after the last frame is not accounted for")
+        reader.close()
+
+    @property
+    def _patience_s(self) -> float:
+        return self.place.snapshot.config.launcher.client_timeout_ms / 1000
+
+    @property
+    def _poll_s(self) -> float:
+        return self.place.snapshot.config.launcher.tap_poll_ms / 1000
+
+    async def _watch_the_cluster(self, reader: TapReader) -> None:
+        waited_s, patience_s = 0.0, self._patience_s
+        while self.gone() is None:
+            await asyncio.sleep(self._poll_s)
+            waited_s += self._poll_s
+            if not reader.has_begun and waited_s - self._poll_s < patience_s <= waited_s:
+                if self.since_s is not None:
+                    self._end(reader, f"the broker did not answer in full within {patience_s:g} s", "ps")
+                    return
+                note("the broker does not answer; waiting for it")
+        self._end(reader, "the cluster has stopped", "up")
+
+    def _end(self, reader: TapReader, why: str, command: str) -> None:
+        hint = next_command(command, self.place.home.root)
+        self._failure = CommandError(why, hint=hint, exit_code=exit_codes.UNREACHABLE)
+        reader.close()
+
+
+@contextmanager
+def _ended_by_signals(*ends: Callable[[], object]) -> Generator[None]:
+    """The first Ctrl-C or SIGTERM ends the reading in order, the second one at once, wherever it is.
+
+    The last of `ends` may raise: what the signal interrupts then waits no longer.
+    """
+    is_told = False
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        nonlocal is_told
+        if is_told:
+            raise KeyboardInterrupt
+        is_told = True
+        for end in ends:
+            end()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

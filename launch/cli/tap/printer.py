@@ -1,0 +1,97 @@
+"""Prints chosen frames, and between them what a reader must know: the reach of the ring, losses, restarts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_wire import TapBatch
+from hobus.bus.catalog import CLASSES
+from hobus.bus.codec import decode
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import named
+from hobus.launch.cli.tap.choice import Choice, Chosen
+from hobus.launch.cli.tap.document import frame_document, iso_utc, note_document
+from hobus.launch.cli.tap.sink import Sink
+from hobus.launch.cli.tap.table import Table
+from hobus.launch.console.output import as_json, duration, styled
+
+
+@dataclass(slots=True)
+class Printer:
+    """`table` None: JSON, one object per line."""
+
+    table: Table | None
+    with_bodies: bool
+    asked_since_s: float | None = None
+    now_s: float = 0.0
+    sink: Sink = field(default_factory=Sink)
+    _is_headed: bool = False
+
+    def print(self, choice: Choice) -> int:
+        """Everything of one batch; how many of its chosen frames went out whole."""
+        lines = self._notes(choice.batch)
+        ends: list[int] = []  # of each frame: lines up to its last one
+        for one in choice.chosen:
+            if self.table is not None and not self._is_headed:
+                self._is_headed = True
+                lines.append(self.table.heading())
+            lines += self._lines(one)
+            ends.append(len(lines))
+        written = self.sink.write(lines) if lines else 0
+        return bisect_right(ends, written)
+
+    def _lines(self, one: Chosen) -> list[str]:
+        record = one.record
+        has_body = self.with_bodies and record.body is not None
+        body = body_of(record) if has_body else None
+        if self.table is None:
+            return [as_json(frame_document(record, one.turn, body=body, has_body=has_body, latency_ms=one.latency_ms))]
+        row = self.table.row(record, one.turn, one.latency_ms)
+        return [row, f"        {as_json(body)}"] if has_body else [row]
+
+    def _notes(self, batch: TapBatch) -> list[str]:
+        notes: list[str] = []
+        if batch.reaches_at is not None:
+            notes.append(self._reach(batch.reaches_at))
+        if batch.restarted:
+            text = f"the broker restarted as {batch.epoch}: what the one before tapped last is unknown"
+            notes.append(self._note(text, note_document("restarted", epoch=batch.epoch)))
+        if batch.lost:
+            before = batch.records[0].sequence if batch.records else batch.next
+            text = f"!!! lost {batch.lost} frames before #{before}: "
+            text += (
+                "tapped by the new broker before this tap was connected to it"
+                if batch.restarted
+                else "this tap was too slow; what mattered of them is in the record: hobus ledger show"
+            )
+            document = note_document("lost", count=batch.lost, epoch=batch.epoch, before=before)
+            notes.append(self._note(text, document))
+        return notes
+
+    def _reach(self, reaches_at: float) -> str:
+        document = note_document("ring", reaches_at=reaches_at, time=iso_utc(reaches_at) if reaches_at else None)
+        if self.table is None or not reaches_at:
+            return self._note("the ring is empty", document)
+        ago_s = self.now_s - reaches_at
+        text = f"the ring reaches back to {self.table.time(reaches_at)}, {duration(ago_s)} ago"
+        if self.asked_since_s is not None and ago_s < self.asked_since_s:
+            text += ", less than what was asked for"
+        return self._note(text, document)
+
+    def _note(self, text: str, document: dict[str, Any]) -> str:
+        return as_json(document) if self.table is None else styled(text, "yellow")
+
+
+def body_of(record: TapRecord) -> Any:
+    """The decoded body; its bytes in hexadecimal where its type is unknown."""
+    cls = CLASSES.get(record.type)
+    if record.body is None:
+        return None
+    if cls is not None:
+        with suppress(RuntimeFault):
+            return named(decode(cls, record.body, max(1, len(record.body))))
+    return record.body.hex()

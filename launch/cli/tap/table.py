@@ -1,0 +1,131 @@
+"""Frames as a table that grows: columns of a fixed width, narrowed or left out where the terminal is narrow. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ids import TurnRef, shown_session
+from hobus.launch.console.output import size, styled
+from hobus.launch.filters.instances import short
+
+_ASKS = ("request", "post", "cancel")
+_KIND_COLOURS = {
+    "request": "cyan",
+    "reply": "green",
+    "failure": "red",
+    "stream": "magenta",
+    "post": "blue",
+    "cancel": "yellow",
+}
+_VERDICT_COLOURS = {
+    "denied": "red",
+    "malformed": "red",
+    "dead": "red",
+    "lost": "red",
+    "expired": "yellow",
+    "failed": "yellow",
+    "late": "yellow",
+    "cancelled": "yellow",
+    "queued": "yellow",
+    "control": "bright_black",
+}
+
+
+class Column(NamedTuple):
+    """A column; the higher `rank`, the wider a terminal must be to show it (0: always shown)."""
+
+    heading: str
+    width: int
+    rank: int = 0
+    is_right: bool = False
+
+
+COLUMNS = (
+    Column("SEQ", 7, 4, is_right=True),
+    Column("TIME", 12, 1),
+    Column("KIND", 7),
+    Column("TYPE", 23),
+    Column("FROM", 9),
+    Column("TO", 9),
+    Column("VERDICT", 9),
+    Column("SIZE", 6, 3, is_right=True),
+    Column("TURN", 16, 2),
+    Column("MS", 7, 1, is_right=True),
+    Column("ID", 24, 5),
+)
+_KIND, _VERDICT = 2, 6
+_GAP = 2
+
+
+class Table:
+    """Rows of one width; `width` None: nothing is cut, as for a pipe."""
+
+    def __init__(self, *, width: int | None, utc: bool, with_latency: bool) -> None:
+        self._utc = utc
+        self._is_cut = width is not None
+        columns = [number for number, column in enumerate(COLUMNS) if column.heading != "MS" or with_latency]
+        self._columns = columns if width is None else _fitting(columns, width)
+
+    def heading(self) -> str:
+        """The first line."""
+        cells = [COLUMNS[number].heading for number in range(len(COLUMNS))]
+        return styled(self._line(cells, {}), None, bold=True)
+
+    def row(self, record: TapRecord, turn: TurnRef, latency_ms: float | None) -> str:
+        """One frame."""
+        to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
+        verdict = f"{record.verdict}:{record.code}" if record.code else record.verdict
+        cells = [
+            str(record.sequence),
+            self.time(record.at),
+            record.kind,
+            record.type,
+            short(record.sender),
+            short(to),
+            verdict if record.lane == "broker" else f"{verdict} {record.lane}",
+            size(record.size),
+            shown_turn(turn),
+            "" if latency_ms is None else f"{latency_ms:.1f}",
+            record.correlation_id or record.message_id,
+        ]
+        colours = {
+            _KIND: _KIND_COLOURS.get(record.kind, "bright_black"),
+            _VERDICT: _VERDICT_COLOURS.get(record.verdict),
+        }
+        return self._line(cells, colours)
+
+    def time(self, at: float) -> str:
+        """The time of day, here or in UTC."""
+        moment = datetime.fromtimestamp(at, UTC)
+        return (moment if self._utc else moment.astimezone()).strftime("%H:%M:%S.%f")[:-3]
+
+    def _line(self, cells: Sequence[str], colours: dict[int, str | None]) -> str:
+        shown: list[str] = []
+        for number in self._columns:
+            column, text = COLUMNS[number], cells[number]
+            if self._is_cut and len(text) > column.width:
+                text = text[: column.width - 1] + "…"
+            is_last = number == self._columns[-1]
+            padded = text.rjust(column.width) if column.is_right else text if is_last else text.ljust(column.width)
+            shown.append(styled(padded, colours.get(number)))
+        return (" " * _GAP).join(shown).rstrip()
+
+
+def shown_turn(turn: TurnRef) -> str:
+    """`SES-<8 hex>-<run>`, or without a run while none is known."""
+    if not turn.session_id:
+        return "-"
+    return f"{shown_session(turn.session_id)}-{turn.run_seq or '?'}"
+
+
+def _fitting(columns: Sequence[int], width: int) -> list[int]:
+    """What is never left out, and of the rest what still fits, the lowest rank first."""
+    kept: list[int] = []
+    for number in sorted(columns, key=lambda number: COLUMNS[number].rank):
+        wanted = [*kept, number]
+        if not COLUMNS[number].rank or sum(COLUMNS[one].width + _GAP for one in wanted) - _GAP <= width:
+            kept = wanted
+    return sorted(kept)

@@ -1,0 +1,45 @@
+"""Addresses at which a cluster listens: as they are asked for, and as they were bound."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+
+_FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>[0-9]{1,5})")
+_PORT_MAX = 65_535
+_EVERY_HOST = ("*", "0.0.0.0", "[::]")  # noqa: S104 - what is compared with
+
+
+def parts_of(address: str) -> tuple[str, int]:
+    """Host and port. Raises CommandError (usage) for anything else."""
+    match = _FORM.fullmatch(address)
+    if match is None or int(match["port"]) > _PORT_MAX:
+        raise CommandError(
+            f"{address[:200]!r} is no address: expected HOST:PORT",
+            hint="hobus up --listen 127.0.0.1:0   (this machine alone, any free port)",
+            exit_code=exit_codes.USAGE,
+        )
+    return match["host"], int(match["port"])
+
+
+def is_every_host(address: str) -> bool:
+    """Whether it names no one address by which others could reach it."""
+    return parts_of(address)[0] in _EVERY_HOST
+
+
+def http_address(home: Home) -> str:
+    """Where the HTTP doors of this run listen, the port included; empty: nowhere, or not yet."""
+    with suppress(OSError):
+        return home.http.read_text(encoding="ascii").strip()
+    return ""
+
+
+def bound_address(home: Home) -> str:
+    """Where the running broker listens, its port included; empty: nowhere, or not yet."""
+    with suppress(OSError):
+        return home.listening.read_text(encoding="ascii").strip()
+    return ""

@@ -1,0 +1,118 @@
+"""A command's (or the launcher's) own place on the bus: its own token, a connection, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.dispatch import Actor
+from hobus.bus.peer import Peer
+from hobus.bus.port import Bus, Clock
+from hobus.bus.zeromq import tokens
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.running import not_reachable
+from hobus.launch.cluster.transport import links
+from hobus.launch.cluster.version import software_version
+from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.logs import own_log
+
+_OPEN: set[str] = set()
+"""`<role>/<n>` of the connections that this process holds now."""
+
+
+def place_of(home: Home, run: RunFile) -> Place:
+    """The running cluster of this home, with the configuration that it runs under.
+
+    Raises CommandError (not reachable) when what the run file names is gone, ConfigError, OSError.
+    """
+    try:
+        snapshot = home.snapshot.read_bytes()
+    except FileNotFoundError:  # it ended since the run file was read, or somebody removed what lay beside it
+        raise not_reachable(home, holder(home)) from None
+    return Place(home=home, sockets=Path(run.sockets), snapshot=Snapshot.from_bytes(snapshot))
+
+
+@dataclass(slots=True)
+class Client:
+    """A peer that answers nothing."""
+
+    place: Place
+    peer: Peer
+    zeromq: ZeroMQ
+    name: str
+
+    @classmethod
+    def open(cls, place: Place, role: str, *, clock: Clock, actor: Actor | None = None) -> Client:
+        """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's.
+
+        A name belongs to one connection at a time: further ones of this process get further numbers.
+        With an actor it offers the service of its role.
+        """
+        names = (f"{role}/{os.getpid()}{f'.{number}' if number else ''}" for number in count())
+        name = next(name for name in names if name not in _OPEN)
+        instance = f"{name}@{clock.new_id()[:8]}"
+        token = tokens.mint(place.home.run, instance, role, os.getpid())
+        _OPEN.add(name)
+        zeromq = ZeroMQ(place.snapshot.config.bus)
+        peer = Peer(
+            actor,
+            instance=instance,
+            role=role,
+            offers=(role,) if actor is not None else (),
+            slots=0,
+            token=token,
+            settings=place.snapshot.config.bus,
+            clock=clock,
+            links=links(zeromq, place, ("ledger",)),
+            config_digest=place.snapshot.digest,
+            version=software_version(),
+        )
+        return cls(place, peer, zeromq, name)
+
+    async def close(self) -> None:
+        """It said goodbye; its token is worth nothing any more."""
+        try:
+            await self.peer.stop(self.place.snapshot.config.bus.drain_ms / 1000)
+        finally:
+            self.zeromq.close()
+            tokens.revoke(self.place.home.run, self.peer.instance)
+            _OPEN.discard(self.name)
+
+
+def no_token(home: Home, error: OSError) -> CommandError:
+    """A command that cannot prove who it is, and what still works without that."""
+    # What the system says of a write names no path: a token's directory is the one that is meant.
+    named = OSError(error.errno, error.strerror, error.filename or str(home.run))
+    known = of_os_error(named, doing="no token for this command can be written")
+    stop = f"the cluster can be stopped all the same: {next_command('down', home.root)}"
+    return CommandError(known.message, hint="; ".join(part for part in (known.hint, stop) if part))
+
+
+@asynccontextmanager
+async def connected(place: Place, role: str, *, timeout_s: float | None = None) -> AsyncGenerator[Bus]:
+    """The bus as this role sees it, within `launcher.client_timeout_ms` or less.
+
+    Raises BusError when the broker does not answer, CommandError on a full disk or when the run directory is gone.
+    """
+    own_log.configure()
+    try:
+        client = Client.open(place, role, clock=SystemClock())
+    except FileNotFoundError:
+        raise not_reachable(place.home, holder(place.home)) from None
+    except OSError as error:
+        raise no_token(place.home, error) from error
+    try:
+        usual_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+        await client.peer.start(timeout_s=usual_s if timeout_s is None else min(usual_s, timeout_s))
+        yield client.peer
+    finally:
+        await client.close()

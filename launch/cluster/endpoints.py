@@ -1,0 +1,35 @@
+"""Where the sockets of one cluster lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cluster.home import Home
+
+LANES = ("ledger", "gateway")
+"""Services that also bind a socket of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One cluster on this machine: its home, its sockets, its configuration."""
+
+    home: Home
+    sockets: Path
+    snapshot: Snapshot
+
+    @property
+    def broker(self) -> str:
+        """Address of the broker."""
+        return self.lane("broker")
+
+    @property
+    def tap(self) -> str:
+        """Address of the tap."""
+        return self.lane("tap")
+
+    def lane(self, service: str) -> str:
+        """Address of a service's own socket."""
+        return f"ipc://{self.sockets / service}.sock"

@@ -1,0 +1,91 @@
+"""The run file: what a launcher says about its processes, for `ps`, `down` and the next `up`.
+
+Written whole and renamed into place, so that a reader never sees half of it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from hobus.bus.messages.base import Record
+from hobus.launch.cluster.states import State
+from hobus.launch.console.errors import CommandError
+
+VERSION = 1
+
+Phase = Literal["starting", "running", "draining"]
+
+
+class ChildRow(Record):
+    """One supervised process."""
+
+    actor: str = Field(description="its place, e.g. `ho1/2`; stays the same over restarts")
+    role: str
+    instance: str = Field(description="`<actor>@<epoch>` of the present incarnation, '' before the first")
+    state: State
+    pid: int = Field(description="0 while there is none")
+    mark: str = Field(description="start mark of that pid (launch/cluster/identity.py)")
+    started_at: float = Field(description="seconds since 1970; 0 while there is none")
+    restarts: int
+    next_try_at: float = Field(default=0.0, description="state backoff: when it is started again")
+    ready_after_ms: int = Field(default=0, description="how long this incarnation took to become ready; 0 if not yet")
+    note: str = ""
+    is_damaged: bool = Field(default=False, description="it failed as what it needs is damaged")
+
+
+class RunFile(Record):
+    """One run of a cluster."""
+
+    version: int = VERSION
+    phase: Phase
+    launcher_pid: int
+    launcher_mark: str
+    zygote_pid: int = Field(default=0, description="0 while there is none, or where processes are not forked")
+    zygote_mark: str = ""
+    zygote_restarts: int = 0
+    zygote_state: Literal["", "starting", "ready", "backoff", "failed"] = Field(
+        default="", description="'' where processes are not forked"
+    )
+    started_at: float
+    sockets: str = Field(description="directory of the ipc sockets")
+    config_digest: str
+    config_origin: str
+    drain_bound_s: float = Field(description="longer than this no orderly stop takes")
+    children: list[ChildRow]
+
+
+def write(path: Path, run: RunFile) -> None:
+    """The file holds exactly this run. Raises OSError."""
+    write_whole(path, run.model_dump_json(indent=1))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file holds exactly this text, or is as it was before. Raises OSError that names it."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def read(path: Path) -> RunFile | None:
+    """The run that the file tells of; None when there is none."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return RunFile.model_validate_json(text)
+    except ValidationError as error:
+        raise CommandError(
+            f"{path} is not a run file of this version ({error.error_count()} faults)",
+            hint=f"end what still runs in there, then remove {path}",
+        ) from None

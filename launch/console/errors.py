@@ -1,0 +1,52 @@
+"""A user's mistake or a condition of the machine, said in three parts: what, where, and the next command."""
+
+from __future__ import annotations
+
+import shlex
+from contextvars import ContextVar
+from pathlib import Path
+
+from hobus.launch.console import exit_codes
+
+
+class CommandError(Exception):
+    """Ends a command with one clear message and an exit code, never with a traceback."""
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = exit_codes.FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+def next_command(command: str, home: Path) -> str:
+    """A line that can be pasted into a shell, whatever the home is called."""
+    return f"hobus {command} --home {shlex.quote(str(home))}"
+
+
+_HOME: ContextVar[Path | None] = ContextVar("home of this command", default=None)
+
+
+def is_about(home: Path) -> None:
+    """From now on `next_here` names this home; called once by each command, and by a launcher, which has one home."""
+    _HOME.set(home)
+
+
+def next_here(command: str) -> str:
+    """The same where no home is at hand: of the home that this command is about."""
+    home = _HOME.get()
+    return f"hobus {command}" if home is None else next_command(command, home)
+
+
+def of_os_error(error: OSError, *, doing: str) -> CommandError:
+    """What the operating system refused, as a sentence that names the path and the mend."""
+    path = error.filename or ""
+    where = f" ({path})" if path else ""
+    reason = error.strerror or type(error).__name__
+    hint = {
+        28: "free some space on that disk, then run the same command again",  # ENOSPC
+        30: "that file system is read-only: choose another directory with --home DIR",  # EROFS
+        20: "a file stands where a directory is needed: choose another one with --home DIR",  # ENOTDIR
+        13: "check who owns the directory, or choose another one with --home DIR",  # EACCES
+    }.get(error.errno or 0, "")
+    return CommandError(f"{doing}: {reason}{where}", hint=hint)

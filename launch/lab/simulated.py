@@ -1,0 +1,230 @@
+"""The whole cluster in one process, in virtual time: the same actors as in real processes, on the simulated ports.
+
+Source: spec page "The bus", section Simulation. Nothing in it reads a clock or draws a value: a seed gives the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.tools.child_main import plain
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
+from hobus.actors.ho3_memory.actor import Memory
+from hobus.actors.session_host.actor import SessionHost
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.peer import Peer
+from hobus.bus.port import Provider
+from hobus.bus.sim.disk import SimMedium
+from hobus.bus.sim.world import World
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.service import GatewayService
+from hobus.launch.process.roles.gateway import providers as providers_of
+from hobus.launch.sessions.turns import process_turn
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.service import LedgerService
+from hobus.ledger_service.verify import VerifyReport, verify_directory
+
+BROKER = "broker"
+"""The one role that is no process of the world but part of its network."""
+
+
+@dataclass(slots=True)
+class Strike:
+    """One planned kill or freeze."""
+
+    hit_a_turn: bool = False  # whether a turn was on its way when it struck
+
+
+class SimulatedCluster:
+    """Broker, ledger, gateway, memory, executors, supervisors and host in one `World`; use as a context manager."""
+
+    def __init__(  # noqa: PLR0913 - how many of what, and what stands in for the outside
+        self,
+        snapshot: Snapshot,
+        *,
+        seed: int = 0,
+        ho1: int = 1,
+        ho2: int = 1,
+        providers: Mapping[str, Provider] | None = None,
+        tools: Mapping[str, ToolDefinition] = BUILTIN,
+        prepare: Callable[[World], None] = lambda _world: None,
+    ) -> None:
+        """`prepare` sees the world before anybody is in it: the place for faults and for whoever watches."""
+        self.snapshot = snapshot
+        self.world = World(snapshot.config.bus, seed=seed, config_digest=snapshot.digest)
+        prepare(self.world)
+        self._providers = dict(providers) if providers is not None else providers_of(snapshot, {})
+        self._tools = tools
+        self.is_asking = False
+        self._brokers = 1
+        self._starters: dict[str, Callable[[], Peer]] = {
+            "ledger": self._start_ledger,
+            "gateway": self._start_gateway,
+            "ho3": self._start_ho3,
+            "ho1": self._start_ho1,
+            "ho2": self._start_ho2,
+            "host": self._start_host,
+        }
+        ho3 = 0 if snapshot.config.memory is None else 1
+        counts = (("ledger", 1), ("gateway", 1), ("ho3", ho3), ("ho1", ho1), ("ho2", ho2), ("host", 1))
+        for role, count in counts:
+            for _ in range(count):
+                self.start(role)
+        self.door = self.world.client("door", lanes=())
+        self.world.run(self.world.settled())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.world.close()
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def start(self, role: str) -> str:
+        """A new incarnation of this role on the media that outlive it; its instance."""
+        if role == BROKER:
+            self._brokers += 1
+            self.world.network.start_broker(f"sim{self._brokers}")
+            return self.world.network.broker.instance
+        return self._starters[role]().instance
+
+    def _start_ledger(self) -> Peer:
+        disk = self.world.disk("ledger")
+        return self.world.start(LedgerService(disk, self.snapshot.config.ledger), role="ledger", disk=disk)
+
+    def _start_gateway(self) -> Peer:
+        spool = self.world.disk("gateway")
+        actor = GatewayService(snapshot=self.snapshot, providers=self._providers, tokenizers={}, spool=spool)
+        return self.world.start(actor, role="gateway", slots=self.snapshot.config.gateway.slots, disk=spool)
+
+    def _start_ho3(self) -> Peer:
+        disk = self.world.disk("ho3")
+        return self.world.start(Memory(snapshot=self.snapshot, disk=disk), role="ho3", disk=disk)
+
+    def _start_ho1(self) -> Peer:
+        """Its tools run in the same simulated process."""
+        config = self.snapshot.config
+        runner = InProcessToolRunner(
+            tools=self._tools,
+            view=snapshot_view(self.snapshot, self._tools),
+            output_max_bytes=config.tools.output_max_bytes,
+            verify=self._verify_for_tool,
+        )
+        actor = Executor(snapshot=self.snapshot, tools=runner, tool_specs=self._tools)
+        return self.world.start(actor, role="ho1", slots=config.ho1.slots, tools=runner.available())
+
+    def _start_ho2(self) -> Peer:
+        return self.world.start(Supervisor(snapshot=self.snapshot), role="ho2", slots=SLOTS)
+
+    def _start_host(self) -> Peer:
+        spool = self.world.disk("host")
+        return self.world.start(SessionHost(snapshot=self.snapshot, spool=spool), role="host", disk=spool)
+
+    def strike(self, role: str, *, after_s: float, back_after_s: float) -> Strike:
+        """In `after_s` virtual seconds the oldest process of this role is killed; a new one follows."""
+        strike = Strike()
+
+        def kill() -> None:
+            victim = self.oldest(role)
+            if victim is None:
+                return  # an earlier strike's successor is not there yet
+            strike.hit_a_turn = self.is_asking
+            if role == BROKER:
+                self.world.network.kill_broker()
+            else:
+                self.world.kill(victim)
+            self.world.loop.call_later(back_after_s, self.start, role)
+
+        self.world.loop.call_later(after_s, kill)
+        return strike
+
+    def freeze(self, role: str, *, after_s: float, for_s: float) -> Strike:
+        """In `after_s` virtual seconds the oldest process of this role stands still for `for_s`."""
+        strike = Strike()
+
+        def stop() -> None:
+            victim = self.oldest(role)
+            if victim is None:
+                return
+            strike.hit_a_turn = self.is_asking
+            if role == BROKER:
+                self.world.network.freeze_broker()
+                self.world.loop.call_later(for_s, self.world.network.thaw_broker)
+            else:
+                self.world.freeze(victim)
+                self.world.loop.call_later(for_s, self.world.thaw, victim)
+
+        self.world.loop.call_later(after_s, stop)
+        return strike
+
+    def oldest(self, role: str) -> str | None:
+        """The oldest incarnation of this role that lives."""
+        if role == BROKER:
+            return self.world.network.broker.instance if self.world.network.is_broker_up else None
+        return next((name for name in self.world.processes if name.startswith(f"{role}/")), None)
+
+    # --- what a person does -----------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        text: str,
+        *,
+        input_id: str,
+        session_id: str | None = None,
+        timeout_s: float = 60.0,
+        on_stream: Callable[[Message], None] | None = None,
+    ) -> TurnResult:
+        """One turn through the host, in virtual time: streamed to `on_stream`, or asked again as `hobus ask` does."""
+        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=on_stream is not None)
+        self.is_asking = True
+        try:
+            if on_stream is not None:
+                return self.world.run(
+                    self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
+                )
+            retry_s = self.snapshot.config.host.retry_interval_ms / 1000
+            return self.world.run(process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
+        finally:
+            self.is_asking = False
+
+    def entries(self) -> list[Entry]:
+        """Everything on the ledger's medium, with bodies; between turns also what nobody waits for."""
+        if not self.world.loop.is_running():
+            self.world.run(asyncio.sleep(3 * self.snapshot.config.ledger.lazy_commit_ms / 1000))
+        with tempfile.TemporaryDirectory() as directory:
+            _write_out(self.world.media["ledger"], Path(directory))
+            return list(read_entries(Path(directory), with_bodies=True))
+
+    def verify(self) -> VerifyReport:
+        """The same check as `hobus ledger verify`, on the ledger's medium as it is now."""
+        with tempfile.TemporaryDirectory() as directory:
+            _write_out(self.world.media["ledger"], Path(directory))
+            return verify_directory(Path(directory))
+
+    async def _verify_for_tool(self) -> Mapping[str, Any]:
+        found: dict[str, Any] = plain(self.verify())
+        return found
+
+
+def _write_out(medium: SimMedium, directory: Path) -> None:
+    for name, file in sorted(medium.files.items()):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(file.content))

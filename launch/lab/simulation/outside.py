@@ -1,0 +1,140 @@
+"""The world beyond the cluster: a model that fails and dawdles as drawn, and tools whose effects are counted there.
+
+It is also where two promises can be checked as they are kept or broken: no model is called before its PROMPT_SENT is
+durable, and a tool call that must not run twice runs once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.port import Provider
+from hobus.bus.sim.draw import Draw
+from hobus.config.snapshot import Snapshot
+from hobus.launch.lab.simulation.broken import Broken, must
+
+WORK_S = 0.05
+"""What a tool takes; its effect comes in the middle."""
+SLOW_SHARE = 0.1
+_NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_FAULTS = (
+    ("PROVIDER_ERROR", True),
+    ("RATE_LIMITED", True),
+    ("PROVIDER_TIMEOUT", True),
+    ("PROVIDER_ERROR", False),
+)
+
+Report = Callable[[Broken], None]
+
+
+class Model:
+    """`bus.port.Provider` around another one: errors, slowness, and the count of calls by key."""
+
+    def __init__(  # noqa: PLR0913 - what it does, and who is told
+        self,
+        inner: Provider,
+        draw: Draw,
+        *,
+        errors: float,
+        slow_s: float,
+        is_sent: Callable[[str, int], bool],
+        report: Report,
+    ) -> None:
+        self._inner = inner
+        self._draw = draw
+        self._slow_s = slow_s
+        self._is_sent = is_sent
+        self._report = report
+        self.errors = errors
+        self.calls: Counter[str] = Counter()
+
+    @property
+    def provider_id(self) -> str:
+        """The configured instance's name."""
+        return self._inner.provider_id
+
+    async def prepare(self) -> None:
+        """What the one behind it needs."""
+        await self._inner.prepare()
+
+    async def complete(
+        self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
+    ) -> PromptResponse:
+        """The inner one's answer, later, or a fault."""
+        key = prompt.idempotency_key
+        self.calls[key] += 1
+        if not self._is_sent(key, self.calls[key]):
+            self._report(Broken(f"call {self.calls[key]} under {key} leaves before its PROMPT_SENT is durable"))
+        if self._slow_s and self._draw.random() < SLOW_SHARE:
+            await asyncio.sleep(min(self._slow_s, timeout_s))
+            if self._slow_s >= timeout_s:
+                raise GatewayError("PROVIDER_TIMEOUT", f"no answer within {timeout_s:g} s", retryable=True)
+        if self.errors and self._draw.random() < self.errors:
+            code, is_retryable = self._draw.choice(_FAULTS)
+            raise GatewayError(code, "the simulated provider failed", retryable=is_retryable)
+        return await self._inner.complete(prompt, model_id=model_id, timeout_s=timeout_s, on_delta=on_delta)
+
+
+class Outside:
+    """What tools did: places booked under the call's key, and letters, which know no key."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self.booked: dict[str, int] = {}
+        self.sent: Counter[str] = Counter()
+
+    async def book(self, _arguments: Mapping[str, Any], host: ToolHost) -> dict[str, Any]:
+        """Takes the call's key, as a service outside does that is asked twice: the second time changes nothing."""
+        await asyncio.sleep(WORK_S / 2)
+        number = self.booked.setdefault(host.context["idempotency_key"], len(self.booked) + 1)
+        await asyncio.sleep(WORK_S / 2)
+        return {"number": number}
+
+    async def send(self, _arguments: Mapping[str, Any], host: ToolHost) -> dict[str, Any]:
+        """Knows no key: each call is one more letter."""
+        await asyncio.sleep(WORK_S / 2)
+        order = host.context["wo_id"]
+        self.sent[order] += 1
+        try:
+            must(self.sent[order] == 1, f"the letter of {order} is sent twice")
+        except Broken as broken:
+            self._report(broken)
+        await asyncio.sleep(WORK_S / 2)
+        return {"sent": True}
+
+    def compare(self, told: Iterable[TurnResult]) -> None:
+        """Raises Broken where clients were told of more successes than there are effects."""
+        succeeded = Counter(call.tool_id for result in told for call in result.tool_calls if call.status == "Succeeded")
+        must(succeeded["book"] <= len(self.booked), f"{succeeded['book']} booked, it was said: {len(self.booked)}")
+        letters = self.sent.total()
+        must(succeeded["send_letter"] <= letters, f"{succeeded['send_letter']} letters sent, it was said: {letters}")
+
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        """One tool that may be run again, and one that must not."""
+        return (
+            ToolDefinition("book", "Books a place.", _NOTHING, idempotent=True, run=self.book),
+            ToolDefinition("send_letter", "Sends a letter.", _NOTHING, idempotent=False, run=self.send),
+        )
+
+
+def with_tools(snapshot: Snapshot, *tools: ToolDefinition) -> Snapshot:
+    """The same configuration with agents that may use these tools beside their own."""
+    ids = tuple(tool.tool_id for tool in tools)
+    agents = {
+        agent_id: agent.model_copy(
+            update={
+                "tools": (*agent.tools, *ids),
+                "permissions": agent.permissions.model_copy(update={"tools": (*agent.permissions.tools, *ids)}),
+            }
+        )
+        for agent_id, agent in snapshot.agents.items()
+    }
+    return dataclasses.replace(snapshot, agents=agents)

@@ -1,0 +1,328 @@
+"""Invariants of the record, one step per entry, whatever was killed when. Pure: entries in, Broken out.
+
+`RecordMonitor` is fed every entry in order as it becomes durable (the simulation), or all of them afterwards (drills on
+real processes, by `check_record`). Each rule is a small monitor; which guarantee of the specification each one holds is
+listed in docs/simulation.md. They go by what stands in the entries, not by the reducer: that is among what they judge.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hobus.actors.ho2_supervisor.turn.text_parts import parts_in
+from hobus.bus.messages.base import unpack
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import RUN_ENDS, OrderDispatched
+from hobus.bus.record.ends import end_in, result_in
+from hobus.bus.record.journal import event_in, own_text, recorded
+from hobus.bus.record.payload import P, payload_in
+from hobus.bus.record.payloads.memory import OverlayLogged
+from hobus.bus.record.payloads.orders import ContextAssembled
+from hobus.launch.lab.simulation.broken import Broken, must
+
+ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
+_SESSION = "session/"
+
+
+def decoded(body: bytes | None) -> Any:
+    """A body as its value: the parts of a composed text, a map or list, else text."""
+    must(body is not None, "a body is erased, and nothing erases here")
+    assert body is not None  # noqa: S101 - the same
+    if (parts := parts_in(body)) is not None:
+        return [list(part) for part in parts]
+    try:
+        value = unpack(body)
+    except ValueError:
+        return body.decode()
+    return value if isinstance(value, (dict, list)) else body.decode()
+
+
+def payload_of(entry: Entry) -> dict[str, Any]:
+    """Body 0."""
+    value: dict[str, Any] = decoded(entry.bodies[0])
+    return value
+
+
+def known_payload(cls: type[P], entry: Entry) -> P:
+    """Body 0 as its class."""
+    found = payload_in(cls, entry)
+    must(found is not None, f"{entry.submission_id} is erased, and nothing erases here")
+    assert found is not None  # noqa: S101 - the same
+    return found
+
+
+def call_of(entry: Entry) -> str:
+    """`<call key>/<attempt>` of a PROMPT_* entry."""
+    return entry.submission_id.partition(":")[2]
+
+
+class Monitor(Protocol):
+    """One rule: `step` raises Broken at the first entry that breaks it."""
+
+    def step(self, entry: Entry) -> None:
+        """One entry, in the order of the record."""
+        ...
+
+
+class Numbers:
+    """Sequence numbers have no gap; for who is fed the whole record."""
+
+    def __init__(self) -> None:
+        self._sequence = -1
+
+    def step(self, entry: Entry) -> None:
+        """Raises Broken at a gap."""
+        must(entry.sequence == self._sequence + 1, f"entry {entry.sequence} follows {self._sequence}")
+        self._sequence = entry.sequence
+
+
+class _Ids:
+    """A submission id and a once key each have one entry."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._once: dict[str, str] = {}
+
+    def step(self, entry: Entry) -> None:
+        must(entry.submission_id not in self._ids, f"submission id {entry.submission_id} has two entries")
+        self._ids.add(entry.submission_id)
+        if entry.once:
+            first = self._once.setdefault(entry.once, entry.submission_id)
+            must(first == entry.submission_id, f"once key {entry.once} has two entries: {first}, {entry.submission_id}")
+
+
+class _Prompts:
+    """Each PROMPT_SENT stands before exactly one end."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, None] = {}
+        self._ended: set[str] = set()
+
+    def step(self, entry: Entry) -> None:
+        name = call_of(entry)
+        if entry.event_type == "PROMPT_SENT":
+            self.open[name] = None
+        elif entry.event_type in ENDS:
+            must(name not in self._ended, f"provider call {name} has two ends")
+            must(name in self.open, f"provider call {name} ends before its PROMPT_SENT")
+            del self.open[name]
+            self._ended.add(name)
+
+
+class _Orders:
+    """An order ends once in the journal, at most once in the pool; nothing starts before its dispatch is recorded."""
+
+    def __init__(self) -> None:
+        self._dispatched: set[str] = set()
+        self._in_journal: set[str] = set()
+        self._in_pool: set[str] = set()
+
+    def step(self, entry: Entry) -> None:
+        order = entry.provenance.work_order_id
+        if entry.event_type == "WO_DISPATCHED":
+            self._dispatched.add(order)
+        elif entry.event_type == "OrderEnded":
+            must(order not in self._in_journal, f"order {order} ended twice in its journal")
+            self._in_journal.add(order)
+        elif entry.event_type in ("WO_COMPLETED", "WO_FAILED"):
+            must(order not in self._in_pool, f"order {order} was ended twice")
+            self._in_pool.add(order)
+        if entry.event_type in ("TOOL_STARTED", "PROMPT_SENT", "OrderEnded") and "DEGRADED" not in entry.submission_id:
+            must(order in self._dispatched, f"{entry.submission_id}: acted before the dispatch was durable")
+
+
+class _Exchanges:
+    """What a model is shown of earlier rounds has a result for each of its calls; a provider refuses anything else."""
+
+    def step(self, entry: Entry) -> None:
+        if entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
+            for shown in _order_of(entry).get("exchanges", []):
+                is_whole = len(shown["tool_calls"]) == len(shown["results"])
+                must(is_whole, f"{entry.submission_id}: a model is shown a call without its result")
+
+
+def _order_of(entry: Entry) -> dict[str, Any]:
+    """What this WO_DISPATCHED of a session says that an earlier one of its run has not said."""
+    dispatched = event_in(entry).event
+    assert isinstance(dispatched, OrderDispatched)  # noqa: S101 - asked of no other kind
+    return dispatched.order
+
+
+class _Owners:
+    """After a take-over nothing of the old owner stands in the stream."""
+
+    def __init__(self) -> None:
+        self._owner: dict[str, tuple[int, str]] = {}
+
+    def step(self, entry: Entry) -> None:
+        if not entry.stream.startswith(_SESSION) or entry.tenure is None:
+            return
+        if entry.event_type == "TookOver":
+            earlier = self._owner.get(entry.stream, (0, ""))[0]
+            must(entry.tenure == earlier + 1, f"tenure {entry.tenure} of {entry.stream} follows {earlier}")
+            self._owner[entry.stream] = (entry.tenure, entry.origin)
+        is_owners = (entry.tenure, entry.origin) == self._owner.get(entry.stream)
+        must(is_owners, f"{entry.submission_id}: a fenced owner wrote ({entry.origin}, tenure {entry.tenure})")
+
+
+class _Degraded:
+    """Behind an answer of the host's that took an input's key nothing of that input's run stands in the journal."""
+
+    def __init__(self) -> None:
+        self._run_of: dict[str, tuple[str, int]] = {}
+        self._over: set[tuple[str, int]] = set()
+
+    def step(self, entry: Entry) -> None:
+        of_run = (entry.stream, entry.provenance.run_seq)
+        must(of_run not in self._over, f"{entry.submission_id} stands behind the host's answer to its input")
+        if entry.event_type == "RunRequested":
+            self._run_of[entry.submission_id.partition(":")[2]] = of_run
+        about = (entry.once or "").partition("turn:")[2]
+        if entry.event_type == "TurnDegraded" and about in self._run_of:
+            self._over.add(self._run_of[about])
+
+
+class _Memory:
+    """HO3 logs and does nothing else; what it learned rests on events that were logged before."""
+
+    def __init__(self) -> None:
+        self._events: set[str] = set()
+
+    def step(self, entry: Entry) -> None:
+        is_memorys = entry.origin.startswith("ho3/")
+        is_its_stream = entry.stream in ("signals", "overlays")
+        must(is_memorys == is_its_stream, f"{entry.submission_id}: memory wrote elsewhere, or somebody else there")
+        if entry.event_type == "HO3_SIGNAL":
+            self._events.add(entry.submission_id.partition("/")[2])
+        elif entry.event_type == "HO3_OVERLAY":
+            rests_on = set(known_payload(OverlayLogged, entry).source_event_ids)
+            must(self._events >= rests_on, f"{entry.submission_id} rests on what was never logged")
+
+
+class _MemoryLines:
+    """Every memory line of an order was named before, by id, in a CONTEXT_ASSEMBLED of its run."""
+
+    def __init__(self) -> None:
+        self._named: dict[tuple[str, int], set[str]] = {}
+
+    def step(self, entry: Entry) -> None:
+        run = (entry.provenance.session_id, entry.provenance.run_seq)
+        if entry.event_type == "CONTEXT_ASSEMBLED":
+            self._named.setdefault(run, set()).update(known_payload(ContextAssembled, entry).artifact_ids)
+        elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
+            order = _order_of(entry)
+            inputs = [*order.get("input_context", []), *order.get("more_context", [])]
+            shown = {segment["artifact_id"] for segment in inputs if segment.get("artifact_id")}
+            is_named = self._named.get(run, set()) >= shown
+            must(is_named, f"{entry.submission_id}: a prompt shows a memory line that no record names")
+
+
+class _Consolidations:
+    """The answer of the turn that named the signal stands before the consolidation begins."""
+
+    def __init__(self) -> None:
+        self._stood: set[str] = set()
+
+    def step(self, entry: Entry) -> None:
+        if entry.event_type == "WO_DISPATCHED" and entry.stream == "ho2m":
+            is_behind = len(entry.parents) == 1 and self._stood.issuperset(entry.parents)
+            must(is_behind, f"{entry.submission_id}: consolidated before the answer stood")
+        elif entry.event_type == "RunCompleted":
+            self._stood.add(entry.submission_id)
+
+
+class _Answers:
+    """Each run has at most one end, whoever gives it; that an input has one answer is what its once key is for."""
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[str, int], str] = {}
+        self._input_of: dict[str, tuple[str, int]] = {}
+        self._runs: Counter[tuple[str, int]] = Counter()
+
+    def step(self, entry: Entry) -> None:
+        run = (entry.stream, entry.provenance.run_seq)
+        if entry.event_type == "RunRequested":
+            self.open[run] = entry.submission_id
+            self._input_of[entry.submission_id.partition(":")[2]] = run
+        if entry.event_type == "TurnDegraded":
+            about = (entry.once or "").partition(":")[2]  # the turn's own key, or that of what was delivered without it
+            self.open.pop(self._input_of.get(about, run), None)
+        if entry.event_type in RUN_ENDS:
+            self.open.pop(run, None)
+            self._runs[run] += 1
+            must(self._runs[run] == 1, f"{entry.submission_id}: run {run[1]} of {run[0]} ends twice")
+
+
+class RecordMonitor:
+    """All rules of the record; `step` every entry in order, `finish` at the end."""
+
+    def __init__(self, *more: Monitor) -> None:
+        self.prompts, self.answers = _Prompts(), _Answers()
+        self._monitors: tuple[Monitor, ...] = (
+            _Ids(), self.prompts, _Orders(), _Exchanges(), _Owners(), _Degraded(), _Memory(), _MemoryLines(),
+            _Consolidations(), self.answers, *more,
+        )  # fmt: skip
+
+    def step(self, entry: Entry) -> None:
+        """Raises Broken at the first rule that this entry breaks."""
+        for monitor in self._monitors:
+            monitor.step(entry)
+
+    def unended(self) -> list[str]:
+        """What was begun and has no end yet: provider calls and runs."""
+        return [*(f"provider call {name}" for name in self.prompts.open), *self.answers.open.values()]
+
+    def finish(self) -> None:
+        """Nothing comes any more. Raises Broken for a provider call that has no end."""
+        must(not self.prompts.open, f"provider calls without an end: {', '.join(self.prompts.open)}")
+
+
+def check_record(entries: Sequence[Entry]) -> None:
+    """The invariants of every record, whatever was killed when. Raises Broken."""
+    monitor = RecordMonitor()
+    for entry in entries:
+        monitor.step(entry)
+    monitor.finish()
+
+
+def answers_of(entries: Sequence[Entry], input_id: str) -> list[str]:
+    """Submission ids of the entries that answer this input."""
+    return [
+        entry.submission_id
+        for entry in entries
+        if entry.once and entry.once.startswith("turn:") and entry.once.endswith(f"/{input_id}")
+    ]
+
+
+def answer_text(entries: Sequence[Entry], input_id: str) -> str | None:
+    """The words with which the record answers this input: as the host delivered them, else as its run ended."""
+    ends = [one for one in entries if (one.once or "").endswith(f"/{input_id}")]
+    told = [one for one in ends if (one.once or "").startswith("delivered:")] or [
+        one for one in ends if (one.once or "").startswith("turn:")
+    ]
+    if not told:
+        return None
+    taken = recorded(told[-1])
+    end = None if taken is None else end_in(taken.event.event, taken)
+    if taken is None or end is None:
+        return None
+    result = result_in(taken, end.result_ref)
+    return own_text(taken, end.reply_ref) if result is None else result.response
+
+
+__all__ = [
+    "ENDS",
+    "Broken",
+    "Monitor",
+    "Numbers",
+    "RecordMonitor",
+    "answer_text",
+    "answers_of",
+    "call_of",
+    "check_record",
+    "decoded",
+    "known_payload",
+    "payload_of",
+]

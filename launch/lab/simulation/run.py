@@ -1,0 +1,282 @@
+"""One seed, from its plan to its verdict. Same arguments, same bytes, on any machine and hash seed.
+
+Source: spec pages "The bus", section Simulation, and "Performance and reliability", R5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import gc
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
+from hobus.bus.port import Bus
+from hobus.bus.sim.draw import seeded
+from hobus.bus.sim.weather import Weather
+from hobus.bus.sim.world import SimulationFailed, World
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.lab.simulation.broken import Broken, must
+from hobus.launch.lab.simulation.conversation import ASK_S, Conversation
+from hobus.launch.lab.simulation.outside import Model, Outside, with_tools
+from hobus.launch.lab.simulation.plan import Plan
+from hobus.launch.lab.simulation.record import answer_text, answers_of
+from hobus.launch.lab.simulation.strikes import Striker
+from hobus.launch.lab.simulation.watch import Watch
+from hobus.launch.process.roles.gateway import providers as providers_of
+
+REST_S = 120.0
+"""By then everything that was begun has its end in the record."""
+MISSED_S = ASK_S
+"""A single frame that was lost is missed only at its request's deadline; until then its connection is as if away."""
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came of one seed."""
+
+    seed: int
+    holds: bool
+    broken: str  # the invariant; empty if all held
+    stopped: bool  # by `until`, before the end
+    event: int  # the one at which it ended
+    events: int
+    entries: int
+    strikes: int
+    virtual_s: float
+    answers: dict[str, str]  # input -> outcome, or what it was told in the end
+    digest: str
+    story: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    last: list[str] = field(default_factory=list[str])
+
+
+def simulate(
+    plan: Plan, *, config: Path | None = None, until: int | None = None, trace: Callable[[str], None] | None = None
+) -> Verdict:
+    """Runs the plan to its end, to the first broken invariant, or to event `until`.
+
+    `config`: a directory whose governed files replace shipped ones. Raises ConfigError.
+    """
+    return _Run(plan, config, until, trace).run()
+
+
+class _Run:
+    def __init__(self, plan: Plan, config: Path | None, until: int | None, trace: Callable[[str], None] | None) -> None:
+        self._plan = plan
+        self._config = config
+        self._until = until
+        self._trace = trace
+        self._draw = seeded(plan.seed, "weather")
+        self._watch: Watch
+        self._striker: Striker | None = None
+        self._conversation: Conversation | None = None
+        self._models: list[Model] = []
+        self._outside = Outside(self._report)
+
+    def run(self) -> Verdict:
+        plan, tools = self._plan, self._outside.tools()
+        snapshot = with_tools(_snapshot(self._config, plan.thinking_ms, plan.token_limit), *tools)
+        self._models = [
+            Model(
+                inner,
+                self._draw,
+                errors=plan.faults.get("provider-error", 0.0),
+                slow_s=plan.faults.get("slow-provider", 0.0),
+                is_sent=self._is_sent,
+                report=self._report,
+            )
+            for inner in providers_of(snapshot, {}).values()
+        ]
+        world: World | None = None
+
+        def prepare(made: World) -> None:
+            nonlocal world
+            world = made
+            self._watch = Watch(made, until=self._until, trace=self._trace)
+            made.on_ended = self._ended
+
+        broken = ""
+        collects = gc.isenabled()
+        gc.disable()  # a run is short; and what is collected when must not depend on what ran before
+        try:
+            with SimulatedCluster(
+                snapshot,
+                seed=plan.seed,
+                ho1=plan.ho1,
+                ho2=plan.ho2,
+                providers={model.provider_id: model for model in self._models},
+                tools={**BUILTIN, **{tool.tool_id: tool for tool in tools}},
+                prepare=prepare,
+            ) as cluster:
+                cluster.world.run(self._live(cluster))
+                must(cluster.verify().ok, "the record does not verify")
+        except Broken as found:
+            broken = str(found)
+        except SimulationFailed as failed:
+            broken = "" if self._watch.is_stopped else str(self._watch.broken or failed)
+        except BaseExceptionGroup as group:
+            found = _broken_in(group)
+            if found is None:
+                raise
+            broken = str(found)
+        finally:
+            if collects:
+                gc.enable()
+        assert world is not None  # noqa: S101 - the cluster was made
+        return self._verdict(world, broken)
+
+    async def _live(self, cluster: SimulatedCluster) -> None:
+        plan, world = self._plan, cluster.world
+        self._striker = striker = Striker(cluster, self._watch, self._draw, plan.strikes)
+        self._conversation = conversation = Conversation(cluster, self._watch, striker.asked)
+        world.network.weather = self._weather()
+        await conversation.hold(plan.sessions)
+        while world.loop.time() < striker.healed_at:  # noqa: ASYNC110 - waiting costs nothing in virtual time
+            await asyncio.sleep(striker.healed_at - world.loop.time() + _LOOK_S)
+        self._watch.note("fair weather: nothing more goes wrong")
+        striker.heal()
+        for model in self._models:
+            model.errors = 0.0
+        if plan.faults.get("frame-loss"):
+            await asyncio.sleep(MISSED_S)
+        await world.settled()
+        operator = cluster.world.client("operator", lanes=())
+        await _until_models_are_asked(operator, cluster.snapshot.config)
+        await conversation.again(plan.sessions)
+        await self._rest(world, operator, conversation)
+        self._compare_answers(conversation)
+        self._outside.compare(conversation.told.values())
+        self._watch.tail.check_kept()
+        self._watch.record.finish()
+
+    async def _rest(self, world: World, operator: Bus, conversation: Conversation) -> None:
+        """Whatever was begun ends, what was told comes into the record, and the gateway's figures become the record's.
+
+        Nobody may be left alone with any of it.
+        """
+        deadline = world.loop.time() + REST_S
+        while True:
+            while unended := self._unended(conversation):
+                must(world.loop.time() < deadline, f"after {REST_S:g} s of fair weather nothing has ended {unended[0]}")
+                await asyncio.sleep(_LOOK_S)
+            try:
+                budget = await operator.request("gateway", ReadBudget(), expect=Budget, timeout_s=10)
+                self._watch.budgets.compare(budget.scopes)
+            except (Broken, RuntimeFault) as fault:  # a call of a background order, or a gateway that comes back
+                if world.loop.time() >= deadline:
+                    raise Broken(f"after {REST_S:g} s of fair weather: {fault}") from None
+            else:
+                if not self._unended(conversation):  # a background order may call while the figures are on their way
+                    return
+            await asyncio.sleep(_LOOK_S)
+
+    def _unended(self, conversation: Conversation) -> list[str]:
+        """What was begun, and answers that stand on the host's own disk alone until the ledger is asked again."""
+        return [*self._watch.record.unended(), *self._unlike(conversation)]
+
+    def _unlike(self, conversation: Conversation) -> list[str]:
+        """The answers of which the record does not say what was told."""
+        return [
+            f"{input_id}: told {told.response[:80]!r}, recorded {recorded!r}"
+            for input_id, told in conversation.told.items()
+            if (recorded := answer_text(self._watch.entries, input_id)) != told.response
+        ]
+
+    def _compare_answers(self, conversation: Conversation) -> None:
+        """What clients were told is what the record says, once."""
+        for input_id in conversation.told:
+            found = answers_of(self._watch.entries, input_id)
+            must(len(found) <= 1, f"{input_id} has {len(found)} answers in the record: {', '.join(found)}")
+        must(not (unlike := self._unlike(conversation)), "; ".join(unlike))
+
+    def _weather(self) -> Weather:
+        faults = self._plan.faults
+        slow = {} if self._plan.slow_link is None else {self._plan.slow_link: faults["slow-link"]}
+        return Weather(
+            draw=self._draw,
+            loss=faults.get("loss", 0.0),
+            frame_loss=faults.get("frame-loss", 0.0),
+            duplicate=faults.get("duplicate", 0.0),
+            delay_s=faults.get("delay", 0.0),
+            reorder=faults.get("reorder", 0.0),
+            slow=slow,
+        )
+
+    def _is_sent(self, call_key: str, calls: int) -> bool:
+        return self._watch.is_sent(call_key, calls)
+
+    def _report(self, broken: Broken) -> None:
+        self._watch.report(broken)
+
+    def _ended(self, instance: str, reason: BaseException) -> None:
+        if self._striker is None:
+            self._watch.report(Broken(f"{instance} did not start: {reason!r}"))
+        else:
+            self._striker.ended(instance, reason)
+
+    def _verdict(self, world: World, broken: str) -> Verdict:
+        watch, conversation = self._watch, self._conversation
+        answers = {} if conversation is None else dict(conversation.faults)
+        answers |= {} if conversation is None else {name: told.outcome for name, told in conversation.told.items()}
+        told = [] if conversation is None else [f"{name} {one.response}" for name, one in conversation.told.items()]
+        digest = hashlib.sha256("\n".join([world.trace_digest(), watch.tail.chain, *told]).encode()).hexdigest()
+        return Verdict(
+            seed=self._plan.seed,
+            holds=not broken,
+            broken=broken,
+            stopped=watch.is_stopped,
+            event=watch.events,
+            events=watch.events,
+            entries=watch.tail.entries,
+            strikes=0 if self._striker is None else self._striker.struck,
+            virtual_s=round(world.loop.time(), 6),
+            answers=dict(sorted(answers.items())),
+            digest=digest,
+            story=watch.story,
+            last=watch.last(),
+        )
+
+
+async def _until_models_are_asked(operator: Bus, config: AdminConfig) -> None:
+    """A circuit breaker that faults have opened leaves its model alone for a while, in fair weather, too."""
+    try:
+        breakers = (await operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=10)).breakers
+        is_open = any(one.state == "open" for one in breakers)
+    except RuntimeFault:  # a gateway that comes back, and takes up what its predecessor left open
+        is_open = True
+    if is_open:
+        await asyncio.sleep(config.gateway.breaker.open_ms / 1000)
+
+
+def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
+    for error in group.exceptions:
+        if isinstance(error, Broken):
+            return error
+        if isinstance(error, BaseExceptionGroup) and (inner := _broken_in(error)) is not None:
+            return inner
+    return None
+
+
+@functools.lru_cache(maxsize=32)
+def _snapshot(directory: Path | None, thinking_ms: int, token_limit: int | None) -> Snapshot:
+    """The configuration with a model that takes this long, and a limit of tokens that is enforced."""
+    snapshot = _frozen(directory)
+    config = snapshot.config.model_dump(mode="json")
+    config["gateway"]["providers"]["offline"]["latency_ms"] = thinking_ms
+    if token_limit is not None:
+        config["budget"] |= {"budget_mode": "enforce", "session_token_limit": token_limit}
+    return dataclasses.replace(snapshot, config=AdminConfig.model_validate(config))
+
+
+@functools.lru_cache(maxsize=1)
+def _frozen(directory: Path | None) -> Snapshot:
+    return load_snapshot(directory)

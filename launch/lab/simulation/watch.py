@@ -1,0 +1,141 @@
+"""Everything that happens in a simulated run, numbered, handed to the monitors, and told to whoever asks.
+
+An event is one frame that arrives, one entry that becomes durable, one strike, one question, one answer. The first
+invariant that breaks ends the run at that very event.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.codec import decode
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.messages.ledger import Entry, Written
+from hobus.bus.sim.world import World
+from hobus.launch.lab.simulation.broken import Broken, must
+from hobus.launch.lab.simulation.budgets import BudgetMonitor
+from hobus.launch.lab.simulation.frames import FrameMonitor
+from hobus.launch.lab.simulation.record import Numbers, RecordMonitor, call_of
+from hobus.launch.lab.simulation.tail import RecordTail
+
+_SHOWN = 24
+_LEDGER = "ledger"
+
+
+class Watch:
+    """The monitors of one run, fed by the ports of its world."""
+
+    def __init__(self, world: World, *, until: int | None, trace: Callable[[str], None] | None) -> None:
+        self._world = world
+        self._until = until
+        self._trace = trace
+        self._sent: dict[str, int] = {}
+        self._durable: dict[str, int] = {}
+        self._last: deque[tuple[int, float, Callable[[], str]]] = deque(maxlen=_SHOWN)
+        self.events = 0
+        self.broken: Broken | None = None
+        self.is_stopped = False
+        self._is_over = False
+        self.story: list[tuple[float, str]] = []
+        self.frames = FrameMonitor()
+        self.budgets = BudgetMonitor()
+        self.record = RecordMonitor(Numbers(), self.budgets)
+        self.entries: list[Entry] = []
+        world.disk(_LEDGER)  # it is there before its first process
+        self.tail = RecordTail(world.media[_LEDGER], self._durable_now)
+        world.media[_LEDGER].on_sync = self._synced
+        world.network.on_delivery = self._delivered
+        world.network.on_tap = self._tapped
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Something that people want to read of: a strike, a question, an answer."""
+        self.story.append((self._world.loop.time(), text))
+        self._event(lambda: text)
+
+    def report(self, broken: Broken) -> None:
+        """An invariant is broken: the run ends."""
+        if self.broken is None and not self.is_stopped:
+            self.broken = broken
+            self._event(lambda: f"BROKEN: {broken}")
+            self._is_over = True
+            self._world.fail(str(broken))
+
+    def guarded(self, check: Callable[[], None]) -> None:
+        """Runs a check; what it finds broken is reported."""
+        try:
+            check()
+        except Broken as broken:
+            self.report(broken)
+
+    def last(self) -> list[str]:
+        """The events before the end."""
+        return [_line(number, at, tell()) for number, at, tell in self._last]
+
+    def is_sent(self, call_key: str, calls: int) -> bool:
+        """Whether so many PROMPT_SENT of this call are durable: in the record, or for a degraded one in the spool."""
+        return self._sent.get(call_key, 0) + self._spooled(call_key) >= calls
+
+    def _spooled(self, call_key: str) -> int:
+        if "DEGRADED" not in call_key:
+            return 0
+        mark = f"PROMPT_SENT:{call_key}/".encode()
+        medium = self._world.media["gateway"]
+        return sum(file.on_device().count(mark) for file in medium.files.values())
+
+    # --- the ports --------------------------------------------------------------------------------------------------
+
+    def _event(self, tell: Callable[[], str]) -> None:
+        if self._is_over:
+            return  # what its last step still does is no part of the run
+        self.events += 1
+        at = self._world.loop.time()
+        self._last.append((self.events, at, tell))
+        if self._trace is not None:
+            self._trace(_line(self.events, at, tell()))
+        if self.events == self._until and self.broken is None:
+            self.is_stopped = self._is_over = True
+            self._world.fail(f"stopped at event {self._until}")
+
+    def _delivered(self, source: str, target: str, header_bytes: bytes, body: bytes, is_copy: bool) -> None:
+        try:
+            header = self.frames.step(source, target, header_bytes, is_copy=is_copy)
+            self._event(lambda: _told(source, target, header, len(body), is_copy=is_copy))
+            if header.type == Written.TYPE and source.startswith("ledger/"):
+                self._acknowledged(decode(Written, body, 1 << 30))
+        except Broken as broken:
+            self.report(broken)
+
+    def _acknowledged(self, written: Written) -> None:
+        for ack in written.acks:
+            if ack.outcome in ("committed", "known"):
+                is_durable = self._durable.get(ack.submission_id) == ack.sequence
+                must(is_durable, f"{ack.submission_id} is acknowledged as entry {ack.sequence} and is not durable")
+
+    def _tapped(self, tap: Tap) -> None:
+        self.guarded(lambda: self.frames.tapped(self._world.network.epoch, tap))
+
+    def _synced(self, path: str) -> None:
+        self.guarded(lambda: self.tail.synced(path))
+
+    def _durable_now(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self._durable[entry.submission_id] = entry.sequence
+        if entry.event_type == "PROMPT_SENT":
+            key = call_of(entry).rpartition("/")[0]
+            self._sent[key] = self._sent.get(key, 0) + 1
+        self._event(lambda: f"durable  #{entry.sequence} {entry.submission_id} by {entry.origin}")
+        self.record.step(entry)
+
+
+def _told(source: str, target: str, header: Header, size: int, *, is_copy: bool) -> str:
+    copy = " (a copy)" if is_copy else ""
+    about = header.correlation_id or header.message_id
+    return f"frame    {source} -> {target} {Kind(header.kind).name.lower()} {header.type} {about} {size} B{copy}"
+
+
+def _line(number: int, at: float, text: str) -> str:
+    return f"{number:>6} {at:12.6f}  {text}"

@@ -1,0 +1,85 @@
+"""A cluster in a home of its own that a command makes, shows something with, and leaves nothing of.
+
+Whatever ends the command, its cluster ends too: in order where the command can still say so, by itself after a SIGKILL
+(`start_detached(ends_with_us=True)`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hobus.bus.errors import RuntimeFault
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.interrupt import interrupt_at, keep_on
+from hobus.launch.console.output import note
+from hobus.launch.launcher.stop import stop
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who lives in a home for a while, and what becomes of it."""
+
+    home: Home
+    what: str
+    """As it is named where it fails: `the demo`."""
+    is_temporary: bool
+    """Made for this: removed in the end unless something went wrong."""
+    is_kept: bool = False
+    """All the same."""
+
+
+def spend(lease: Lease, body: Callable[[], int]) -> int:
+    """The exit code of `body`, or of what interrupted it; afterwards nothing runs in the home. Raises CommandError."""
+    ended_by: list[int] = []
+    keeps = lease.is_kept or not lease.is_temporary
+    code = exit_codes.FAILED
+    interrupt_at(ended_by)
+    try:
+        code = body()
+        keeps = keeps or code != exit_codes.OK
+    except RuntimeFault as fault:
+        keeps = True
+        raise CommandError(f"{lease.what} failed: {fault}", hint=_look(lease)) from as_command_error(fault)
+    except CommandError as error:
+        keeps = keeps or error.exit_code != exit_codes.USAGE
+        hint = error.hint or (_look(lease) if keeps else "")
+        raise CommandError(f"{lease.what} failed: {error.message}", hint=hint, exit_code=error.exit_code) from error
+    except KeyboardInterrupt:
+        ended_by.append(signal.SIGINT)
+    finally:
+        keep_on()
+        keeps = keeps and not (ended_by and lease.is_temporary)
+        _leave(lease.home, keeps=keeps)
+    if ended_by:
+        note("interrupted: the cluster is stopped" + ("" if keeps else ", and its home removed"))
+        return 128 + ended_by[0]
+    return code
+
+
+def left_of(run: RunFile) -> list[str]:
+    """Processes of this run that still live."""
+    own = [("launcher", run.launcher_pid, run.launcher_mark), ("zygote", run.zygote_pid, run.zygote_mark)]
+    rows = [*own, *((row.actor, row.pid, row.mark) for row in run.children)]
+    return [name for name, pid, mark in rows if identity.is_alive(pid, mark)]
+
+
+def _look(lease: Lease) -> str:
+    return f"look into {lease.home.root}, which was kept for that, then remove it"
+
+
+def _leave(home: Home, *, keeps: bool) -> None:
+    """Nothing runs in it any more; it is gone unless it is to be kept."""
+    try:
+        if holder(home) is not None:
+            stop(home, quiet=True)
+    finally:
+        if not keeps:
+            shutil.rmtree(home.root, ignore_errors=True)

@@ -1,0 +1,300 @@
+"""The zygotes of one launcher: the present one, the heir that stands ready to follow it, and those that have not ended.
+
+Theory of operation. The present zygote is asked for an heir as soon as it has time: a fork of itself, with everything
+loaded. When it dies the heir follows at once and is asked for an heir of its own. Only where both are gone, or the
+software on disk is another, is a fresh interpreter loaded, which takes a second or more of CPU; whoever wants a process
+waits for that one instead of loading the same beside it. A zygote that dies before it has answered anything is replaced
+with back-off; beyond the crash budget there is none until the window is over.
+Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import structlog
+
+from hobus.bus.port import Clock
+from hobus.config.schema import LauncherConfig
+from hobus.launch.cluster import identity
+from hobus.launch.launcher import children, fingerprint, fork_server
+from hobus.launch.launcher.fork_protocol import WORD_MAX_BYTES, Fork, Forked, read_forked
+from hobus.launch.launcher.restart_policy import History, after_crash
+
+HEIR = 0
+"""The number of the order for an heir; those for processes count from 1."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One zygote, from its birth until it is reaped."""
+
+    pid: int
+    mark: str
+    control: socket.socket
+    fingerprint: int
+    born_at: float
+    ended: asyncio.Future[None]
+    heard_at: float
+    """When it last answered, in the loop's time; its birth, before."""
+    is_loaded: bool
+    """It has answered an order, or was forked by one that had."""
+
+
+class Shown(NamedTuple):
+    """The present zygote as the run file shows it; all empty where processes are not forked."""
+
+    pid: int = 0
+    mark: str = ""
+    restarts: int = 0
+    state: Literal["", "starting", "ready", "backoff", "failed"] = ""
+
+
+class Lineage:
+    """Made on the launcher's running loop; `close` ends all of them."""
+
+    def __init__(
+        self,
+        config: LauncherConfig,
+        clock: Clock,
+        *,
+        log: Path,
+        on_answer: Callable[[Forked], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        """`on_end`: some zygote has ended, and whatever follows it is present; or a pause without any is over."""
+        self._config = config
+        self._clock = clock
+        self._log_path = log
+        self._on_answer = on_answer
+        self._on_end = on_end
+        self.present: Held | None = None
+        self.living: list[Held] = []
+        self._heir: Held | None = None
+        self._promised: tuple[Held, socket.socket] | None = None  # who was asked for an heir, and our end of it
+        self._pause: asyncio.TimerHandle | None = None  # after the death of an heir, or one not made
+        self._history = History()
+        self._retry: asyncio.TimerHandle | None = None
+        self._is_given_up = False
+        self._is_open = True
+        self._replacements = 0
+
+    @property
+    def is_hopeful(self) -> bool:
+        """Whether there is a zygote, or will be one after a pause that is worth waiting for."""
+        return self._is_open and not self._is_given_up
+
+    def shown(self) -> Shown:
+        """As others see it."""
+        if self.present is None:
+            return Shown(restarts=self._replacements, state="failed" if self._is_given_up else "backoff")
+        state = "ready" if self.present.is_loaded else "starting"
+        return Shown(self.present.pid, self.present.mark, self._replacements, state)
+
+    def begin(self, first: fork_server.Newborn | None) -> None:
+        """`first` was forked before there was a loop and is loading; without it one is started."""
+        if first is None:
+            self._start()
+        else:
+            self.present = self._adopt(first, fingerprint.of_sources(), is_loaded=False)
+
+    def order(self, to: Held, word: Fork, descriptors: list[int]) -> bool:
+        """Whether it is on its way; a zygote that cannot be told is ending, or hangs."""
+        try:
+            socket.send_fds(to.control, [word.to_bytes()], descriptors)
+        except OSError as error:
+            _log.warning("zygote_not_reached", reason=error.strerror)
+            return False
+        return True
+
+    def want_heir(self) -> None:
+        """The present zygote is asked for one, if none is there or asked for, and none just died or was refused."""
+        has_one = self._heir is not None or self._promised is not None
+        if self.present is None or has_one or self._pause is not None or not self._is_open:
+            return
+        try:
+            ours, theirs = fork_server.pair()
+        except OSError as error:
+            self._no_heir(error.strerror)
+            return
+        with theirs:
+            if self.order(self.present, Fork(HEIR, ()), [theirs.fileno()]):
+                self._promised = (self.present, ours)
+            else:
+                ours.close()
+
+    def replace_if_outdated(self) -> None:
+        """Whatever is forked from now on runs the software that is on disk now."""
+        present = self.present
+        if present is None or present.fingerprint == fingerprint.of_sources():
+            return
+        _log.info("zygote_outdated", pid=present.pid)
+        # What it was asked for it still answers for: its socket is closed behind the last order.
+        present.control.shutdown(socket.SHUT_WR)
+        self._disinherit()
+        self._replacements += 1
+        self._start()
+
+    def dismiss(self, one: Held) -> None:
+        """It hangs, or nobody needs it any more."""
+        if not one.ended.done():
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """None is left."""
+        self._is_open = False
+        for timer in (self._retry, self._pause):
+            if timer is not None:
+                timer.cancel()
+        self.present = None
+        self._disinherit()
+        for one in self.living:
+            self.dismiss(one)
+        for one in list(self.living):
+            await one.ended
+
+    # --- births -------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
+        self._is_given_up = False
+        self.present = None
+        loaded = fingerprint.of_sources()
+        try:
+            with ExitStack() as undone:
+                ours, theirs = fork_server.pair()
+                undone.enter_context(ours)
+                with theirs, self._log_path.open("ab") as log:
+                    argv = children.python("hobus.launch.launcher.fork_server", "--control", str(theirs.fileno()))
+                    pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
+                undone.pop_all()
+        except OSError as error:
+            _log.warning("zygote_not_started", reason=error.strerror)
+            self._replace(self._clock.now())
+            return
+        self.present = self._adopt(fork_server.Newborn(pid, ours), loaded, is_loaded=False)
+        self.want_heir()
+
+    def _start_again(self) -> None:
+        self._start()
+        self._on_end()
+
+    def _adopt(self, born: fork_server.Newborn, loaded: int, *, is_loaded: bool) -> Held:
+        born.control.settimeout(0)
+        loop = asyncio.get_running_loop()
+        mark = identity.start_mark(born.pid) or ""
+        held = Held(
+            born.pid, mark, born.control, loaded, self._clock.now(), loop.create_future(), loop.time(), is_loaded
+        )
+        self.living.append(held)
+        loop.add_reader(born.control, self._answered, held)
+        children.watch_exit(born.pid, lambda: self._ended(held))
+        return held
+
+    def _inherits(self, maker: Held, answer: Forked) -> None:
+        """An heir is born, or not; one whose maker was replaced meanwhile ends by itself, as our end is closed."""
+        if self._promised is None or self._promised[0] is not maker:
+            return
+        ours, self._promised = self._promised[1], None
+        if not answer.pid:
+            ours.close()
+            self._no_heir(answer.error)
+            return
+        self._heir = self._adopt(fork_server.Newborn(answer.pid, ours), maker.fingerprint, is_loaded=True)
+        _log.info("heir_born", heir=answer.pid)
+
+    def _no_heir(self, why: str | None) -> None:
+        _log.warning("no_heir", reason=why)
+        self._ask_later()
+
+    def _ask_later(self) -> None:
+        """For an heir: one that cannot be made, or cannot live, does not keep the zygote busy."""
+        pause_s = self._config.restart_backoff_max_ms / 1000
+        self._pause = asyncio.get_running_loop().call_later(pause_s, self._pause_is_over)
+
+    def _disinherit(self) -> None:
+        """No heir stands ready any more, and none will."""
+        if self._promised is not None:
+            self._promised[1].close()
+            self._promised = None
+        if self._heir is not None:
+            self.dismiss(self._heir)
+            self._heir = None
+
+    # --- answers and ends ---------------------------------------------------------------------------------------
+
+    def _answered(self, held: Held) -> None:
+        """Everything that it has said."""
+        while word := self._heard(held):
+            answer = read_forked(word)
+            held.is_loaded, held.heard_at = True, asyncio.get_running_loop().time()
+            if answer.number == HEIR:
+                self._inherits(held, answer)
+            else:
+                self._on_answer(answer)
+
+    def _heard(self, held: Held) -> bytes:
+        try:
+            word = held.control.recv(WORD_MAX_BYTES)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            word = b""
+        if not word:
+            asyncio.get_running_loop().remove_reader(held.control)  # it ends; what follows is told by its exit
+        return word
+
+    def _ended(self, gone: Held) -> None:
+        """It is reaped, and followed if it was the present one."""
+        how = children.reap(gone.pid)
+        self._answered(gone)
+        asyncio.get_running_loop().remove_reader(gone.control)
+        gone.control.close()
+        self.living.remove(gone)
+        gone.ended.set_result(None)
+        if self._is_open and gone is self.present:
+            _log.warning("zygote_ended", exit=how, heir=self._heir.pid if self._heir is not None else 0)
+            if self._promised is not None:
+                self._disinherit()
+            self.present = None
+            self._replace(0.0 if gone.is_loaded else gone.born_at)
+        elif gone is self._heir:
+            _log.warning("heir_ended", exit=how)
+            self._heir = None
+            self._ask_later()
+        self._on_end()
+
+    def _pause_is_over(self) -> None:
+        self._pause = None
+        self.want_heir()
+
+    def _replace(self, born_at: float) -> None:
+        """By the heir; else by a fresh interpreter, with back-off if the last one never worked; or by none for now."""
+        now = self._clock.now()
+        draw = self._clock.random()
+        decision = after_crash(self._history, started_at=born_at, now=now, draw=draw, config=self._config)
+        self._history = decision.history
+        self._replacements += 1
+        if decision.delay_s is None:
+            _log.error("zygote_given_up", limit="launcher.crash_budget", again_in_ms=self._config.crash_window_ms)
+            self._is_given_up = True
+            self._disinherit()
+        elif self._heir is not None:
+            self.present, self._heir = self._heir, None
+            return
+        elif decision.delay_s == 0:
+            self._start()
+            return
+        delay_s = self._config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
+        self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)

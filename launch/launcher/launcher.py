@@ -1,0 +1,268 @@
+"""The launcher process: starts the members of a cluster, watches them, restarts them, and takes them down in order.
+
+Rules are in `supervision.py`; here are the processes, the timers and the words to the broker.
+Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from hobus.bus import collector
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Done, Drain, PeerRow, Peers
+from hobus.bus.paging import read_peers
+from hobus.bus.port import Bus, Clock
+from hobus.launch.cluster.client import Client
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.governance import record_snapshot
+from hobus.launch.cluster.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
+from hobus.launch.cluster.states import RUNNING
+from hobus.launch.launcher import control_files, stale
+from hobus.launch.launcher.actor import LauncherActor
+from hobus.launch.launcher.children import Child
+from hobus.launch.launcher.fork_server import Newborn, end_unused
+from hobus.launch.launcher.members import Crew
+from hobus.launch.launcher.plan import Plan
+from hobus.launch.launcher.progress import Progress, Started, already_up
+from hobus.launch.launcher.spawner import Nursery
+from hobus.launch.launcher.status import Board
+from hobus.launch.launcher.supervision import STOP_ORDER, DrainAsked, Member, Seen, Unheard
+from hobus.launch.launcher.supervision import plan as members_of
+
+_CHANGING = ("starting", "draining")
+"""States that are looked at more often."""
+
+_FOR_EVER_S = 1e9
+"""The launcher supervises whether the broker answers or not; it stays a client that waits."""
+
+
+class Launcher:
+    """One run of one cluster; `run` returns when it is down."""
+
+    def __init__(  # noqa: PLR0913 - what one run rests on, each by its name
+        self,
+        *,
+        home: Home,
+        plan: Plan,
+        clock: Clock,
+        report: Callable[[Progress], None],
+        zygote: Newborn | None = None,
+        ends_with_reader_of: int | None = None,
+        given: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may.
+
+        `given`: role -> variables of the user's environment that its processes get; no other process gets them.
+        `ends_with_reader_of`: the writing end of a pipe; when nobody reads it any more, that is a word to stop.
+        """
+        self._home = home
+        self._plan = plan
+        self._config = plan.snapshot.config.launcher
+        self._clock = clock
+        self._log = structlog.get_logger()
+        self._first_zygote = zygote
+        self._ends_with_reader_of = ends_with_reader_of
+        self._given = given
+        self._rows: dict[str, PeerRow] = {}
+        self._words: asyncio.Queue[Message] = asyncio.Queue()
+        self._stop = asyncio.Event()
+        self._kill_now = asyncio.Event()
+        self._sockets = home.run
+        self._board = Board(home=home, plan=plan, started_at=clock.now(), report=report)
+
+    async def run(self) -> None:
+        """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
+        try:
+            lock = HomeLock.take(self._home)
+            if lock is None:
+                raise already_up(self._home.root, holder(self._home) or 0)
+            try:
+                # Not before: whoever had the lock until now removes its run directory as the last thing it does.
+                prepare(self._home)
+                await self._run()
+            finally:
+                sweep(self._home, self._sockets)
+                remove_run(self._home)
+                lock.release()
+        finally:
+            if self._first_zygote is not None:
+                end_unused(self._first_zygote)
+
+    async def _run(self) -> None:
+        ended = await stale.clean_up(self._home)
+        if ended:
+            self._log.warning("orphans_ended", orphans=ended)
+        self._sockets = self._board.sockets = sockets_directory(self._home)
+        self._home.snapshot.write_bytes(self._plan.snapshot.to_bytes())
+        members = members_of(self._plan.counts)
+        first, self._first_zygote = self._first_zygote, None
+        nursery = Nursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
+        self._board.zygote = nursery.zygote
+        crew = Crew(
+            members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
+            tell=self._words.put_nowait, given=lambda role: self._given.get(role, {}),
+        )  # fmt: skip
+        self._take_signals(crew, nursery)
+        # The run file names this pid to whoever signals it: not before every signal has its handler.
+        self._board.write(members, "starting")
+        try:
+            for member in members:
+                crew.spawn(member.actor)
+            self._board.report(Started(pid=os.getpid()))
+            await self._serve(crew)
+        finally:
+            crew.kill_all()
+            await crew.all_gone()
+            await nursery.close()
+
+    def _take_signals(self, crew: Crew, nursery: Nursery) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._asked_to_stop)
+        loop.add_signal_handler(signal.SIGCHLD, nursery.reap_strangers)
+        loop.add_signal_handler(control_files.SIGNAL, control_files.take_all, self._home, crew)
+        if self._ends_with_reader_of is not None:
+            # A pipe that nobody reads any more is in error, which wakes whoever waits for anything of it.
+            loop.add_reader(self._ends_with_reader_of, self._maker_is_gone, self._ends_with_reader_of)
+
+    def _maker_is_gone(self, pipe: int) -> None:
+        asyncio.get_running_loop().remove_reader(pipe)
+        self._log.warning("maker_gone")
+        self._asked_to_stop()
+
+    def _asked_to_stop(self) -> None:
+        """The first word drains, the second one kills."""
+        (self._kill_now if self._stop.is_set() else self._stop).set()
+
+    async def _serve(self, crew: Crew) -> None:
+        """Supervises until it is told to stop, then drains; its own connection outlives everybody else's."""
+        place = Place(home=self._home, sockets=self._sockets, snapshot=self._plan.snapshot)
+        client = Client.open(place, "launcher", clock=self._clock, actor=LauncherActor(crew))
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(client.peer.start(timeout_s=_FOR_EVER_S)),
+                    group.create_task(self._watch(client.peer, crew)),
+                    group.create_task(self._tell(client.peer)),
+                    group.create_task(self._record_snapshot(client.peer)),
+                ]
+                await self._stop.wait()
+                crew.close()
+                tasks.pop(1).cancel()
+                await self._drain(crew)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await client.close()
+
+    # --- what the broker says -----------------------------------------------------------------------------------
+
+    async def _watch(self, bus: Bus, crew: Crew) -> None:
+        """Asks the broker how everybody is, for ever."""
+        has_settled = False
+        while True:
+            crew.is_news.clear()
+            await self._look(bus, crew)
+            self._board.write(crew)
+            self._board.report_readiness(crew, self._clock.now())
+            if self._board.has_reported and not has_settled:
+                has_settled = True
+                collector.settle()
+            is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
+            interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_ms / 1000):
+                    await crew.is_news.wait()
+
+    async def _look(self, bus: Bus, crew: Crew) -> None:
+        try:
+            peers = await read_peers(bus, timeout_s=self._config.client_timeout_ms / 1000)
+        except RuntimeFault as fault:
+            # Without the broker's word only the broker itself can be judged, and who was told to end.
+            self._log.info("broker_did_not_answer", code=fault.code)
+            for member in crew:
+                crew.happened(member.actor, Unheard(self._clock.now()))
+            crew.happened("broker/1", Seen(None, self._clock.now()))
+            return
+        self._rows = {row.instance: row for row in peers.peers}
+        now = self._clock.now()
+        for member in crew:
+            row = self._broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
+            crew.happened(member.actor, Seen(row, now))
+
+    def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
+        """The broker is no peer of itself: its answer is its sign of life."""
+        if member.instance.rpartition("@")[2] != peers.epoch:
+            return None
+        return PeerRow(
+            instance=member.instance, role="broker", offers=["broker"], state="ready", slots=0, in_flight=0, keys=0,
+            last_beat_ms=0, connected_ms=0,
+        )  # fmt: skip
+
+    async def _tell(self, bus: Bus) -> None:
+        """Posts leave in the order of what happened; one that cannot leave is harmless: the broker finds out."""
+        while True:
+            word = await self._words.get()
+            try:
+                if isinstance(word, Drain):
+                    await bus.request("broker", word, expect=Done, timeout_s=self._config.client_timeout_ms / 1000)
+                else:
+                    await bus.post("broker", word)
+            except RuntimeFault as fault:
+                self._log.info("post_not_sent", type=word.TYPE, code=fault.code)
+
+    async def _record_snapshot(self, bus: Bus) -> None:
+        """CONFIG_SNAPSHOT:<digest> stands in the record; a repeat adds nothing."""
+        while True:
+            try:
+                await record_snapshot(bus, self._plan.snapshot)
+            except RuntimeFault as fault:
+                self._log.warning("snapshot_not_recorded", code=fault.code, detail=fault.detail)
+                await bus.sleep(self._config.watch_interval_ms / 1000)
+            else:
+                return
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def _drain(self, crew: Crew) -> None:
+        """Stage by stage, edges first; a process over its deadline is named and killed."""
+        self._board.write(crew, "draining")
+        for role in STOP_ORDER:
+            actors = [member.actor for member in crew if member.role == role]
+            for actor in actors:
+                crew.happened(actor, DrainAsked())
+            async with asyncio.TaskGroup() as group:
+                for actor in actors:
+                    if crew.members[actor].state in RUNNING:
+                        group.create_task(self._end(crew, actor))
+
+    async def _end(self, crew: Crew, actor: str) -> None:
+        child = crew.children[actor]
+        try:
+            async with asyncio.timeout(self._config.drain_ms / 1000), asyncio.TaskGroup() as group:
+                impatience = group.create_task(self._kill_when_asked(child))
+                await child.wait()
+                impatience.cancel()
+        except TimeoutError:
+            row = self._rows.get(crew.members[actor].instance)
+            held = f", {row.in_flight} requests in flight" if row is not None and row.in_flight else ""
+            note = f"did not end within {self._config.drain_ms / 1000:g} s{held}: killed (launcher.drain_ms)"
+            self._log.warning("drain_blocked", member=actor, note=note)
+            # Named in the run file while `down` looks at it.
+            crew.members[actor] = replace(crew.members[actor], note=note)
+            self._board.write(crew)
+            child.kill_group()
+            await child.wait()
+
+    async def _kill_when_asked(self, child: Child) -> None:
+        await self._kill_now.wait()
+        child.kill_group()

@@ -1,0 +1,227 @@
+"""The members of a running cluster and their processes: events in, effects carried out, commands taken.
+
+Rules are in `supervision.py` and `scaling.py`; here are the processes and the timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator, Mapping
+
+import structlog
+
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Drain, InstanceLost, ServiceGivenUp
+from hobus.bus.port import Clock
+from hobus.bus.zeromq import tokens
+from hobus.config.schema import LauncherConfig
+from hobus.launch.cluster.home import Home
+from hobus.launch.launcher.children import Child
+from hobus.launch.launcher.scale import SCALABLE
+from hobus.launch.launcher.scaling import change_to, number_of
+from hobus.launch.launcher.spawner import Nursery
+from hobus.launch.launcher.status import Board
+from hobus.launch.launcher.supervision import (
+    FINISHES_BY_ITSELF,
+    START_ORDER,
+    Born,
+    Effect,
+    Exited,
+    Happening,
+    LeaveAsked,
+    Member,
+    RetryDue,
+    Seen,
+    Spawned,
+    SpawnFailed,
+    apply,
+    given_up_services,
+)
+from hobus.launch.logs import tail
+from hobus.launch.process.liveness import FINISH
+
+_log = structlog.get_logger()
+
+
+class Crew:
+    """Every change goes through `happened`; the run file follows."""
+
+    def __init__(  # noqa: PLR0913 - what a member's process is made of
+        self,
+        members: list[Member],
+        *,
+        home: Home,
+        config: LauncherConfig,
+        clock: Clock,
+        board: Board,
+        nursery: Nursery,
+        tell: Callable[[Message], None],
+        given: Callable[[str], Mapping[str, str]],
+    ) -> None:
+        """Starts nothing. `tell`: a word for the broker, sent in this order when it can be.
+
+        `given`: variables of the user's environment that processes of a role get.
+        """
+        self.members = {member.actor: member for member in members}
+        self.children: dict[str, Child] = {}
+        self.is_news = asyncio.Event()
+        """Somebody's state has changed since it was last cleared."""
+        self._home = home
+        self._config = config
+        self._clock = clock
+        self._board = board
+        self._nursery = nursery
+        self._tell = tell
+        self._given = given
+        self._is_closing = False
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self.members.values()))
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def scale(self, role: str, count: int) -> list[Member]:
+        """The role's members after the command. Raises BusError."""
+        self._check_open()
+        if role not in SCALABLE:
+            raise BusError("rejected", f"{role[:16]} cannot be scaled; roles with a number: {', '.join(SCALABLE)}")
+        if all(member.role != role for member in self):
+            raise BusError("rejected", "this cluster has no HTTP door: hobus up --http starts one")
+        change = change_to(self.members.values(), role, count)
+        _log.info("scale_asked", role=role, count=count, new=change.new, back=change.back, leaving=change.leaving)
+        for actor in change.new:
+            self.members[actor] = Member(actor=actor, role=role)
+        self._in_order()
+        for actor in change.new:
+            self.spawn(actor)
+        for actor in change.back:
+            self.happened(actor, LeaveAsked("start", self._clock.now()))
+        for actor in reversed(change.leaving):
+            self.happened(actor, LeaveAsked("remove", self._clock.now()))
+        return [member for member in self if member.role == role]
+
+    def restart(self, actor: str, *, kill: bool) -> Member:
+        """This member after the command. Raises BusError."""
+        return self._asked(actor, LeaveAsked("start", self._clock.now(), kill=kill))
+
+    def rest(self, actor: str) -> Member:
+        """This member after the command. Raises BusError."""
+        return self._asked(actor, LeaveAsked("stay", self._clock.now()))
+
+    def close(self) -> None:
+        """No command is taken any more: the cluster stops."""
+        self._is_closing = True
+
+    def _asked(self, actor: str, event: LeaveAsked) -> Member:
+        self._check_open()
+        if actor not in self.members:
+            raise BusError("not_found", f"there is no {actor[:80]} here; there are {', '.join(self.members)}")
+        _log.info("command_taken", member=actor, then=event.then, kill=event.kill)
+        self.happened(actor, event)
+        return self.members[actor]
+
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise BusError("unavailable", "the cluster is being stopped")
+
+    def _in_order(self) -> None:
+        order = {role: number for number, role in enumerate(START_ORDER)}
+        rows = sorted(self.members.values(), key=lambda member: (order[member.role], number_of(member.actor)))
+        self.members = {member.actor: member for member in rows}
+
+    # --- events and effects -------------------------------------------------------------------------------------
+
+    def happened(self, actor: str, event: Happening) -> None:
+        """The event has had its effects; news of a member that is no more has none."""
+        before = self.members.get(actor)
+        if before is None:
+            return
+        member, effects = apply(before, event, self._config)
+        self.members[actor] = member
+        if member.state != before.state:
+            _log.info("state_changed", member=actor, was=before.state, now=member.state, note=member.note)
+            self.is_news.set()
+        for effect in effects:
+            self._carry_out(actor, effect)
+        if not isinstance(event, Seen):
+            self._board.write(self.members.values())
+
+    def _carry_out(self, actor: str, effect: Effect) -> None:
+        match effect.kind:
+            case "spawn":
+                self.spawn(actor)
+            case "retry":
+                delay_s = max(0.0, effect.at - self._clock.now())
+                asyncio.get_running_loop().call_later(delay_s, self.happened, actor, RetryDue())
+            case "kill":
+                _log.warning("process_killed", member=actor, reason=effect.detail)
+                self.children[actor].kill_group()
+            case "drain":
+                self.children[actor].signal(signal.SIGTERM)
+            case "remove":
+                del self.members[actor]
+                self.children.pop(actor, None)
+            case "lost" | "gave_up" | "took_up" | "rest":
+                if effect.kind == "rest" and self.members[actor].role in FINISHES_BY_ITSELF:
+                    self.children[actor].signal(FINISH)
+                for word in self._words(actor, effect):
+                    self._tell(word)
+
+    def _words(self, actor: str, effect: Effect) -> list[Message]:
+        """What the broker is to know."""
+        role = self.members[actor].role
+        if effect.kind == "lost":
+            return [InstanceLost(instance=effect.instance, exit=effect.detail)]
+        if effect.kind == "gave_up":
+            services = given_up_services(self.members.values())
+            return [ServiceGivenUp(service=service, given_up=True) for service in services]
+        if effect.kind == "took_up":
+            return [ServiceGivenUp(service=role, given_up=False)]
+        return [Drain(instance=effect.instance)] if role != "broker" else []
+
+    def spawn(self, actor: str) -> None:
+        """A new incarnation under a new epoch and a new secret."""
+        member = self.members[actor]
+        instance = f"{actor}@{self._clock.new_id()[:8]}"
+        sockets = str(self._board.sockets)
+        argv = [member.role, "--instance", instance, "--home", str(self._home.root), "--sockets", sockets]
+        log = self._home.log(actor)
+        begins_at = tail.size(log)
+        self._board.logs_begin_at.setdefault(actor, begins_at)
+        refused = ""
+
+        def born(child: Child) -> None:
+            nonlocal refused
+            self.happened(actor, Born(instance, child.pid, child.mark))
+            try:
+                child.say(self._given(member.role), tokens.mint(self._home.run, instance, member.role, child.pid))
+            except OSError as error:
+                _log.warning("no_token", member=actor, reason=error.strerror)
+                refused = f"no token can be written for it: {error.strerror}"
+                child.kill_group()
+
+        def gone(how: str) -> None:
+            tokens.revoke(self._home.run, instance)
+            # Who was killed has no last words of its own; who left by itself says why in its log.
+            said = refused or (tail.reason(log, start=begins_at) if how.startswith("exit") else "")
+            self.happened(actor, Exited(instance, how, self._clock.now(), self._clock.random(), said))
+
+        self.happened(actor, Spawned(instance, self._clock.now()))
+        try:
+            self.children[actor] = self._nursery.start(argv, log=log, on_born=born, on_exit=gone)
+        except OSError as error:
+            self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
+
+    # --- processes ----------------------------------------------------------------------------------------------
+
+    def kill_all(self) -> None:
+        """SIGKILL to every process."""
+        for child in self.children.values():
+            child.kill_group()
+
+    async def all_gone(self) -> None:
+        """No process of a member is left."""
+        for child in list(self.children.values()):
+            await child.wait()

@@ -1,0 +1,118 @@
+"""A command to the launcher of a running cluster: over the bus or as a file, and followed until it has come true."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.launcher import DrainMember, Members, Restart
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.last_lines import of_incarnation
+from hobus.launch.cluster.run_file import ChildRow, RunFile
+from hobus.launch.cluster.running import not_reachable, running
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.output import note
+from hobus.launch.launcher import control_files
+
+Settled = Callable[[dict[str, ChildRow]], bool]
+
+
+def command(home: Home, message: Message) -> None:
+    """The launcher has taken it, over the bus or, when the broker cannot pass it on, as a file.
+
+    Raises CommandError when no cluster runs, RuntimeFault as it refuses, OSError.
+    """
+    run = running(home)
+    place = place_of(home, run)
+    config = place.snapshot.config.launcher
+    timeout_s, poll_s = config.client_timeout_ms / 1000, config.command_poll_ms / 1000
+    if _is_of_broker(message) or not asyncio.run(_passed_on(place, message, timeout_s)):
+        try:
+            control_files.ask(home, run, message, clock=SystemClock(), timeout_s=timeout_s, poll_s=poll_s)
+        except FileNotFoundError:
+            raise not_reachable(home, holder(home)) from None
+
+
+def _is_of_broker(message: Message) -> bool:
+    """A broker that is told to end may be gone before it has passed on the answer."""
+    return isinstance(message, (Restart, DrainMember)) and message.actor.startswith("broker/")
+
+
+async def _passed_on(place: Place, message: Message, timeout_s: float) -> bool:
+    """False if the launcher has certainly not got it; whatever else goes wrong is raised, as it may have."""
+    is_connected = False
+    try:
+        async with connected(place, "operator") as bus:
+            is_connected = True
+            await bus.request("launcher", message, expect=Members, timeout_s=timeout_s)
+    except BusError as fault:
+        if is_connected and fault.code != "no_route":
+            raise
+        return False
+    return True
+
+
+def known(home: Home, actor: str) -> ChildRow:
+    """The row of this actor, or of a role's only process. Raises CommandError (usage) that names those there are."""
+    rows = running(home).children
+    for row in rows:
+        if row.actor == actor:
+            return row
+    of_role = [row for row in rows if row.role == actor]
+    if len(of_role) == 1:
+        return of_role[0]
+    if of_role:
+        which = ", ".join(row.actor for row in of_role)
+        raise CommandError(f"{actor} is {len(of_role)} processes; name one of {which}", exit_code=exit_codes.USAGE)
+    names = ", ".join(row.actor for row in rows)
+    raise CommandError(
+        f"there is no {actor[:80]} in {home.root}; there are {names}",
+        hint=next_command("ps", home.root),
+        exit_code=exit_codes.USAGE,
+    )
+
+
+def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str, ChildRow]:
+    """The rows of these actors as soon as they are settled; one that is gone has none.
+
+    Raises CommandError when one of them failed, the cluster ends, or it takes longer than the configuration allows.
+    """
+    config = place_of(home, running(home)).snapshot.config.launcher
+    clock = SystemClock()
+    deadline = clock.monotonic() + (config.finish_ms + config.drain_ms + config.ready_timeout_ms) / 1000
+    while True:
+        run = run_file.read(home.run_file)
+        if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
+            raise CommandError(f"the cluster in {home.root} has ended meanwhile", exit_code=exit_codes.UNREACHABLE)
+        rows = {row.actor: row for row in run.children if row.actor in actors}
+        if is_settled(rows):
+            return rows
+        _check(home, run, rows, config.log_tail_lines)
+        if clock.monotonic() > deadline:
+            states = ", ".join(f"{row.actor} {row.state}" for row in rows.values())
+            raise CommandError(f"not done in time: {states}", hint=next_command("ps", home.root))
+        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
+
+
+def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> None:
+    if run.phase == "draining":
+        raise CommandError(f"the cluster in {home.root} is being stopped", exit_code=exit_codes.UNREACHABLE)
+    for row in rows.values():
+        if row.state == "failed":
+            show_tail(home, row, lines)
+            raise CommandError(f"{row.actor} failed: {row.note}", hint=next_command(f"logs {row.actor}", home.root))
+
+
+def show_tail(home: Home, row: ChildRow, lines: int) -> None:
+    """The last lines that this incarnation logged, on stderr."""
+    note(f"--- last lines of {home.log(row.actor)}")
+    for line in of_incarnation(home, row.actor, row.instance, lines):
+        note(f"  {line}")

@@ -1,0 +1,29 @@
+"""`--scale ROLE=N`: how many processes of a role."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+
+SCALABLE = ("ho1", "ho2", "http")
+PROCESSES_MAX = 1000
+"""More is a slip of the finger on one machine, not a plan."""
+
+
+def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, int]:
+    """`["ho1=4"]` as numbers per role. Raises CommandError, which names the option that it stood behind."""
+    counts: dict[str, int] = {}
+    for item in scale:
+        found = re.fullmatch(r"([a-z0-9]+)=(\d{1,6})", item)
+        if found is None or found[1] not in SCALABLE or not 1 <= int(found[2]) <= PROCESSES_MAX:
+            roles = ", ".join(SCALABLE)
+            raise CommandError(
+                f"{option}{item}: expected ROLE=N with ROLE one of {roles} and N from 1 to {PROCESSES_MAX}",
+                hint="hobus up --scale ho1=2" if option else "hobus scale ho1=2",
+                exit_code=exit_codes.USAGE,
+            )
+        counts[found[1]] = int(found[2])
+    return counts

@@ -1,0 +1,257 @@
+"""Where the launcher's processes are born: forked by its zygote, or as fresh interpreters where that cannot be.
+
+A process that is to be forked waits while the zygote is replaced: an heir follows at once (`fork_servers.py`), and where
+there is none, one interpreter that loads for all is sooner ready than one for each. What was put to several zygotes in
+vain, or to one that does not get ready, is started as a fresh interpreter, so that no fault of a zygote keeps a process
+from running. Nothing here knows an actor.
+Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from hobus.bus.port import Clock
+from hobus.config.schema import LauncherConfig
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.kernel import become_subreaper
+from hobus.launch.launcher import children, fork_server
+from hobus.launch.launcher.children import Child
+from hobus.launch.launcher.fork_protocol import Fork, Forked
+from hobus.launch.launcher.fork_servers import Held, Lineage, Shown
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Order:
+    """A process that was asked for and is not born yet; what it needs is kept, should it be asked for anew."""
+
+    number: int
+    child: Child
+    argv: Sequence[str]
+    log_fd: int
+    read_fd: int
+    asked: Held | None = None
+    asked_at: float = 0.0
+    asked_count: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+    def renew(self) -> None:
+        """Should an earlier attempt have been carried out, it reads the end of its pipe. Raises OSError."""
+        read_fd, write_fd = os.pipe()
+        os.close(self.read_fd)
+        self.read_fd = read_fd
+        self.child.renew_liveness(write_fd)
+
+    def stop_waiting(self) -> None:
+        """For whoever was asked."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def close(self) -> None:
+        """Answered, one way or the other."""
+        self.stop_waiting()
+        os.close(self.log_fd)
+        os.close(self.read_fd)
+
+
+class Nursery:
+    """Made on the launcher's running loop; `close` ends the zygotes."""
+
+    def __init__(self, config: LauncherConfig, clock: Clock, *, log: Path, first: fork_server.Newborn | None) -> None:
+        """`first` is a zygote forked before there was a loop; without one, one is started where that is possible."""
+        self._config = config
+        self._orders: dict[int, _Order] = {}
+        self._children: set[Child] = set()
+        """Asked for and not ended."""
+        self._number = 0
+        self._is_open = True
+        self._lineage: Lineage | None = None
+        if config.start_method == "fork" and fork_server.is_possible() and become_subreaper():
+            self._lineage = Lineage(config, clock, log=log, on_answer=self._carried_out, on_end=self._put_anew)
+            self._lineage.begin(first)
+        elif first is not None:
+            first.control.close()
+
+    def zygote(self) -> Shown:
+        """The present zygote, if processes are forked here."""
+        return self._lineage.shown() if self._lineage is not None else Shown()
+
+    def start(
+        self, argv: Sequence[str], *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
+    ) -> Child:
+        """A process that runs `launch.process` with these arguments, born soon; its output goes to `log`.
+
+        Raises OSError when not even the attempt can be made.
+        """
+        if self._lineage is not None:
+            self._lineage.replace_if_outdated()
+        log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            read_fd, write_fd = os.pipe()
+        except OSError:
+            os.close(log_fd)
+            raise
+        self._number += 1
+
+        def gone(how: str) -> None:
+            self._children.discard(child)
+            on_exit(how)
+            self.reap_strangers()
+
+        child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
+        self._children.add(child)
+        self._put(_Order(self._number, child, argv, log_fd, read_fd))
+        return child
+
+    def reap_strangers(self) -> None:
+        """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor).
+
+        To be called whenever a child ends. The kernel tells of the first one that ended; if that is one of ours,
+        whoever reaps it calls this again: the signals of all who stand behind it may have come already.
+        """
+        living = self._lineage.living if self._lineage is not None else ()
+        ours = {one.pid for one in (*self._children, *living)}
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in ours:
+                return
+            with suppress(ChildProcessError):
+                os.waitpid(ended.si_pid, os.WNOHANG)
+
+    async def close(self) -> None:
+        """No zygote is left; no process is born any more."""
+        self._is_open = False
+        if self._lineage is not None:
+            await self._lineage.close()
+        await self._strangers_gone()
+
+    async def _strangers_gone(self) -> None:
+        """A spare ends with its zygote, a tool process with its worker; one that does not in time is killed."""
+        for kill in (False, True):
+            if kill and _has_children():
+                for pid in identity.children():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.fork_timeout_ms / 1000):
+                    while _has_children():
+                        self.reap_strangers()
+                        await asyncio.sleep(self._config.fork_poll_ms / 1000)
+
+    # --- orders -------------------------------------------------------------------------------------------------
+
+    def _put(self, order: _Order) -> None:
+        """It waits for the answer of a zygote, or for a zygote; or it is a fresh interpreter now."""
+        self._orders[order.number] = order
+        if self._lineage is None or not self._lineage.is_hopeful or self._is_given_up(order):
+            self._spawn(order)
+        elif self._lineage.present is not None:
+            self._ask(order, self._lineage, self._lineage.present)
+
+    def _is_given_up(self, order: _Order) -> bool:
+        return order.asked_count >= self._config.fork_attempts_max
+
+    def _ask(self, order: _Order, lineage: Lineage, present: Held) -> None:
+        order.asked, order.asked_at = present, asyncio.get_running_loop().time()
+        order.asked_count += 1
+        self._watch(order, lineage, present)
+        lineage.order(present, Fork(order.number, order.argv), [order.log_fd, order.read_fd])
+
+    def _watch(self, order: _Order, lineage: Lineage, asked: Held) -> None:
+        """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time.
+
+        On a busy machine it may load for long, and whoever loads beside it would make that longer still. One that was
+        stopped is known at once.
+        """
+        loop, config = asyncio.get_running_loop(), self._config
+        limit_ms = config.fork_timeout_ms if asked.is_loaded else config.ready_timeout_ms
+        rest_ms = (max(order.asked_at, asked.heard_at) - loop.time()) * 1000 + limit_ms
+        is_stopped = identity.is_stopped(asked.pid)
+        if rest_ms > 0 and not is_stopped:
+            look_in_s = min(rest_ms, config.watch_interval_ms) / 1000
+            order.timer = loop.call_later(look_in_s, self._watch, order, lineage, asked)
+            return
+        _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded, is_stopped=is_stopped)
+        for one in self._orders.values():
+            if one.asked is asked and not asked.is_loaded:
+                one.asked_count = config.fork_attempts_max
+        lineage.dismiss(asked)
+
+    def _put_anew(self) -> None:
+        """Whoever was asked and cannot answer any more: another one is asked; after that, for an heir of its own."""
+        for order in list(self._orders.values()):
+            if order.asked is None or order.asked.ended.done():
+                order.stop_waiting()
+                order.asked = None
+                self._renew(order)
+        self._want_heir()
+        self.reap_strangers()
+
+    def _renew(self, order: _Order) -> None:
+        if order.child.has_ended or not self._is_open:
+            self._not_born(order, "the launcher ends")
+            return
+        try:
+            order.renew()
+        except OSError as error:
+            self._not_born(order, error.strerror or "no pipe")
+        else:
+            self._put(order)
+
+    def _spawn(self, order: _Order) -> None:
+        """A fresh interpreter."""
+        if self._lineage is not None:
+            _log.warning("started_fresh", argv=order.argv[:3], zygotes_asked=order.asked_count)
+        try:
+            argv = children.python(fork_server.MAIN, *order.argv)
+            children.spawn(order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd)
+        except OSError as error:
+            self._not_born(order, error.strerror or type(error).__name__)
+        else:
+            self._done(order)
+
+    def _carried_out(self, answer: Forked) -> None:
+        order = self._orders.get(answer.number)
+        if order is None:
+            return
+        if answer.pid:
+            self._done(order)
+            order.child.born(answer.pid)
+        else:
+            self._not_born(order, answer.error)
+        self._want_heir()
+
+    def _want_heir(self) -> None:
+        """When nobody waits for a process."""
+        if self._lineage is not None and not self._orders:
+            self._lineage.want_heir()
+
+    def _not_born(self, order: _Order, why: str) -> None:
+        self._done(order)
+        order.child.not_born(why)
+
+    def _done(self, order: _Order) -> None:
+        del self._orders[order.number]
+        order.close()
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

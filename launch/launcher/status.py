@@ -1,0 +1,115 @@
+"""What the launcher shows: the run file for other commands, and one word on readiness to whoever started it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.home import Home
+from hobus.launch.launcher.fork_servers import Shown
+from hobus.launch.launcher.plan import Plan
+from hobus.launch.launcher.progress import NotReady, Progress, Ready
+from hobus.launch.launcher.supervision import Member, drain_bound_s
+from hobus.launch.logs.tail import tail
+
+
+class Board:
+    """The present state of one run, as others see it."""
+
+    def __init__(self, *, home: Home, plan: Plan, started_at: float, report: Callable[[Progress], None]) -> None:
+        self.sockets = home.run
+        self.logs_begin_at: dict[str, int] = {}
+        """Where this run's lines begin in the log of each process."""
+        self.zygote: Callable[[], Shown] = Shown
+        self.report = report
+        self.has_reported = False
+        self._home = home
+        self._plan = plan
+        self._config = plan.snapshot.config.launcher
+        self._started_at = started_at
+        self._mark = identity.start_mark(os.getpid()) or ""
+        self._phase: run_file.Phase = "starting"
+        self._written: run_file.RunFile | None = None
+        self._print: tuple[int, ...] = ()
+
+    def write(self, members: Iterable[Member], phase: run_file.Phase | None = None) -> run_file.RunFile:
+        """The run file tells the present state, and the phase if it changed; a full disk ends nothing.
+
+        A run file that somebody else removed or changed is written anew.
+        """
+        self._phase = phase or self._phase
+        zygote = self.zygote()
+        run = run_file.RunFile(
+            phase=self._phase,
+            launcher_pid=os.getpid(),
+            launcher_mark=self._mark,
+            zygote_pid=zygote.pid,
+            zygote_mark=zygote.mark,
+            zygote_restarts=zygote.restarts,
+            zygote_state=zygote.state,
+            started_at=self._started_at,
+            sockets=str(self.sockets),
+            config_digest=self._plan.snapshot.digest,
+            config_origin=self._plan.origin,
+            drain_bound_s=drain_bound_s(self._config),
+            children=shown(list(members)),
+        )
+        if run != self._written or self._fingerprint() != self._print:
+            with suppress(OSError):
+                run_file.write(self._home.run_file, run)
+                self._written, self._print = run, self._fingerprint()
+        return run
+
+    def _fingerprint(self) -> tuple[int, ...]:
+        """Of the run file that lies there: another one, or none, is not what this launcher wrote."""
+        try:
+            found = self._home.run_file.stat()
+        except OSError:
+            return ()
+        return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+    def report_readiness(self, members: Iterable[Member], now: float) -> None:
+        """Said once: everybody is ready, or somebody certainly is not."""
+        everybody = list(members)
+        waiting = [member for member in everybody if member.state != "ready"]
+        elapsed_ms = round((now - self._started_at) * 1000)
+        is_late = elapsed_ms > self._config.ready_timeout_ms or any(map(self._will_not_start, everybody))
+        if self.has_reported or (waiting and not is_late):
+            return
+        self.has_reported = True
+        run = self.write(everybody, "running")
+        if waiting:
+            self.report(self._not_ready(run, waiting, elapsed_ms))
+        else:
+            self.report(Ready(run=run, elapsed_ms=elapsed_ms))
+
+    def _not_ready(self, run: run_file.RunFile, waiting: list[Member], elapsed_ms: int) -> NotReady:
+        """Who failed is shown with its log; who only waits for others is not. Damage is its own whole story."""
+        damaged = [member.note for member in waiting if member.is_damaged]
+        failed = [member for member in waiting if member.state in ("failed", "backoff") or member.history.streak]
+        tails = {
+            member.actor: tail(
+                self._home.log(member.actor),
+                self._config.log_tail_lines,
+                start=self.logs_begin_at.get(member.actor, 0),
+            )
+            for member in ([] if damaged else failed or waiting)
+        }
+        return NotReady(run=run, elapsed_ms=elapsed_ms, tails=tails, damaged="; ".join(damaged))
+
+    def _will_not_start(self, member: Member) -> bool:
+        """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""
+        return member.state == "failed" or (
+            member.state == "backoff" and member.history.streak >= self._config.start_crashes
+        )
+
+
+def shown(members: list[Member]) -> list[run_file.ChildRow]:
+    """The rows of the run file, in the same order: as each process says itself, which needs a broker that tells it."""
+    rows = [member.row() for member in members]
+    if all(member.state == "ready" for member in members if member.role == "broker"):
+        return rows
+    lonely = {"state": "degraded", "note": "the broker is not ready"}
+    return [row.model_copy(update=lonely) if row.state == "ready" and row.role != "broker" else row for row in rows]

@@ -1,0 +1,110 @@
+"""A cluster is taken down: its launcher drains it, or what a dead launcher left is ended."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.config.schema import LauncherConfig
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster.home import Home, holder, remove_run, sweep
+from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.output import note, say
+from hobus.launch.launcher.stale import living
+from hobus.launch.launcher.supervision import drain_bound_s
+
+
+def stop(home: Home, *, quiet: bool = False) -> int:
+    """Nothing of the cluster runs any more. Raises CommandError when there is none."""
+    run, held_by = _readable(home), holder(home)
+    if held_by is None:
+        return _after_a_dead_launcher(home, run, quiet=quiet)
+    launcher = _Launcher(held_by, identity.start_mark(held_by) or "")
+    if run is not None and held_by in (0, run.launcher_pid):
+        launcher = _Launcher(run.launcher_pid, run.launcher_mark)
+    if not launcher.pid:
+        raise CommandError(f"the launcher in {home.root} has not said who it is yet", hint="try again in a moment")
+    identity.end(launcher.pid, launcher.mark, signal.SIGTERM)
+    config = _settings(home)
+    bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
+    seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=config.command_poll_ms / 1000)
+    for line in blocked:
+        note(line)
+    if not quiet:
+        last = run or seen
+        say(f"stopped {len(last.children) if last is not None else 'the'} processes of {home.root}")
+    return exit_codes.OK
+
+
+class _Launcher(NamedTuple):
+    """The process that is told to end."""
+
+    pid: int
+    mark: str
+
+
+def _readable(home: Home) -> RunFile | None:
+    """The run file, if there is a whole one: the lock alone says whether a launcher lives, and who it is."""
+    try:
+        return run_file.read(home.run_file)
+    except CommandError:
+        return None
+
+
+def _settings(home: Home) -> LauncherConfig:
+    """The configuration that this cluster runs under, else the shipped one."""
+    try:
+        snapshot = Snapshot.from_bytes(home.snapshot.read_bytes())
+    except (OSError, RuntimeFault):
+        snapshot = load_snapshot()
+    return snapshot.config.launcher
+
+
+def _follow(home: Home, launcher: _Launcher, *, bound_s: float, poll_s: float) -> tuple[RunFile | None, list[str]]:
+    """Waits until the launcher is gone: the last run file that it wrote, and the processes that had to be killed."""
+    blocked: dict[str, str] = {}
+    seen: RunFile | None = None
+    clock = SystemClock()
+    deadline = clock.monotonic() + bound_s
+    while identity.is_alive(launcher.pid, launcher.mark):
+        now = _readable(home)
+        seen = now or seen
+        for row in now.children if now is not None else ():
+            if "killed (launcher.drain_ms)" in row.note:
+                blocked[row.actor] = f"{row.actor} {row.note}"
+        if clock.monotonic() > deadline:
+            identity.end(launcher.pid, launcher.mark, signal.SIGKILL)
+            raise CommandError(
+                f"the launcher (pid {launcher.pid}) did not end: killed; its processes end by themselves",
+                hint=next_command("down", home.root),
+            )
+        time.sleep(poll_s)  # noqa: TID251 - waits for another process, without a loop or a bus
+    return seen, list(blocked.values())
+
+
+def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> int:
+    """Ends what a killed launcher left behind."""
+    if run is None and home.run_file.exists():
+        sweep(home, None)
+        remove_run(home)
+        say(f"the launcher was dead and its run file damaged; whatever it left ends by itself ({home.root})")
+        return exit_codes.OK
+    if run is None:
+        raise CommandError(
+            f"no cluster runs in {home.root}", hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE
+        )
+    orphans = living(run)
+    for row in orphans:
+        identity.end(row.pid, row.mark, signal.SIGKILL)
+    sweep(home, Path(run.sockets))
+    remove_run(home)
+    if not quiet:
+        say(f"the launcher was dead; ended {len(orphans)} orphans of {home.root}")
+    return exit_codes.OK

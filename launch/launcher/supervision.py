@@ -1,0 +1,365 @@
+"""What the launcher knows of each process and what follows from an event: `apply(member, event) -> (member, effects)`.
+
+No process, no socket, no clock in here; `launcher.py` feeds events and carries out effects.
+Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from hobus.bus.messages.control import PeerRow
+from hobus.config.schema import LauncherConfig
+from hobus.launch.cluster.run_file import ChildRow
+from hobus.launch.cluster.states import RUNNING, Event, State, next_state
+from hobus.launch.console import exit_codes
+from hobus.launch.launcher.restart_policy import History, after_crash
+
+START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
+"""Only for the eye: every process binds first and connects late, so the order of starting does not matter."""
+
+STOP_ORDER = ("http", "host", "ho2", "ho1", "ho3", "gateway", "ledger", "broker")
+"""Edges first, so that nobody loses what it still needs."""
+
+FINISHES_BY_ITSELF = frozenset({"http"})
+"""Roles whose work does not come over the bus: only they know when it is done. They are sent `FINISH`, and end."""
+
+NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
+"""The end of a process for which another start would be the same: a damaged record, say."""
+
+
+After = Literal["stay", "start", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One place in the cluster and its present incarnation."""
+
+    actor: str
+    role: str
+    state: State = "stopped"
+    instance: str = ""
+    pid: int = 0
+    mark: str = ""
+    started_at: float = 0.0
+    seen_at: float = 0.0
+    """When its loop was last known to turn; its start, before the first word."""
+    was_seen: bool = False
+    restarts: int = 0
+    next_try_at: float = 0.0
+    ready_after_ms: int = 0
+    note: str = ""
+    is_damaged: bool = False
+    """Given up at once, because what it needs is damaged: another start would end the same way."""
+    history: History = field(default_factory=History)
+    then: After = "stay"
+    """What follows its end, while it is draining by a command."""
+    resting_since: float = 0.0
+    """It gets no new work since then, and is to end when it has none; 0 if nobody asked for that."""
+    told_at: float = 0.0
+    """When it was told to end."""
+
+    def row(self) -> ChildRow:
+        """This member as the run file shows it."""
+        return ChildRow(
+            actor=self.actor,
+            role=self.role,
+            instance=self.instance,
+            state=self.state,
+            pid=self.pid,
+            mark=self.mark,
+            started_at=self.started_at,
+            restarts=self.restarts,
+            next_try_at=self.next_try_at,
+            ready_after_ms=self.ready_after_ms,
+            note=self.note,
+            is_damaged=self.is_damaged,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """A new incarnation is being started."""
+
+    instance: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """The process of that incarnation is there."""
+
+    instance: str
+    pid: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFailed:
+    """The operating system did not make the process."""
+
+    reason: str
+    at: float
+    draw: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The incarnation ended: `exit 1`, `signal 9`."""
+
+    instance: str
+    exit: str
+    at: float
+    draw: float
+    reason: str = ""
+    """Its own last words, if it had any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the broker says of it: its row, or None when the broker does not know it."""
+
+    row: PeerRow | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """Its back-off is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAsked:
+    """The cluster stops: it is to end now, and gives back what it cannot finish at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAsked:
+    """A command: it is to finish its work and end (or to be killed); then it stays away, starts anew, or is removed."""
+
+    then: After
+    at: float
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """The broker could not be asked about it."""
+
+    at: float
+
+
+Happening = Spawned | Born | SpawnFailed | Exited | Seen | Unheard | RetryDue | DrainAsked | LeaveAsked
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the launcher is to do about a member.
+
+    spawn: start an incarnation now. retry: start one at `at`. kill: it is stuck. lost: tell the broker that `instance`
+    is gone. gave_up: it will not be started again. took_up: it will, after all. rest: no new work for `instance`.
+    drain: tell the process to end. remove: there is no such place any more.
+    """
+
+    kind: Literal["spawn", "retry", "kill", "lost", "gave_up", "took_up", "rest", "drain", "remove"]
+    instance: str = ""
+    detail: str = ""
+    at: float = 0.0
+
+
+def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    """The member after this event, and what is to be done; events of an earlier incarnation change nothing."""
+    match event:
+        case Spawned():
+            return _spawned(member, event), []
+        case Born():
+            is_present = event.instance == member.instance and member.state in RUNNING
+            return (replace(member, pid=event.pid, mark=event.mark) if is_present else member), []
+        case Exited():
+            return _exited(member, event, config) if event.instance == member.instance else (member, [])
+        case SpawnFailed():
+            why = f"not started: {event.reason}"
+            return _crashed(member, why, event.at, event.draw, config, reason=event.reason)
+        case Seen():
+            return _seen(member, event, config)
+        case RetryDue():
+            return (member, [Effect("spawn")]) if member.state == "backoff" else (member, [])
+        case DrainAsked():
+            return _drain_asked(member)
+        case LeaveAsked():
+            return _leave_asked(member, event)
+        case Unheard():
+            return _resting(member, None, event.at, config)
+
+
+def _spawned(member: Member, event: Spawned) -> Member:
+    return replace(
+        member,
+        state=next_state(member.state, "spawned"),
+        instance=event.instance,
+        pid=0,
+        mark="",
+        started_at=event.at,
+        seen_at=event.at,
+        was_seen=False,
+        restarts=member.restarts + (1 if member.instance else 0),
+        next_try_at=0.0,
+        ready_after_ms=0,
+    )
+
+
+def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    lost = Effect("lost", instance=event.instance, detail=event.exit)
+    if member.state == "draining":
+        note = "" if event.exit == "exit 0" else member.note or event.exit
+        ended = _gone(replace(member, state=next_state(member.state, "ended"), note=note))
+        return _left(ended, [lost])
+    # Nobody asked it to end, so even `exit 0` is a crash.
+    if event.exit == NOT_AGAIN:
+        note = event.reason or f"{event.exit}: what it needs is damaged; its log names the place"
+        failed = replace(_gone(member), state=next_state(member.state, "gave_up"), note=note, is_damaged=True)
+        return failed, [lost, Effect("gave_up")]
+    why = f"{event.exit}: {event.reason}" if event.reason else event.exit
+    following, effects = _crashed(member, why, event.at, event.draw, config, reason=event.reason)
+    return following, [lost, *effects]
+
+
+def _crashed(  # noqa: PLR0913 - what a crash is judged by
+    member: Member, why: str, at: float, draw: float, config: LauncherConfig, *, reason: str = ""
+) -> tuple[Member, list[Effect]]:
+    decision = after_crash(
+        member.history, started_at=member.started_at, now=at, draw=draw, config=config, reason=reason
+    )
+    following = _gone(replace(member, history=decision.history, note=why))
+    if decision.delay_s is None:
+        note = f"{why}; given up after {len(decision.history.crashes)} crashes (launcher.crash_budget)"
+        return replace(following, state=next_state(member.state, "gave_up"), note=note), [Effect("gave_up")]
+    next_try_at = at + decision.delay_s
+    waiting = replace(following, state=next_state(member.state, "crashed"), next_try_at=next_try_at)
+    return waiting, [Effect("retry", at=next_try_at)]
+
+
+def _gone(member: Member) -> Member:
+    """Without a process; the instance's name stays, so that it can be told as lost."""
+    return replace(member, pid=0, mark="", started_at=0.0)
+
+
+def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    if member.state not in RUNNING:
+        return member, []
+    if member.resting_since:
+        return _resting(member, event.row, event.at, config)
+    following = member
+    row = event.row
+    if row is not None and row.instance == member.instance:
+        heard_at = max(member.seen_at, event.at - row.last_beat_ms / 1000)
+        following = _reported(replace(member, seen_at=heard_at, was_seen=True), row, event.at)
+    silent_ms = (event.at - following.seen_at) * 1000
+    if following.state != "draining" and silent_ms > _silence_allowed_ms(following, config):
+        why = f"no beat for {silent_ms / 1000:.1f} s; killed"
+        # Counting anew from here: one kill per silence, its exit follows.
+        return replace(following, seen_at=event.at, note=why), [Effect("kill", instance=member.instance, detail=why)]
+    return following, []
+
+
+def _silence_allowed_ms(member: Member, config: LauncherConfig) -> int:
+    """Before its first word a process is starting, which may take longer than a beat."""
+    return config.stuck_after_ms if member.was_seen else config.ready_timeout_ms
+
+
+def _reported(member: Member, row: PeerRow, at: float) -> Member:
+    events: dict[str, Event] = {"starting": "is_starting", "ready": "is_ready", "degraded": "is_degraded"}
+    event = events.get(row.state)
+    if event is None:
+        return member
+    ready_after_ms = member.ready_after_ms
+    if event == "is_ready" and not ready_after_ms:
+        ready_after_ms = max(1, round((at - member.started_at) * 1000))
+    return replace(member, state=next_state(member.state, event), ready_after_ms=ready_after_ms, note=row.reason)
+
+
+def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect]]:
+    """Whoever runs finishes first; whoever does not is where it was to be at once."""
+    runs = member.state in RUNNING
+    following = replace(
+        member,
+        state=next_state(member.state, "drain"),
+        next_try_at=0.0,
+        note="",
+        then=event.then,
+        resting_since=event.at,
+        told_at=event.at if event.kill else member.told_at,
+    )
+    if not runs:
+        return _left(following, [])
+    if event.kill:
+        return following, [Effect("kill", instance=member.instance, detail="restart --kill")]
+    return following, [Effect("rest", instance=member.instance)]
+
+
+def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
+    """It has no process: what was to follow does."""
+    then = member.then if member.resting_since else "stay"
+    following = replace(member, then="stay", resting_since=0.0, told_at=0.0)
+    if then == "start":
+        return replace(following, history=History(), is_damaged=False), [*effects, Effect("took_up"), Effect("spawn")]
+    if then == "remove":
+        return following, [*effects, Effect("remove")]
+    if member.resting_since:
+        following = replace(following, note=f"drained; `hobus restart {member.actor}` starts it")
+    return following, effects
+
+
+def _resting(member: Member, row: PeerRow | None, at: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    """Told to end when its work is done or has taken too long; killed when it does not."""
+    if member.state != "draining" or not member.resting_since:
+        return member, []
+    if member.told_at:
+        if (at - member.told_at) * 1000 <= config.drain_ms:
+            return member, []
+        why = f"did not end within {config.drain_ms / 1000:g} s: killed (launcher.drain_ms)"
+        return replace(member, told_at=at, note=why), [Effect("kill", instance=member.instance, detail=why)]
+    if member.role in FINISHES_BY_ITSELF and (at - member.resting_since) * 1000 <= config.finish_ms:
+        return member, []
+    # A broker's row shows that nothing new will come once it says `draining` itself; the broker has no row for that.
+    is_idle = row is not None and row.in_flight == 0 and (row.state == "draining" or member.role == "broker")
+    is_late = (at - member.resting_since) * 1000 > config.finish_ms
+    if not is_idle and not is_late:
+        return member, []
+    note = f"unfinished work was given back (launcher.finish_ms {config.finish_ms})" if is_late else ""
+    return replace(member, told_at=at, note=note), [Effect("drain", instance=member.instance)]
+
+
+def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
+    had_process = member.state in RUNNING
+    following = replace(
+        member, state=next_state(member.state, "drain"), next_try_at=0.0, note="", then="stay", resting_since=0.0
+    )
+    return following, [Effect("drain", instance=member.instance)] if had_process else []
+
+
+def plan(counts: dict[str, int]) -> list[Member]:
+    """The members of a cluster with these numbers of processes per role, in the order in which they are shown.
+
+    A role that is not named has one, `http` none.
+    """
+    return [
+        Member(actor=f"{role}/{number}", role=role)
+        for role in START_ORDER
+        for number in range(1, counts.get(role, 0 if role == "http" else 1) + 1)
+    ]
+
+
+def drain_bound_s(config: LauncherConfig) -> float:
+    """Longer than this no orderly stop takes: each stage has its deadline, and one is left for the launcher itself."""
+    return (len(STOP_ORDER) + 1) * config.drain_ms / 1000
+
+
+def given_up_services(members: Iterable[Member]) -> list[str]:
+    """Services of which every member has failed: nobody will offer them."""
+    by_role: dict[str, list[Member]] = {}
+    for member in members:
+        by_role.setdefault(member.role, []).append(member)
+    return [role for role, group in by_role.items() if all(member.state == "failed" for member in group)]

@@ -1,0 +1,128 @@
+"""What a machine can tell of the tools in a configuration: are the commands there, the extra, the entry points.
+
+For `hobus up`, which starts nothing with an entry point that is none, and `hobus doctor`, which tells everything.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.control import Tools
+from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig
+from hobus.config.secret_refs import is_secret_ref
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import next_command
+from hobus.launch.console.finding import Finding
+from hobus.launch.launcher.inherited import for_tools
+
+_MODULE = "hobus.actors.ho1_executor.tools.entry_points"
+_EXTRA = "pip install 'hobus[mcp]'"
+
+
+def require_entry_points(config: AdminConfig, given: Mapping[str, str]) -> None:
+    """Raises ConfigError that names every entry point that is no tool, with its mend."""
+    faults = [
+        f"tools.entry_points: {name!r}: {fault}" for name, fault in entry_point_faults(config, given).items() if fault
+    ]
+    if faults:
+        lines = "\n".join(f"- {fault}" for fault in faults)
+        raise ConfigError(f"the configuration names tools that cannot be loaded:\n{lines}", facts={"faults": faults})
+
+
+def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
+    """Name -> why it is no tool, empty if it is one; loaded in a process of their own, as workers do.
+
+    `given`: what this process was given of the environment besides its own.
+    """
+    tools = config.tools
+    if not tools.entry_points:
+        return {}
+    command = [sys.executable, "-P", "-m", _MODULE, str(tools.definition_max_bytes), *tools.entry_points]
+    limit_s = tools.timeout_ms / 1000
+    try:
+        done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module
+            command, env=for_tools(config, given), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s,
+            check=False,
+        )  # fmt: skip
+        found: dict[str, str] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return dict.fromkeys(tools.entry_points, f"they did not all load within {limit_s} s (tools.timeout_ms)")
+    except (ValueError, RecursionError):
+        return dict.fromkeys(tools.entry_points, "loading them ended the process; load them one by one to see which")
+    return found
+
+
+def configured(config: AdminConfig) -> list[Finding]:
+    """Of every server and entry point; nothing where none is configured."""
+    tools, found = config.tools, list[Finding]()
+    if tools.mcp_servers and importlib.util.find_spec("mcp") is None:
+        said = "the MCP SDK is not installed, and servers are configured"
+        found.append(Finding(check="mcp", verdict="fail", said=said, mend=_EXTRA))
+    for name, server in tools.mcp_servers.items():
+        faults = server_faults(server)
+        if not faults:
+            found.append(Finding(check=f"mcp {name}", verdict="ok", said=_what(server)))
+        found += [Finding(check=f"mcp {name}", verdict="fail", said=said, mend=mend) for said, mend in faults]
+    for name, fault in entry_point_faults(config, {}).items():
+        check = f"tool {name}"
+        if fault:
+            mend = f"mend that, or take {name} out of tools.entry_points"
+            found.append(Finding(check=check, verdict="fail", said=fault, mend=mend))
+        else:
+            found.append(Finding(check=check, verdict="ok", said="loads"))
+    return found
+
+
+def server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
+    """What keeps a server from being reached, as far as it can be seen without starting it: (what, mend)."""
+    values = server.headers if isinstance(server, HttpServer) else server.env
+    faults = [fault for name, value in values.items() if (fault := _reference_fault(name, value))]
+    if not isinstance(server, HttpServer):
+        program = server.command[0]
+        if shutil.which(program, path=server.env.get("PATH")) is None:
+            faults.insert(0, (f"the command {program} is not there, or may not be run", "install it, or give its path"))
+    return faults
+
+
+def running(tools: Tools, home: Home) -> list[Finding]:
+    """Sources of tools that are not in order at some worker, each once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for source in tools.sources:
+        actor = source.instance.partition("@")[0]
+        if source.state == "failed" and source.detail:
+            found.setdefault((source.name, source.detail), []).append(actor)
+        for refused in source.refused:
+            found.setdefault((source.name, f"not taken: {refused}"), []).append(actor)
+    return [
+        Finding(
+            check=f"tools of {name}",
+            verdict="warn",
+            said=f"{said} (at {', '.join(actors)})",
+            mend=next_command("tools", home.root),
+        )
+        for (name, said), actors in found.items()
+    ]
+
+
+def _what(server: McpServerConfig) -> str:
+    return server.url if isinstance(server, HttpServer) else f"{server.command[0]} is there"
+
+
+def _reference_fault(name: str, value: str) -> tuple[str, str] | None:
+    if not is_secret_ref(value):
+        return None
+    kind, _, where = value.partition(":")
+    if kind == "env" and where not in os.environ:
+        mend = "set it where `hobus up` is called"
+        return f"{name} refers to the environment variable {where}, which is not set here", mend
+    if kind == "file" and not os.access(Path(where).expanduser(), os.R_OK):
+        return f"{name} refers to the file {where}, which cannot be read", "make it, readable for this user"
+    return None

@@ -1,0 +1,94 @@
+"""One line of a log: read, chosen, and shown to people. Pure; the files are `files.py`'s."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from hobus.bus.messages.ids import parse_iso, turn_in
+from hobus.launch.filters.syntax import Value
+from hobus.launch.filters.turns import turn_matches
+
+LEVEL_COLOURS = {"debug": "bright_black", "info": "cyan", "warning": "yellow", "error": "red", "critical": "red"}
+
+_OWN = ("at", "level", "event", "actor", "instance", "pid", "exception")
+"""Fields that stand at their own place in a line for people, or are left out there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What a process logged; a line that is no record (a traceback) has its text and the time of the record before."""
+
+    actor: str
+    at: float
+    text: str
+    """As it stands in the file."""
+    record: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def level(self) -> str:
+        """`info`, `warning`, `error`; empty for a line that is no record."""
+        return str(self.record.get("level", ""))
+
+
+def read_line(text: str, *, actor: str, earlier_at: float) -> LogLine:
+    """The line of this actor's file; whatever is not a whole record is kept as text."""
+    try:
+        parsed: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return LogLine(actor, earlier_at, text)
+    if not isinstance(parsed, dict):
+        return LogLine(actor, earlier_at, text)
+    record = cast("dict[str, Any]", parsed)
+    try:
+        at = parse_iso(str(record["at"]))
+    except (KeyError, ValueError):
+        at = earlier_at
+    return LogLine(str(record.get("actor") or actor), at, text, record)
+
+
+def of_turn(turn: str) -> Callable[[LogLine], bool]:
+    """Whether a line names this turn: by its run, its input, or a part of any id."""
+    fits = turn_matches(Value(turn))
+
+    def matches(line: LogLine) -> bool:
+        ids = [value for value in line.record.values() if isinstance(value, str)]
+        return fits(turn_in(ids), ids)
+
+    return matches
+
+
+def of_actor(given: Sequence[str]) -> Callable[[LogLine], bool]:
+    """Whether a line is of one of these: `ho1/2`, a role `ho1`, or everybody if none is given."""
+    wanted = set(given)
+    return lambda line: not wanted or line.actor in wanted or line.actor.partition("/")[0] in wanted
+
+
+def as_json(line: LogLine) -> str:
+    """One JSON object, also for a line that is no record."""
+    return line.text if line.record else json.dumps({"actor": line.actor, "text": line.text})
+
+
+def shown(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, str], str]) -> str:
+    """A line for people: time, actor, event, and what else it says. `paint` colours a text by a colour's name."""
+    name = line.actor.ljust(9)
+    if not line.record:
+        return f"{clock(line.at)}  {name}  {line.text}"
+    colour = LEVEL_COLOURS.get(line.level, "")
+    level = "" if line.level == "info" else f"{line.level} "
+    rest = "  ".join(f"{key}={_value(value)}" for key, value in line.record.items() if key not in _OWN and value != "")
+    said = f"{clock(line.at)}  {name}  {paint(level + str(line.record.get('event', '')), colour)}"
+    exception = str(line.record.get("exception") or "")
+    return "\n".join(filter(None, (f"{said}  {rest}".rstrip(), *(f"    {one}" for one in exception.splitlines()))))
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def clock_time(at: float) -> str:
+    """The time of day here."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"

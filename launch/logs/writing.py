@@ -1,0 +1,118 @@
+"""Logs: structlog, one JSON object a line, in `<home>/logs/<actor>.log`. For operators; the ledger is the record."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import MutableMapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import structlog
+
+from hobus.bus.inbox import CAUSE
+from hobus.bus.messages.ids import iso
+from hobus.launch.logs.files import OLDER
+
+
+class LossyLines:
+    """Writes to a file, without a buffer; what does not fit on a full disk is lost, and the process goes on.
+
+    A buffer would keep what could not be written and fail again at exit, which would change the exit code.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._path: Path | None = None
+        self._max_bytes = 0
+        self._bytes = 0
+
+    def limit(self, path: Path, max_bytes: int) -> None:
+        """From now on the file, which is this one, is moved aside before it grows beyond that."""
+        self._path, self._max_bytes = path, max_bytes
+        with suppress(OSError):
+            self._bytes = os.fstat(self._fd).st_size
+
+    def write(self, text: str) -> int:
+        """As much of it as the file takes."""
+        data = text.encode("utf-8", "backslashreplace")
+        with suppress(OSError):
+            if self._path is not None and self._bytes and self._bytes + len(data) > self._max_bytes:
+                self._move_aside(self._path)
+            self._bytes += os.write(self._fd, data)
+        return len(text)
+
+    def _move_aside(self, path: Path) -> None:
+        """One older file is kept. Whoever writes to the standard descriptors directly follows into the new one."""
+        self._bytes = 0
+        written = os.fstat(self._fd).st_ino
+        path.replace(path.with_name(path.name + OLDER))
+        fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            for descriptor in {self._fd, *(one for one in (1, 2) if os.fstat(one).st_ino == written)}:
+                os.dup2(fresh, descriptor, inheritable=descriptor in (1, 2))
+        finally:
+            os.close(fresh)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> LossyLines:
+    """From now on every log line of this process carries its actor, instance and pid, and is one JSON object."""
+    lines = LossyLines((stream or sys.stderr).fileno())
+    target = cast("TextIO", lines)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            _with_cause,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(sort_keys=False),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(target),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(actor=actor, instance=instance, pid=os.getpid())
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(_JsonLines(actor, instance))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    return lines
+
+
+def _with_cause(_logger: object, _method: str, record: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What is logged while a request is handled names it, and the turn that its trace names."""
+    cause = CAUSE.get()
+    if cause is not None:
+        record["request"] = cause.message_id
+        if cause.trace:
+            record["trace"] = cause.trace
+    return record
+
+
+class _JsonLines(logging.Formatter):
+    """Warnings of libraries that use the standard library's logging, in the same form."""
+
+    def __init__(self, actor: str, instance: str) -> None:
+        super().__init__()
+        self._actor = actor
+        self._instance = instance
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One JSON object."""
+        line = {
+            "event": record.getMessage(),
+            "logger": record.name,
+            "level": record.levelname.lower(),
+            "at": iso(record.created),
+            "actor": self._actor,
+            "instance": self._instance,
+            "pid": record.process,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)

@@ -1,0 +1,143 @@
+"""Crash drills: this process ends or freezes at an exact frame, once. The operator's tool behind the kill tests.
+
+`HOBUS_DRILL=<actor>:<signal>:<moment>:<type>:<n>`, e.g. `ho2/1:KILL:before-send:ledger.write:3`: at the third Write
+that the first process of ho2/1 is about to send, it gets SIGKILL. `ledger.write~PROMPT_SENT` counts those Writes alone
+whose body holds that word. Moments: before-send, after-send, on-receive; signals: KILL, STOP. A role in the place of an
+actor (`ho2`) means whichever of its processes is there first. A restarted process does not do it again: the point
+leaves a mark in the state directory first, with the pid of whom it hits.
+Source: spec page "Performance and reliability", R1 and R2.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hobus.bus.codec import unpack_header
+from hobus.bus.link import Link, OnFrames
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+
+VARIABLE = "HOBUS_DRILL"
+_MOMENTS = ("before-send", "after-send", "on-receive")
+_SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP}
+
+
+@dataclass(frozen=True, slots=True)
+class DrillPoint:
+    """Where a process is hit: at the `number`-th frame of this type, counted over all its connections.
+
+    `type`: a message type, or `<type>~<word>` for those with that word in their body.
+    """
+
+    actor: str
+    signal: signal.Signals
+    moment: str
+    type: str
+    number: int
+
+    def is_at(self, moment: str, type_name: str, body: bytes) -> bool:
+        """Whether such a frame counts."""
+        wanted, _, word = self.type.partition("~")
+        return (moment, type_name) == (self.moment, wanted) and word.encode() in body
+
+    def __str__(self) -> str:
+        """As `HOBUS_DRILL` has it."""
+        name = self.signal.name.removeprefix("SIG")
+        return f"{self.actor}:{name}:{self.moment}:{self.type}:{self.number}"
+
+    def concerns(self, actor: str) -> bool:
+        """Whether a process of this actor may be the one that is hit."""
+        return self.actor in (actor, actor.partition("/")[0])
+
+    def mark_in(self, run_directory: Path) -> Path:
+        """The file that is there once somebody was hit."""
+        return run_directory / f"drill.{self.actor.replace('/', '-')}"
+
+
+def parse_drill(text: str) -> DrillPoint:
+    """The point that `HOBUS_DRILL` describes. Raises CommandError naming the form."""
+    parts = text.split(":")
+    try:
+        actor, name, moment, type_name, number = parts
+        point = DrillPoint(actor, _SIGNALS[name], moment, type_name, int(number))
+    except (ValueError, KeyError):
+        point = None
+    if point is None or point.moment not in _MOMENTS or point.number < 1:
+        raise CommandError(
+            f"{VARIABLE}={text!r} is not <actor>:<KILL|STOP>:<{'|'.join(_MOMENTS)}>:<message type>:<n>",
+            exit_code=exit_codes.USAGE,
+        )
+    return point
+
+
+class Drill:
+    """Counts frames of one process and strikes once."""
+
+    def __init__(self, point: DrillPoint, mark: Path) -> None:
+        self._point = point
+        self._mark = mark
+        self._seen = 0
+
+    def passed(self, moment: str, header: bytes, body: bytes) -> None:
+        """A frame is at this moment; at the drill's own the process is hit."""
+        if not self._point.is_at(moment, unpack_header(header).type, body):
+            return
+        self._seen += 1
+        if self._seen == self._point.number and self._leave_mark():
+            os.kill(os.getpid(), self._point.signal)
+
+    def _leave_mark(self) -> bool:
+        try:
+            mark = os.open(self._mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except FileExistsError:
+            return False
+        os.write(mark, str(os.getpid()).encode("ascii"))
+        os.close(mark)
+        return True
+
+
+class DrilledLink:
+    """A link whose frames pass a drill."""
+
+    def __init__(self, link: Link, drill: Drill) -> None:
+        self._link = link
+        self._drill = drill
+
+    def attach(self, on_frames: OnFrames) -> None:
+        """Frames reach `on_frames` after the drill saw them."""
+
+        def received(header: bytes, body: bytes) -> None:
+            self._drill.passed("on-receive", header, body)
+            on_frames(header, body)
+
+        self._link.attach(received)
+
+    def send(self, header: bytes, body: bytes) -> None:
+        """Handed on between the drill's two moments."""
+        self._drill.passed("before-send", header, body)
+        self._link.send(header, body)
+        self._drill.passed("after-send", header, body)
+
+    def discard(self) -> None:
+        """As the link's."""
+        self._link.discard()
+
+    def close(self) -> None:
+        """As the link's."""
+        self._link.close()
+
+
+def drilled(links: Mapping[str, Link], actor: str, run_directory: Path, environ: Mapping[str, str]) -> dict[str, Link]:
+    """The same links, behind a drill if the environment asks for one at this actor. Raises CommandError."""
+    text = environ.get(VARIABLE, "")
+    if not text:
+        return dict(links)
+    point = parse_drill(text)
+    if not point.concerns(actor):
+        return dict(links)
+    drill = Drill(point, point.mark_in(run_directory))
+    return {name: DrilledLink(link, drill) for name, link in links.items()}

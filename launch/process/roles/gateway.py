@@ -1,0 +1,68 @@
+"""The only door to a model, with the configured providers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from hobus.bus.disk import RealDisk
+from hobus.bus.port import Provider
+from hobus.config.schema import AnyProvider
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.providers.http.provider import HttpProvider
+from hobus.gateway_service.providers.offline import OfflineProvider
+from hobus.gateway_service.providers.plugin import LoadedProvider
+from hobus.gateway_service.service import GatewayService
+from hobus.gateway_service.tokenizer import tokenizers_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.process.roles import Made
+
+
+def make(place: Place) -> Made:
+    """The gateway with its spool below `<home>/spool`. Raises OSError."""
+    spool = RealDisk(place.home.spool / "gateway")
+    given: dict[str, str] = {}
+    actor = GatewayService(
+        snapshot=place.snapshot,
+        providers=providers(place.snapshot, given),
+        tokenizers=tokenizers_of(place.snapshot.config.gateway, beside=asyncio.to_thread),
+        spool=spool,
+    )
+    return Made(actor, slots=place.snapshot.config.gateway.slots, give=given.update)
+
+
+def providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:
+    """Every configured provider; `given` is what this process is given, and may be filled later."""
+    return {
+        provider_id: provider(provider_id, config, snapshot, given)
+        for provider_id, config in sorted(snapshot.config.gateway.providers.items())
+    }
+
+
+def provider(provider_id: str, config: AnyProvider, snapshot: Snapshot, given: Mapping[str, str]) -> Provider:
+    """One instance; nothing is loaded or read before it is asked."""
+    chars_per_token = snapshot.config.attention.chars_per_token
+    match config.kind:
+        case "offline":
+            return OfflineProvider(
+                provider_id=provider_id,
+                latency_ms=config.latency_ms,
+                chars_per_token=chars_per_token,
+                sleep=asyncio.sleep,
+            )
+        case "plugin":
+            return LoadedProvider(provider_id, config, given=lambda: given, beside=asyncio.to_thread)
+        case "openai" | "anthropic":
+            return HttpProvider(
+                provider_id,
+                config,
+                snapshot.config.gateway,
+                chars_per_token=chars_per_token,
+                given=lambda: given,
+                beside=asyncio.to_thread,
+                breathe=_breathe,
+            )
+
+
+async def _breathe() -> None:
+    await asyncio.sleep(0)

@@ -1,0 +1,78 @@
+"""An executor with its tool processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.tools.children import ChildToolRunner
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.sources import ToolSources
+from hobus.actors.ho1_executor.tools.table import ToolTable
+from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.bus.clock import SystemClock
+from hobus.config.schema import McpServerConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.process.roles import Made
+
+VERIFIER = "hobus.ledger_service.verify:verify_directory"
+"""What the tool that checks the record runs, by name: an actor imports no service."""
+
+
+def make(place: Place) -> Made:
+    """The executor beside the record."""
+    config = place.snapshot.config
+    return _made(
+        place.snapshot,
+        BUILTIN,
+        servers=config.tools.mcp_servers,
+        slots=config.ho1.slots,
+        ledger_dir=str(place.home.ledger),
+    )
+
+
+def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
+    """The executor on another host: without the tools that read the record's files."""
+    tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
+    servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
+    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
+
+
+def _made(
+    snapshot: Snapshot,
+    tools: Mapping[str, ToolDefinition],
+    *,
+    servers: Mapping[str, McpServerConfig],
+    slots: int,
+    ledger_dir: str,
+) -> Made:
+    """Its tool processes run already, before there is a socket that they could inherit."""
+    config = snapshot.config
+    children = ChildToolRunner(
+        children=config.tools.children,
+        tools=tools,
+        view=snapshot_view(snapshot, BUILTIN),
+        output_max_bytes=config.tools.output_max_bytes,
+        kill_grace_ms=config.tools.kill_grace_ms,
+        ledger_dir=ledger_dir,
+        verifier=VERIFIER if ledger_dir else "",
+        entry_points=config.tools.entry_points,
+        definition_max_bytes=config.tools.definition_max_bytes,
+        limits=config.tools.limits.model_dump(),
+    )
+    children.start()
+    table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs
+    runner = ToolSources(
+        children=children,
+        table=table,
+        servers=servers,
+        limits=config.tools,
+        bus=config.bus,
+        random=SystemClock().random,
+    )
+    actor = Executor(snapshot, runner, table)
+    return Made(
+        actor, slots=slots, tools=children.available(), begin=runner.begin, give=runner.give, close=runner.close
+    )

@@ -1,0 +1,12 @@
+"""A supervisor."""
+
+from __future__ import annotations
+
+from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.process.roles import Made
+
+
+def make(place: Place) -> Made:
+    """It takes turns without credit: admission is one synchronous step, bounded by ho2.runs_max."""
+    return Made(Supervisor(snapshot=place.snapshot), slots=SLOTS)

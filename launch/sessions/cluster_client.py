@@ -1,0 +1,166 @@
+"""A client of a cluster on this machine, over its bus: `ClusterClient`, and `AsyncClusterClient` with an event loop.
+
+    with ClusterClient(".hobus") as client:
+        answer = client.ask("is the ledger intact?")
+
+It needs the `hobus` user of the cluster, no key and no HTTP door. A message has one input id, whatever happens on the
+way, and is answered once. Source: spec page "Launching, scaling, tapping, watching".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.session import (
+    Command,
+    CommandVerdict,
+    EndSession,
+    ProcessTurn,
+    SessionClosed,
+    SessionConfig,
+    SessionReady,
+    SessionView,
+    StartSession,
+    TurnResult,
+)
+from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.port import Bus
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.running import running
+from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
+from hobus.launch.sessions.session_client import AsyncSessions, Piece, Sessions
+from hobus.launch.sessions.turns import process_turn
+
+_COMMAND = TypeAdapter[Command](Command)
+
+
+class AsyncClusterClient(AsyncSessions):
+    """Asks the cluster of one home. Open it with `async with`, or `await AsyncClusterClient.open(home)`."""
+
+    def __init__(self, place: Place, bus: Bus, held: AsyncExitStack, *, timeout_s: float) -> None:
+        """Made by `open`."""
+        self._place = place
+        self._bus = bus
+        self._held = held
+        self._timeout_s = timeout_s
+
+    @classmethod
+    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> AsyncClusterClient:
+        """Connected to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
+
+        Raises CommandError when there is none, BusError when its broker does not answer.
+        """
+        root = home_of(Path(home))
+        place = place_of(root, running(root))
+        held = AsyncExitStack()
+        bus = await held.enter_async_context(connected(place, "door"))
+        return cls(place, bus, held, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """It said goodbye."""
+        await self._held.aclose()
+
+    async def start(self, *, agent_id: str | None = None) -> str:
+        """The id of a new session. Raises RuntimeFault."""
+        question = StartSession() if agent_id is None else StartSession(agent_id=agent_id)
+        ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
+        return ready.session_id
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> TurnResult:
+        """See `AsyncSessions.ask`. Raises RuntimeFault when nobody answered in time; the same may be asked again."""
+        return await self._turn(self._of(text, session_id, input_id, output_schema), None)
+
+    async def stream(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[Piece]:
+        """See `AsyncSessions.stream`. Raises RuntimeFault as `ask` does."""
+        said: asyncio.Queue[Piece | None] = asyncio.Queue()
+        turn = self._of(text, session_id, input_id, output_schema, stream=True)
+        asking = asyncio.get_running_loop().create_task(self._turn(turn, said))
+        asking.add_done_callback(lambda _: said.put_nowait(None))
+        try:
+            while (piece := await said.get()) is not None:
+                yield piece
+            yield Piece(kind="result", result=asking.result())
+        finally:
+            asking.cancel()
+
+    async def session(self, session_id: str) -> SessionView:
+        """How a session stands. Raises RuntimeFault, CommandError."""
+        return await view_of(self._place, session_id, timeout_s=self._timeout_s)
+
+    async def end(self, session_id: str) -> None:
+        """The session is over. Raises RuntimeFault."""
+        question = EndSession(session_id=session_id)
+        await self._bus.request("host", question, expect=SessionClosed, timeout_s=self._timeout_s)
+
+    async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
+        """What became of a command, sent under one id. Raises ValueError for no command, CommandError, RuntimeFault."""
+        wanted = _COMMAND.validate_python({"kind": kind, **fields})
+        command = host_command(session_id, wanted, Fences(), drawn_id("program"))
+        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s)
+
+    def _of(
+        self,
+        text: str,
+        session_id: str | None,
+        input_id: str | None,
+        output_schema: dict[str, Any] | None,
+        *,
+        stream: bool = False,
+    ) -> ProcessTurn:
+        overrides = None if output_schema is None else SessionConfig(output_schema=output_schema)
+        return ProcessTurn(
+            session_id=session_id,
+            input_id=input_id or self._bus.new_id(),
+            text=text,
+            run_overrides=overrides,
+            stream=stream,
+        )
+
+    async def _turn(self, turn: ProcessTurn, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
+        def heard(message: Message) -> None:
+            assert said is not None  # noqa: S101 - told where something listens
+            if isinstance(message, StreamDelta):
+                said.put_nowait(Piece(kind="delta", text=message.text))
+            elif isinstance(message, StreamReset):
+                said.put_nowait(Piece(kind="reset", data={"reason": message.reason}))
+            else:
+                said.put_nowait(Piece(kind="waiting", data=message.model_dump(mode="json")))
+
+        return await process_turn(
+            self._bus,
+            turn,
+            timeout_s=self._timeout_s,
+            retry_interval_s=self._place.snapshot.config.host.retry_interval_ms / 1000,
+            on_stream=heard if said is not None else None,
+        )
+
+
+class ClusterClient(Sessions[AsyncClusterClient]):
+    """The same for programs without an event loop."""
+
+    def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> None:
+        """Raises CommandError when no cluster runs in this home, BusError when its broker does not answer."""
+        super().__init__(lambda: AsyncClusterClient.open(home, timeout_s=timeout_s))

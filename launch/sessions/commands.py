@@ -1,0 +1,111 @@
+"""A command to a session from a client's side: sent under one id until there is a verdict or the time is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import RunId, iso
+from hobus.bus.messages.session import Command, CommandVerdict, HostCommand, ReadSession, SessionCommand, SessionView
+from hobus.bus.port import Bus
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.running import cluster_gone
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.faults import UNREACHABLE_CODES
+from hobus.launch.sessions.which import no_such
+
+R = TypeVar("R", bound=Message)
+
+_MAY_MEND = UNREACHABLE_CODES | {"moved"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fences:
+    """What must be so for a command to apply; None: it does not matter."""
+
+    run: int | None = None
+    epoch: int | None = None
+
+
+def drawn_id(program: str) -> str:
+    """A command id that says which program sent it."""
+    return f"{program}-{SystemClock().new_id()}"
+
+
+def host_command(session_id: str, command: Command, fences: Fences, command_id: str) -> HostCommand:
+    """The command as it travels. Raises ValidationError for a command id that is none."""
+    target = None if fences.run is None else RunId(session_id=session_id, run_seq=fences.run)
+    return HostCommand(
+        command_id=command_id,
+        target_run_id=target,
+        expected_session_epoch=fences.epoch,
+        issued_at=iso(SystemClock().now()),
+        command=command,
+    )
+
+
+async def verdict_on(place: Place, session_id: str, command: HostCommand, *, timeout_s: float) -> CommandVerdict:
+    """What became of the command, durably. Sent again under its id while the session moves or somebody is away.
+
+    Raises CommandError: unknown session, or nobody reached in time, and then with how to send it again.
+    """
+    question = SessionCommand(session_id=session_id, command=command)
+    try:
+        return await of_owner(place, session_id, question, CommandVerdict, timeout_s=timeout_s)
+    except CommandError:
+        raise
+    except RuntimeFault as fault:
+        if fault.code not in _MAY_MEND:
+            raise
+        again = f"the same again with --command-id {command.command_id} (it is applied once)"
+        raise CommandError(
+            f"no verdict within {timeout_s:g} s: {fault}",
+            hint=f"{again}; {next_here('ps')}",
+            exit_code=exit_codes.UNREACHABLE,
+        ) from fault
+
+
+async def view_of(place: Place, session_id: str, *, timeout_s: float) -> SessionView:
+    """What the session's owner knows of it. Raises RuntimeFault, CommandError."""
+    return await of_owner(place, session_id, ReadSession(session_id=session_id), SessionView, timeout_s=timeout_s)
+
+
+async def of_owner(place: Place, session_id: str, question: Message, expect: type[R], *, timeout_s: float) -> R:
+    """The answer of whoever owns the session. Raises the last fault, CommandError for a cluster that is gone."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + timeout_s
+    pause_s = place.snapshot.config.host.retry_interval_ms / 1000
+    while True:
+        left_s = deadline - clock.monotonic()
+        if left_s <= 0:
+            raise BusError("expired", f"session {session_id} was not reached within {timeout_s:g} s")
+        try:
+            async with connected(place, "operator", timeout_s=left_s) as bus:
+                return await _asked(bus, session_id, question, expect, deadline=deadline, pause_s=pause_s)
+        except RuntimeFault as fault:
+            if fault.code == "not_found":
+                raise no_such(session_id, called="SESSION") from fault
+            if fault.code not in _MAY_MEND or clock.monotonic() + pause_s >= deadline:
+                raise
+            if (gone := cluster_gone(place.home)) is not None:
+                raise gone from fault
+
+
+async def _asked(  # noqa: PLR0913 - what bounds a question, each by its name
+    bus: Bus, session_id: str, question: Message, expect: type[R], *, deadline: float, pause_s: float
+) -> R:
+    """One connection's tries; a lost one is made anew by the caller."""
+    while True:
+        left_s = max(0.0, deadline - bus.clock.monotonic())
+        try:
+            return await bus.request("ho2", question, expect=expect, timeout_s=left_s, key=session_id, trace=session_id)
+        except RuntimeFault as fault:
+            wait_s = fault.pause_s(pause_s, bus.clock.random())
+            if not fault.retryable or bus.clock.monotonic() + wait_s >= deadline:
+                raise
+        await bus.sleep(wait_s)

@@ -1,0 +1,264 @@
+"""A client of the HTTP door, for Python programs: `Client`, and `AsyncClient` for those with an event loop.
+
+    with Client("http://127.0.0.1:8420", key) as client:
+        answer = client.ask("is the ledger intact?")
+
+A message has one input id, whatever happens on the way: what was not heard is asked for again under it, until the time
+is over, and answered once. Source: spec page "Launching, scaling, tapping, watching", HTTP edge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
+from hobus.bus.port import Clock
+from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Sessions
+
+_RETRYABLE = frozenset({408, 429, 502, 503, 504})
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+
+
+class HttpError(Exception):
+    """The door's answer was an error: `status`, `code`, `message`, and whether the same may be asked again."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, retry_after_s: float | None = None, is_verdict: bool = False
+    ) -> None:
+        """`is_verdict`: what a turn came to, which the same input brings again."""
+        super().__init__(f"{status} {code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retry_after_s = retry_after_s
+        self.is_verdict = is_verdict
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same may be answered later."""
+        return self.status in _RETRYABLE and not self.is_verdict
+
+
+class AsyncClient(AsyncSessions):
+    """Asks one door on behalf of one key."""
+
+    def __init__(
+        self,
+        base_url: str,
+        key: str,
+        *,
+        timeout_s: float = 60.0,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`timeout_s` bounds each call with all its tries; `transport` and `clock` for tests."""
+        self._timeout_s = timeout_s
+        self._clock = clock or SystemClock()
+        self._http = httpx2.AsyncClient(
+            base_url=base_url, headers={"authorization": f"Bearer {key}"}, timeout=timeout_s, transport=transport
+        )
+
+    async def close(self) -> None:
+        """Its connections are closed."""
+        await self._http.aclose()
+
+    async def start(self, *, agent_id: str | None = None) -> str:
+        """The id of a new session. Raises HttpError."""
+        return await self._started(self._clock.new_id(), agent_id)
+
+    async def ask(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> TurnResult:
+        """The answer to one message, in a new session unless one is named. Raises HttpError.
+
+        With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
+        `refused`.
+        """
+        input_id = input_id or self._clock.new_id()
+        session_id = session_id or await self._started(f"first:{quote(input_id)}")  # asked again: the same session
+        body = _turn_body(text, input_id, output_schema)
+        found = await self._asked("POST", f"/v1/sessions/{session_id}/turns", body)
+        return TurnResult.model_validate(found)
+
+    async def stream(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[Piece]:
+        """The answer while it is written; a lost connection is a reset, and what stands is told again.
+
+        The last piece has the result. Raises HttpError.
+        """
+        input_id = input_id or self._clock.new_id()
+        body = _turn_body(text, input_id, output_schema) | {"stream": True}
+        session_id = session_id or await self._started(f"first:{quote(input_id)}")
+        path = f"/v1/sessions/{session_id}/turns"
+        deadline = self._clock.monotonic() + self._timeout_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                async with contextlib.aclosing(self._events("POST", path, body)) as events:
+                    async for _, kind, data in events:
+                        if kind == "result":
+                            yield Piece(kind=kind, result=TurnResult.model_validate(data))
+                            return
+                        if kind not in ("open", "turn"):
+                            yield Piece(kind=kind, text=str(data.get("text", "")), data=data)
+                fault: Exception = HttpError(502, "closed", "the stream ended before its result")
+            except (httpx2.TransportError, HttpError) as error:
+                fault = error
+            pause_s = await self._pause(fault, pause_s, deadline)
+            yield Piece(kind="reset", data={"reason": "retry"})
+
+    async def events(self, session_id: str, *, after: int = -1) -> AsyncGenerator[Event]:
+        """Every event of a session behind this sequence, for ever, whatever becomes of connections and doors.
+
+        Raises HttpError for what asking again does not mend, or when nobody answered for `timeout_s`.
+        """
+        pause_s = _FIRST_PAUSE_S
+        path = f"/v1/sessions/{session_id}/events"
+        lost_at: float | None = self._clock.monotonic()
+        while True:
+            try:
+                async with contextlib.aclosing(self._events("GET", path, None, after=after)) as events:
+                    async for identity, kind, data in events:
+                        pause_s, lost_at = _FIRST_PAUSE_S, None
+                        if kind == "open":
+                            continue
+                        after = int(identity)
+                        yield Event(sequence=after, kind=kind, data=data)
+                fault: Exception = HttpError(502, "closed", "the stream of events ended")
+            except (httpx2.TransportError, HttpError) as error:
+                fault = error
+            lost_at = self._clock.monotonic() if lost_at is None else lost_at
+            pause_s = await self._pause(fault, pause_s, lost_at + self._timeout_s)
+
+    async def session(self, session_id: str) -> SessionView:
+        """How a session stands. Raises HttpError."""
+        return SessionView.model_validate(await self._asked("GET", f"/v1/sessions/{session_id}", None))
+
+    async def end(self, session_id: str) -> None:
+        """The session is over. Raises HttpError."""
+        await self._asked("DELETE", f"/v1/sessions/{session_id}", None)
+
+    async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
+        """What became of a command, sent under one id; rejected is a verdict, too. Raises HttpError."""
+        body = {"command": {"kind": kind, **fields}, "command_id": f"http-{self._clock.new_id()}"}
+        found = await self._asked("POST", f"/v1/sessions/{session_id}/commands", body, verdict=True)
+        return CommandVerdict.model_validate(found)
+
+    # --- the wire -----------------------------------------------------------------------------------------------------
+
+    async def _started(self, key: str, agent_id: str | None = None) -> str:
+        found = await self._asked("POST", "/v1/sessions", {"agent_id": agent_id}, key=key)
+        return SessionReady.model_validate(found).session_id
+
+    async def _asked(
+        self, method: str, path: str, body: dict[str, Any] | None, *, key: str = "", verdict: bool = False
+    ) -> Any:
+        deadline = self._clock.monotonic() + self._timeout_s
+        pause_s = _FIRST_PAUSE_S
+        headers = {"idempotency-key": key} if key else {}
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                    answer = await self._http.request(method, path, json=body, headers=headers)
+                found: Any = json.loads(answer.content)
+                if answer.is_success or (verdict and isinstance(found, dict) and "command_id" in found):
+                    return found
+                fault: Exception = _error(answer.status_code, answer.content, answer.headers.get("retry-after"))
+            except TimeoutError:
+                fault = HttpError(504, "expired", f"not answered within {self._timeout_s:g} s")
+            except httpx2.TransportError as error:
+                fault = error
+            except ValueError:
+                fault = HttpError(502, "malformed", "the answer is no JSON: is that an HTTP door?")
+            pause_s = await self._pause(fault, pause_s, deadline)
+
+    async def _events(
+        self, method: str, path: str, body: dict[str, Any] | None, *, after: int | None = None
+    ) -> AsyncGenerator[tuple[str, str, dict[str, Any]]]:
+        """(id, event, data) of a stream of server-sent events. Raises HttpError, TransportError."""
+        headers = {} if after is None else {"last-event-id": str(after)}
+        async with self._http.stream(method, path, json=body, headers=headers) as answer:
+            if not answer.is_success:
+                raise _error(answer.status_code, await answer.aread(), answer.headers.get("retry-after"))
+            yield "", "open", {}
+            fields: dict[str, str] = {}
+            async for line in answer.aiter_lines():
+                name, _, value = line.partition(": ")
+                if line:
+                    fields[name] = value
+                elif "data" in fields:
+                    kind, data = fields.get("event", ""), json.loads(fields["data"])
+                    if kind == "error":
+                        raise _error_of(data)
+                    yield fields.get("id", ""), kind, data
+                    fields = {}
+                else:
+                    fields = {}
+
+    async def _pause(self, fault: Exception, pause_s: float, deadline: float) -> float:
+        """Waits before the next try; the pause after that one. Raises the fault where trying again cannot help."""
+        if isinstance(fault, HttpError) and not fault.is_retryable:
+            raise fault
+        said_s = fault.retry_after_s if isinstance(fault, HttpError) else None
+        wait_s = (pause_s if said_s is None else said_s) * (1 + self._clock.random() / 2)
+        if self._clock.monotonic() + wait_s >= deadline:
+            if isinstance(fault, HttpError):
+                raise fault
+            raise HttpError(503, "unreachable", f"the door does not answer: {fault}") from fault
+        await asyncio.sleep(wait_s)
+        return min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+class Client(Sessions[AsyncClient]):
+    """The same for programs without an event loop. Raises HttpError where the other one does."""
+
+    def __init__(self, base_url: str, key: str, *, timeout_s: float = 60.0) -> None:
+        async def made() -> AsyncClient:
+            return AsyncClient(base_url, key, timeout_s=timeout_s)
+
+        super().__init__(made)
+
+    def events(self, session_id: str, *, after: int = -1) -> Generator[Event]:
+        """Every event of a session behind this sequence; see `AsyncClient.events`."""
+        yield from self._each(self._client.events(session_id, after=after))
+
+
+def _turn_body(text: str, input_id: str, output_schema: dict[str, Any] | None) -> dict[str, Any]:
+    overrides = {} if output_schema is None else {"run_overrides": {"output_schema": output_schema}}
+    return {"text": text, "input_id": input_id, **overrides}
+
+
+def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
+    try:
+        said = json.loads(body)["error"]
+        code, message, is_verdict = str(said["code"]), str(said["message"]), "outcome" in said
+    except (ValueError, KeyError, TypeError):
+        code, message, is_verdict = "malformed", "an answer that no door gives", False
+    waits = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
+    return HttpError(status, code, message, retry_after_s=waits, is_verdict=is_verdict)
+
+
+def _error_of(data: dict[str, Any]) -> HttpError:
+    """An error in the middle of a stream, whose status is spent: a code says whether to ask again."""
+    said = data["error"]
+    status = 503 if said.get("type") in ("server_error", "rate_limit_error") else 400
+    return HttpError(status, str(said["code"]), str(said["message"]), is_verdict="outcome" in said)

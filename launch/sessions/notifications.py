@@ -1,0 +1,135 @@
+"""What somebody who waits for a turn is told of its session's journal: it stands still, goes on, was steered. Pure.
+
+The record alone is read, so it is told whoever did it, and also while no supervisor lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.actors.ho2_supervisor.session.fold import Step
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import body_ref, shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import HostCommand
+from hobus.bus.record.journal import own_text
+from hobus.launch.console.output import as_json, printable
+from hobus.launch.sessions.summary import HeldNow, Standing
+
+Line = tuple[str, str]
+Answer = Literal["resume", "cancel", "approve", "deny"]
+_STANDS, _DIM = "yellow", "bright_black"
+_TEXT_CHARS = 120
+_ARGUMENTS_CHARS = 400
+
+
+def in_chat(answer: Answer, _session_id: str, call_id: str = "") -> str:
+    """What is typed in the chat."""
+    return f"/{answer} {call_id}".rstrip()
+
+
+def in_shell(answer: Answer, session_id: str, call_id: str = "") -> str:
+    """What is typed in a shell."""
+    return f"hobus session {answer} {shown_session(session_id)} {call_id}".rstrip()
+
+
+class Noticed:
+    """The lines about a session's journal, entry by entry. `own` are the ids of commands whose sender knows already."""
+
+    def __init__(self, session_id: str, *, says: Callable[..., str], own: set[str] | None = None) -> None:
+        self._session_id = session_id
+        self._says = says
+        self._own = own if own is not None else set[str]()
+        self._texts: dict[str, str] = {}  # of steers, by their refs
+        self.standing = Standing()
+
+    def catch_up(self, entries: Iterable[Entry], *, input_id: str) -> list[Line]:
+        """The journal's end as it is found: what happened since this input was admitted, or else how it stands.
+
+        Without an input, nothing that has happened is told.
+        """
+        lines: list[Line] = []
+        is_its_own = False
+        for entry in entries:
+            told = self.take(entry)
+            if is_its_own:
+                lines += told
+            is_its_own = is_its_own or (bool(input_id) and entry.submission_id.endswith(f"/{input_id}"))
+        return lines or self.how_it_stands()
+
+    def take(self, entry: Entry) -> list[Line]:
+        """One more entry; what is to be told about it."""
+        return self._told(self.standing.take(entry))
+
+    def how_it_stands(self) -> list[Line]:
+        """That the run waits, for what, and what to type; nothing for one that is at work."""
+        say = self._says
+        if self.standing.lifecycle == "Paused":
+            resume, cancel = say("resume", self._session_id), say("cancel", self._session_id)
+            return [("the turn is paused", _STANDS), (f"{resume} lets it go on, {cancel} ends it", _DIM)]
+        lines: list[Line] = []
+        for held in self.standing.held_calls() if self.standing.lifecycle == "WaitingInput" else []:
+            approve, deny = (say(one, self._session_id, held.call_id) for one in ("approve", "deny"))
+            lines.append((f"the turn waits for your approval of call {held.call_id}: {asked(held)}", _STANDS))
+            lines.append((f"{approve} lets it run, {deny} does not", _DIM))
+        return lines
+
+    # --- one event ----------------------------------------------------------------------------------------------------
+
+    def _told(self, taken: Step) -> list[Line]:
+        match taken.event:
+            case events.LifecycleChanged():
+                return self.how_it_stands()
+            case events.HostCommandReceived() if taken.recorded is not None:
+                ref = body_ref(taken.entry.submission_id, 1)
+                if (text := own_text(taken.recorded, ref)) is not None:
+                    self._texts[ref] = text
+            case events.HostCommandApplied() if taken.before.received_command is not None and not taken.rejection:
+                return self._applied(taken.before.received_command, taken.before.lifecycle)
+            case events.StepStarted(steers=steers) if steers:
+                return [(f"the steer was taken up{self._quoted(self._texts.pop(ref, ''))}", _DIM) for ref in steers]
+            case events.TookOver(instance=instance, tenure=tenure) if self.standing.input_id:
+                return [(f"another supervisor took the turn over ({instance}, tenure {tenure})", _DIM)]
+            case _:
+                pass
+        return []
+
+    def _applied(self, command: HostCommand, before: str) -> list[Line]:
+        said = command.command
+        is_own = command.command_id in self._own
+        if isinstance(said, events.Resume) and before == "Paused" and not is_own:
+            return [("the turn goes on", _DIM)]
+        if is_own or isinstance(said, events.LeaseHeartbeat | events.Resume):
+            return []
+        text = self._texts.get(text_ref(self._session_id, command.command_id), "")
+        if isinstance(said, events.FollowUp):
+            self._texts.pop(text_ref(self._session_id, command.command_id), None)
+        match said:
+            case events.Steer():
+                told = f"somebody steered the turn{self._quoted(text)}"
+            case events.FollowUp():
+                told = f"somebody's message waits for the end of the turn{self._quoted(text)}"
+            case events.Pause():
+                told = "somebody pauses the turn"
+            case events.Cancel(reason=reason):
+                told = f"somebody cancels the turn{self._quoted(reason or '')}"
+            case events.Approve(call_id=call_id):
+                told = f"somebody approved call {call_id}"
+            case events.Deny(call_id=call_id, reason=reason):
+                told = f"somebody denied call {call_id}{self._quoted(reason or '')}"
+        return [(told, _DIM)]
+
+    @staticmethod
+    def _quoted(text: str) -> str:
+        line = printable(" ".join(text.split()))
+        return f": “{line if len(line) <= _TEXT_CHARS else line[: _TEXT_CHARS - 1] + '…'}”" if line else ""
+
+
+def asked(held: HeldNow) -> str:
+    """Tool and arguments of a call as the model asked for it, in one line."""
+    arguments = printable(as_json(held.arguments))
+    if len(arguments) > _ARGUMENTS_CHARS:
+        arguments = f"{arguments[: _ARGUMENTS_CHARS - 1]}…"
+    return f"{printable(held.tool_id)} {arguments}"

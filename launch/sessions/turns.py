@@ -1,0 +1,165 @@
+"""One turn from a client's side: checked at the edge, retried under one input id until its deadline, answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.lanes import role_of
+from hobus.bus.ledger_client import every_page
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import session_id_of, turn_trace
+from hobus.bus.messages.ledger import Query
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.streams import StreamReset
+from hobus.bus.port import Bus
+from hobus.config.schema import HostConfig
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.sessions.which import check_prefix, full_session_id, the_one
+
+_STARTS_MAX = 10_000
+
+
+def words_of(argument: str) -> str:
+    """What somebody typed, also where the locale could not read its UTF-8 (the C locale)."""
+    try:
+        return argument.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError:
+        return argument  # `check_text` says what is wrong with it
+
+
+def check_text(text: str, limits: HostConfig) -> None:
+    """A message that can be sent. Raises CommandError (usage) for an empty one or one over the limit."""
+    if not text.strip():
+        raise CommandError(
+            "the message is empty", hint=next_here('ask "what packages are installed?"'), exit_code=exit_codes.USAGE
+        )
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > limits.prompt_max_bytes:
+        raise CommandError(
+            f"the message has {size_bytes} bytes; the limit is {limits.prompt_max_bytes} (host.prompt_max_bytes)",
+            hint="send a shorter one; nothing was sent",
+            exit_code=exit_codes.USAGE,
+        )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise CommandError("the message is not valid UTF-8", exit_code=exit_codes.USAGE) from None
+
+
+async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
+    """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
+
+    The bus is an operator's: it reads the record.
+    """
+    full = full_session_id(given)
+    if full is not None:
+        return full
+    check_prefix(given, called=called)
+    question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX)
+    starts, _ = await every_page(bus, question, timeout_s=timeout_s)
+    return the_one(given, [entry.provenance.session_id for entry in starts[::-1]], called=called)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a client looks at while it waits."""
+
+    gone: Callable[[], CommandError | None]
+    """The error to end with, once nobody is left who could answer."""
+    interval_s: float
+
+
+async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
+    bus: Bus,
+    turn: ProcessTurn,
+    *,
+    timeout_s: float,
+    retry_interval_s: float,
+    is_hopeless: Callable[[], bool] = lambda: False,
+    watch: Watch | None = None,
+    on_stream: Callable[[Message], None] | None = None,
+    waits_for_its_turn: bool = False,
+) -> TurnResult:
+    """The turn's one answer. The same input is sent again when the host is lost, until the deadline.
+
+    Pieces of a streamed turn go to `on_stream`; before each further try it is told that they were none. With
+    `waits_for_its_turn` it is also sent again while another input of its session is answered: nothing began for it.
+
+    Raises the last fault when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each
+    further try, `watch` all the time.
+    """
+    deadline = bus.clock.monotonic() + timeout_s
+    while True:
+        remaining_s = deadline - bus.clock.monotonic()
+        if remaining_s <= 0:
+            raise _expired(turn, timeout_s)
+        try:
+            # The bus gives a server time to speak beyond the deadline; whoever waits here does not.
+            async with asyncio.timeout(remaining_s):
+                if watch is None:
+                    result = await _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
+                else:
+                    result = await _watched(bus, turn, watch, timeout_s=remaining_s, on_stream=on_stream)
+            is_to_wait = waits_for_its_turn and result.code == "run_active"
+            if not is_to_wait or bus.clock.monotonic() + retry_interval_s >= deadline:
+                return result
+            pause_s = retry_interval_s
+        except TimeoutError:
+            raise _expired(turn, timeout_s) from None
+        except RuntimeFault as fault:
+            pause_s = fault.pause_s(retry_interval_s, bus.clock.random())
+            if not fault.retryable or is_hopeless() or bus.clock.monotonic() + pause_s >= deadline:
+                raise
+        if on_stream is not None:
+            on_stream(StreamReset(reason="retry"))
+        await bus.sleep(pause_s)
+
+
+def _expired(turn: ProcessTurn, timeout_s: float) -> BusError:
+    return BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
+
+
+async def _asked(
+    bus: Bus, turn: ProcessTurn, *, timeout_s: float, on_stream: Callable[[Message], None] | None
+) -> TurnResult:
+    """The answer to one request. Its trace names session and input, for whoever watches the bus."""
+    session_id = turn.session_id or session_id_of(role_of(bus.instance), turn.input_id)
+    trace = turn_trace(session_id, turn.input_id)
+    return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s, trace=trace, on_stream=on_stream)
+
+
+async def _watched(
+    bus: Bus, turn: ProcessTurn, watch: Watch, *, timeout_s: float, on_stream: Callable[[Message], None] | None
+) -> TurnResult:
+    """One request, ended early by the error that `watch.gone` gives: nobody is left who could answer it."""
+    end: CommandError | None = None
+
+    async def ask() -> TurnResult | RuntimeFault:
+        try:
+            return await _asked(bus, turn, timeout_s=timeout_s, on_stream=on_stream)
+        except RuntimeFault as fault:
+            return fault  # as a value: a task group would wrap it
+        finally:
+            looking.cancel()
+
+    async def look() -> None:
+        nonlocal end
+        while end is None:
+            await bus.sleep(watch.interval_s)
+            end = watch.gone()
+        asking.cancel()
+
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(look())
+        asking = group.create_task(ask())
+    if asking.cancelled():
+        assert end is not None  # noqa: S101 - nothing else cancels it alone
+        raise end
+    answer = asking.result()
+    if isinstance(answer, RuntimeFault):
+        raise answer
+    return answer

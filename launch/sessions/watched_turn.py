@@ -1,0 +1,74 @@
+"""A turn from a command: through a door of its own, watched, and given up when nobody is left who could answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch.cluster import run_file
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.running import cluster_gone
+from hobus.launch.sessions.turns import Watch, process_turn, session_of
+from hobus.launch.sessions.which import full_session_id
+
+ROLE = "door"
+"""The role under which clients ask; the session of a first turn follows from it."""
+
+
+async def answer_of(
+    place: Place,
+    turn: ProcessTurn,
+    *,
+    timeout_s: float,
+    on_stream: Callable[[Message], None] | None = None,
+    waits_for_its_turn: bool = False,
+) -> TurnResult:
+    """The turn's one answer, asked for until the time is over. Raises RuntimeFault, CommandError."""
+    config, clock = place.snapshot.config, SystemClock()
+    deadline = clock.monotonic() + timeout_s
+    is_connected = False
+    while True:
+        try:
+            async with connected(place, ROLE, timeout_s=deadline - clock.monotonic()) as bus:
+                is_connected = True
+                return await process_turn(
+                    bus,
+                    turn,
+                    timeout_s=max(0.0, deadline - clock.monotonic()),
+                    retry_interval_s=config.host.retry_interval_ms / 1000,
+                    is_hopeless=lambda: not _may_answer(place.home),
+                    watch=Watch(lambda: cluster_gone(place.home), config.launcher.journal_poll_ms / 1000),
+                    on_stream=on_stream,
+                    waits_for_its_turn=waits_for_its_turn,
+                )
+        except BusError as fault:
+            # A broker that is away comes back, unless its launcher is gone or has given it or the host up.
+            if is_connected or fault.code != "no_route" or clock.monotonic() >= deadline:
+                raise
+            if (gone := cluster_gone(place.home)) is not None:
+                raise gone from fault
+            if not _may_answer(place.home):
+                raise
+
+
+async def named_session(place: Place, given: str, *, called: str = "--session") -> str:
+    """The full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
+    session_id = full_session_id(given)
+    if session_id is not None:
+        return session_id
+    async with connected(place, "operator") as bus:
+        return await session_of(
+            bus, given, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000, called=called
+        )
+
+
+def _may_answer(home: Home) -> bool:
+    """Whether the launcher lives and has given neither the broker nor the host up."""
+    run = run_file.read(home.run_file) if holder(home) is not None else None
+    hopeful = {row.role for row in run.children if row.state != "failed"} if run is not None else set[str]()
+    return {"broker", "host"} <= hopeful

@@ -1,0 +1,78 @@
+"""Which session is meant: its whole id, `SES-<8 hex>`, or any beginning of it that only one session has. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hobus.bus.messages.ids import shown_session
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_here
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*", re.ASCII)
+_LONGEST_ID = len("SES-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
+_NAMED_AT_MOST = 5
+
+
+def full_session_id(given: str) -> str | None:
+    """The id, where the whole of it was given; None for a prefix, which only the record can complete."""
+    text = _plain(given)
+    return text if _UUID.fullmatch(text) else None
+
+
+def check_prefix(given: str, *, called: str) -> str:
+    """The beginning that was given. Raises CommandError (usage) for what begins no id."""
+    if len(given) > _LONGEST_ID:
+        raise CommandError(
+            f"{called}: {len(given)} characters; a session id has at most {_LONGEST_ID}", exit_code=exit_codes.USAGE
+        )
+    text = _plain(given)
+    if not _PREFIX.fullmatch(text):
+        shown = given if given.isprintable() else ascii(given)
+        raise CommandError(
+            f"{called} {shown}: expected a session id or at least four hexadecimal digits of one",
+            hint=next_here("session list --all"),
+            exit_code=exit_codes.USAGE,
+        )
+    return text
+
+
+def the_one(given: str, sessions: Iterable[str], *, called: str) -> str:
+    """The one of these sessions that begins like this. Raises CommandError that names the candidates."""
+    text = check_prefix(given, called=called)
+    found = sorted({session for session in sessions if session.startswith(text)})
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise no_such(given, called=called)
+    named = ", ".join(found[:_NAMED_AT_MOST])
+    more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
+    raise CommandError(
+        f"{called} {given}: {len(found)} sessions begin like that: {named}{more}",
+        hint="name more of it",
+    )
+
+
+def no_such(given: str, *, called: str) -> CommandError:
+    """The record knows no session of this name."""
+    return CommandError(f"{called} {given}: no such session in the record", hint=next_here("session list --all"))
+
+
+def run_number(given: str, session_id: str) -> int:
+    """The number behind `3`, `<session>-3` or `SES-<8 hex>-3`. Raises CommandError (usage)."""
+    session, dash, number = given.rpartition("-")
+    is_number = number.isascii() and number.isdigit() and int(number[:18] or 0) > 0 and len(number) <= 18  # noqa: PLR2004
+    if is_number and (not dash or session in (session_id, shown_session(session_id))):
+        return int(number)
+    raise CommandError(
+        f"--run {given[:80]}: expected the number of a run of {shown_session(session_id)}, such as 1",
+        hint=next_here(f"session show {shown_session(session_id)}"),
+        exit_code=exit_codes.USAGE,
+    )
+
+
+def _plain(given: str) -> str:
+    """Without the letters that people put in front."""
+    text = given[4:] if given[:4].upper() == "SES-" else given
+    return text.lower()

@@ -1,0 +1,1 @@
+"""A worker on another host: it joins with a token, keeps a home of its own, and executes."""

@@ -1,0 +1,145 @@
+"""What a worker on another host keeps: its own key, whose worker it is, the last few configurations, its log.
+
+    <home>/worker.key      its own secret, made here; it never leaves this directory
+    <home>/worker.json     the cluster: address, public key, the name it gave
+    <home>/snapshots/      configurations by digest
+    <home>/logs/, run/     one log; the lock of the process that works here
+
+It holds no record and no state of a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hobus.bus.messages.base import Record
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.curve_link import CurveEnds
+from hobus.config.snapshot import Snapshot, digest_of
+from hobus.launch.cluster.home import Home, HomeLock, holder, make_private
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+
+
+class Cluster(Record):
+    """Whose worker this is."""
+
+    address: str
+    broker_key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHome:
+    """The directory of one worker; making one touches nothing."""
+
+    home: Home
+
+    @property
+    def _file(self) -> Path:
+        return self.home.root / "worker.json"
+
+    @property
+    def log(self) -> Path:
+        """Its log."""
+        return self.home.log("worker")
+
+    def hold(self) -> HomeLock:
+        """This process alone works here. Raises CommandError when another one does or a cluster lives here, OSError."""
+        self._demand_no_cluster()
+        make_private(self.home.run)
+        make_private(self.home.logs)
+        lock = HomeLock.take(self.home)
+        if lock is None:
+            raise CommandError(
+                f"a worker runs in {self.home.root} already (pid {holder(self.home) or 'unknown'})",
+                hint="stop it, or give this one another --home DIR",
+                exit_code=exit_codes.REFUSED,
+            )
+        return lock
+
+    def _demand_no_cluster(self) -> None:
+        if self.home.ledger.exists() or self.home.keys.exists():
+            raise CommandError(
+                f"{self.home.root} is the home of a cluster: a worker needs a directory of its own",
+                hint="hobus worker join TOKEN --home DIR",
+                exit_code=exit_codes.USAGE,
+            )
+
+    def pair(self) -> curve.KeyPair:
+        """Its own keys, made at first use. Raises ConfigError, OSError."""
+        return curve.kept_pair(self._key, after_loss="then join again: hobus worker join TOKEN (a new token)")
+
+    @property
+    def _key(self) -> Path:
+        return self.home.root / "worker.key"
+
+    def cluster(self) -> Cluster | None:
+        """Whose worker it is; None before it has joined. Raises CommandError for a damaged file or a cluster's home."""
+        self._demand_no_cluster()
+        try:
+            return Cluster.model_validate_json(self._file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError:
+            raise CommandError(
+                f"{self._file} is damaged: it no longer says whose worker this is",
+                hint=f"remove it, then: {next_command('worker join TOKEN', self.home.root)}",
+            ) from None
+
+    def joined(self, cluster: Cluster) -> None:
+        """It is this cluster's worker, durably. Raises OSError."""
+        curve.write_durably(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
+
+    def ends(self, cluster: Cluster) -> CurveEnds:
+        """Both ends of its connection. Raises CommandError when its key is gone: a new one is enrolled nowhere."""
+        if not self._key.exists():
+            raise CommandError(
+                f"{self._key} is gone: nobody knows any other key of {cluster.name}",
+                hint="put its copy back, or on the cluster's host: hobus token create, and join again here",
+                exit_code=exit_codes.REFUSED,
+            )
+        return CurveEnds(cluster.address, cluster.broker_key.encode(), self.pair())
+
+    # --- configurations ---------------------------------------------------------------------------------------------
+
+    def snapshot(self, digest: str) -> Snapshot | None:
+        """The configuration of this digest, if it is kept here whole."""
+        try:
+            data = self._snapshot(digest).read_bytes()
+        except FileNotFoundError:
+            return None
+        return Snapshot.from_bytes(data) if digest_of(data) == digest else None
+
+    def newest_snapshot(self) -> Snapshot | None:
+        """The configuration that was fetched last; a file that is not whole is passed over."""
+        for path in reversed(self._kept()):
+            if (found := self.snapshot(_digest_of_file(path))) is not None:
+                return found
+        return None
+
+    def keep_snapshot(self, digest: str, data: bytes, *, kept_max: int) -> None:
+        """It is kept here; the oldest ones beyond `kept_max` are gone. Raises OSError."""
+        curve.write_durably(self._snapshot(digest), data)
+        for path in _all_but_newest(self._kept(), kept_max):
+            path.unlink(missing_ok=True)
+
+    def _snapshot(self, digest: str) -> Path:
+        return self.home.root / "snapshots" / digest.replace(":", "-")
+
+    def _kept(self) -> list[Path]:
+        """Oldest first."""
+        found = (self.home.root / "snapshots").glob("sha256-*")
+        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+
+
+def _digest_of_file(path: Path) -> str:
+    return path.name.replace("-", ":", 1)
+
+
+def _all_but_newest(paths: Sequence[Path], count: int) -> Sequence[Path]:
+    return paths[: max(0, len(paths) - count)]

@@ -1,0 +1,178 @@
+"""How a worker on another host becomes one: it enrols its own key with a token, and fetches the configuration.
+
+Source: spec pages "Launching, scaling, tapping, watching", Executors on other hosts, and "What we build",
+Configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.errors import BusError, ConfigError, RuntimeFault
+from hobus.bus.join_token import JoinToken
+from hobus.bus.messages.control import Join, Joined, Refused
+from hobus.bus.messages.ids import body_ref, snapshot_id
+from hobus.bus.messages.ledger import Body, GetBody
+from hobus.bus.peer import Peer
+from hobus.bus.port import Clock
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot, digest_of
+from hobus.launch.cluster.version import software_version
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.output import note
+from hobus.launch.worker.home import Cluster, WorkerHome
+
+NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
+
+
+_MENDS = {
+    **dict.fromkeys(("token_expired", "token_used", "bad_token", "not_enrolled"), NEW_TOKEN),
+    **dict.fromkeys(("bad_version", "bad_protocol"), "install the cluster's version of hobus here: hobus --version"),
+    "role_mismatch": f"{NEW_TOKEN}, then here: hobus worker join TOKEN --home DIR, a directory of its own",
+    "name_taken": "another process works under this key: stop it, or join with a directory of its own (--home DIR)",
+    "malformed": "install the cluster's version of hobus here: hobus --version",
+    "unavailable": "mend that on the cluster's host, then run the same command again",
+}
+"""What to do about each no of the broker."""
+
+
+def not_let_in(ends: CurveEnds) -> CommandError:
+    """The broker does not know the key."""
+    return CommandError(
+        f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: "
+        "nobody enrolled it there, or it was taken back",
+        hint=f"{NEW_TOKEN}, then hobus worker join TOKEN here",
+        exit_code=exit_codes.REFUSED,
+    )
+
+
+def other_cluster(ends: CurveEnds) -> CommandError:
+    """Somebody else answers at that address."""
+    return CommandError(
+        f"whoever answers at {ends.address} does not hold the cluster's key {curve.fingerprint(ends.broker_key)}: "
+        "another cluster listens there, or its keys were made anew, or it is no cluster",
+        hint=f"{NEW_TOKEN}, and use that one",
+        exit_code=exit_codes.REFUSED,
+    )
+
+
+def refused(code: str, detail: str) -> CommandError:
+    """The broker's own no."""
+    hint = _MENDS.get(code, "")
+    return CommandError(f"the cluster refused this worker ({code}): {detail}", hint=hint, exit_code=exit_codes.REFUSED)
+
+
+async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> Cluster:
+    """The worker is enrolled. Raises CommandError: refused, or nobody answers."""
+    broker_key = curve.text(token.broker_key)
+    ends = CurveEnds(token.address, broker_key, curve.pair_of(curve.text(token.secret)))
+    wanted = Join(
+        public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
+    )
+    answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+    asking = _Asking(wanted, ends, config, answer)
+    zeromq = ZeroMQ(config.bus)
+    link = CurveLink(zeromq, config.bus, ends, clock=clock, on_happened=asking.happened)
+    asking.link = link
+    link.attach(asking.heard)
+    try:
+        async with asyncio.timeout(config.launcher.client_timeout_ms / 1000):
+            joined = await answer
+    except TimeoutError:
+        raise CommandError(
+            f"nobody answers at {token.address}{asking.why}: no worker joined",
+            hint="is the cluster up, does it listen there, does a firewall stand between? on its host: hobus ps",
+            exit_code=exit_codes.UNREACHABLE,
+        ) from None
+    finally:
+        link.close()
+        zeromq.close()
+    return Cluster(address=token.address, broker_key=broker_key.decode(), name=joined.name)
+
+
+class _Asking:
+    """Asks whenever there is a connection, until there is an answer."""
+
+    def __init__(self, wanted: Join, ends: CurveEnds, config: AdminConfig, answer: asyncio.Future[Joined]) -> None:
+        self._wanted = wanted
+        self._ends = ends
+        self._body_max_bytes = config.bus.body_max_bytes
+        self._answer = answer
+        self.link: CurveLink | None = None
+        self.why = ""
+
+    def happened(self, event: Happened) -> None:
+        """What became of a connection."""
+        if event.what == "connected" and self.link is not None:
+            self.why = " (it let this worker in and then said nothing)"
+            head = header(Kind.JOIN, "", type=Join.TYPE)
+            self.link.send(pack_header(head), encode(self._wanted, self._body_max_bytes))
+        elif event.what == "refused":
+            self._end(not_let_in(self._ends))
+        elif event.what == "no_handshake":
+            self._end(other_cluster(self._ends))
+        elif event.why:
+            self.why = f" ({event.why})"
+
+    def heard(self, head_bytes: bytes, body: bytes) -> None:
+        """The broker spoke; everything but the answer is of no interest yet."""
+        try:
+            head = unpack_header(head_bytes)
+            if head.type == Joined.TYPE and not self._answer.done():
+                self._answer.set_result(decode(Joined, body, self._body_max_bytes))
+            elif head.type == Refused.TYPE:
+                said = decode(Refused, body, self._body_max_bytes)
+                self._end(refused(said.code, said.detail))
+        except BusError as fault:
+            self._end(refused("malformed", fault.detail))
+
+    def _end(self, error: CommandError) -> None:
+        if not self._answer.done():
+            self._answer.set_exception(error)
+
+
+async def snapshot_of(peer: Peer, home: WorkerHome, config: AdminConfig) -> Snapshot:
+    """The configuration that the cluster runs under: kept here, or fetched over the bus and kept.
+
+    Raises CommandError (integrity) for bytes that are not what their digest says; waits while the record is away.
+    """
+    digest = peer.cluster_digest
+    kept = home.snapshot(digest)
+    if kept is not None:
+        return kept
+    data = await _fetched(peer, digest, config)
+    if digest_of(data) != digest:
+        raise CommandError(
+            f"the configuration recorded as {digest} has other bytes: this worker does not work under it",
+            hint="on the cluster's host: hobus ledger verify",
+            exit_code=exit_codes.INTEGRITY,
+        )
+    try:
+        snapshot = Snapshot.from_bytes(data)
+    except ConfigError as fault:
+        raise CommandError(f"the configuration {digest}: {fault.detail}", exit_code=exit_codes.INTEGRITY) from None
+    home.keep_snapshot(digest, data, kept_max=snapshot.config.ho1.snapshots_kept)
+    return snapshot
+
+
+async def _fetched(peer: Peer, digest: str, config: AdminConfig) -> bytes:
+    question = GetBody(ref=body_ref(snapshot_id(digest), 0))
+    timeout_s = config.ledger.request_timeout_ms / 1000
+    has_said = False
+    while True:
+        try:
+            return (await peer.request("ledger", question, expect=Body, timeout_s=timeout_s)).data
+        except RuntimeFault as fault:
+            # A cluster that has just started has not recorded its configuration yet.
+            if not fault.retryable and fault.code != "not_found":
+                raise
+            if not has_said:
+                note(f"the configuration is not there yet ({fault.code}): waiting for the cluster's record")
+            has_said = True
+        await peer.sleep(config.launcher.watch_interval_ms / 1000)

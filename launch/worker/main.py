@@ -1,0 +1,279 @@
+"""A worker on another host: the executor of `process/roles/ho1.py`, connected over TCP and CURVE instead of a launcher.
+
+Learn the cluster's configuration, work under it until told to end. A cluster that comes back under another one refuses
+the worker, which then executes itself anew: a copy of a process that knows secrets would know them. Everything goes
+through the one connection to the broker, records too. Source: spec page "Launching, scaling, tapping, watching",
+Executors on other hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Coroutine, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, TypeVar
+
+import structlog
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.join_token import JoinToken
+from hobus.bus.peer import Peer
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.curve_link import CurveLink, Happened
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.cluster.version import software_version
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.output import note, say
+from hobus.launch.launcher import inherited
+from hobus.launch.logs import writing
+from hobus.launch.process.roles import Made
+from hobus.launch.process.roles.ho1 import make_elsewhere
+from hobus.launch.worker.home import Cluster, WorkerHome
+from hobus.launch.worker.join import join, not_let_in, other_cluster, refused, snapshot_of
+
+_FOR_EVER_S = 1e9
+"""A worker waits for its cluster, whenever that comes back."""
+
+T = TypeVar("T")
+Ending = Literal["told", "other_config"]
+_log = structlog.get_logger()
+
+
+def become_member(home: WorkerHome, token: JoinToken) -> None:
+    """This directory is a worker's of the token's cluster. Raises CommandError, ConfigError, OSError."""
+    curve.check_available()
+    with _held(home, "worker"):
+        _join(home, token)
+
+
+def run(home: WorkerHome, *, slots: int | None, handed: int | None) -> int:
+    """Works until it is told to end. Raises CommandError when it may not, ConfigError, OSError.
+
+    `handed`: where to read what `launch.given` names of the environment, once the tool processes are there. Runs itself
+    anew, as a fresh process of the same number, when the cluster has another configuration.
+    """
+    curve.check_available()
+    cluster = home.cluster()
+    if cluster is None:
+        raise CommandError(
+            f"no worker has joined in {home.home.root}",
+            hint="on the cluster's host: hobus token create, and run the line that it prints here",
+            exit_code=exit_codes.USAGE,
+        )
+    with _held(home, cluster.name):
+        environ = _work(home, cluster, slots, handed)
+    if environ is not None:
+        run_anew(home, slots=slots, environ=environ)
+    return exit_codes.OK
+
+
+def run_anew(home: WorkerHome, *, slots: int | None, environ: Mapping[str, str]) -> NoReturn:
+    """This process is `hobus worker run`, with the names in `launcher.environment` alone. Raises OSError.
+
+    `environ`: what it was given besides its own.
+    """
+    words = ["worker", "run", "--home", str(home.home.root), *([] if slots is None else ["--slots", str(slots)])]
+    inherited.execute(words, _bootstrap(home).config.launcher.environment, environ)
+
+
+@contextmanager
+def _held(home: WorkerHome, name: str) -> Generator[None]:
+    lock = home.hold()
+    try:
+        with home.log.open("a", encoding="utf-8", buffering=1) as log:
+            writing.configure(name, name, stream=log)
+            yield
+    finally:
+        lock.release()
+
+
+def _join(home: WorkerHome, token: JoinToken) -> None:
+    cluster = home.cluster()
+    if cluster is not None and cluster.broker_key != curve.text(token.broker_key).decode():
+        raise CommandError(
+            f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
+            hint="hobus worker join TOKEN --home DIR, with a directory of its own for each cluster",
+            exit_code=exit_codes.REFUSED,
+        )
+    pair = home.pair()
+    joined = asyncio.run(
+        join(token, pair, _bootstrap(home).config, clock=SystemClock(), host=socket.gethostname()[:255])
+    )
+    home.joined(joined)
+    say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
+    _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
+
+
+def _bootstrap(home: WorkerHome) -> Snapshot:
+    """By what to connect before the cluster's configuration is known: the last one, else the shipped one."""
+    return home.newest_snapshot() or load_snapshot()
+
+
+def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | None) -> Mapping[str, str] | None:
+    """None when it was told to end; what it was given, when it is to be run anew."""
+    snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
+    if snapshot is None:
+        return None
+    check_slots(slots, snapshot.config.bus)
+    # Made before there is a loop or a socket, or anything is read that it was given: it starts its tool processes now.
+    made = make_elsewhere(snapshot, slots=slots)
+    environ = inherited.take(handed)
+    made.give(inherited.by_role(snapshot.config, environ).get("ho1", {}))
+    if asyncio.run(_Life(home, cluster, snapshot).work(made)) == "told":
+        say("stopped")
+        return None
+    note("the cluster runs under another configuration now: fetching it")
+    return environ
+
+
+def check_slots(slots: int | None, settings: BusSettings) -> None:
+    """Raises CommandError (usage) for more orders at once than the mailbox of a process takes."""
+    if slots is not None and slots > settings.mailbox_max:
+        raise CommandError(
+            f"--slots {str(slots)[:40]}: at most {settings.mailbox_max} (bus.mailbox_max of the cluster)",
+            exit_code=exit_codes.USAGE,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How what was under way ended: with a value, with a fault, or by being told to (neither)."""
+
+    value: Any = None
+    fault: BaseException | None = None
+
+
+class _Life:
+    """One incarnation: its connection, and why it ends."""
+
+    def __init__(self, home: WorkerHome, cluster: Cluster, snapshot: Snapshot) -> None:
+        self._home = home
+        self._cluster = cluster
+        self._config = snapshot.config
+        self._digest = snapshot.digest
+        self._clock = SystemClock()
+        self._ends = home.ends(cluster)
+        self._end: asyncio.Future[_End] | None = None
+        self._said = ""
+
+    async def learn(self) -> Snapshot | None:
+        """The cluster's configuration, however long it takes until the cluster is there; None when told to end."""
+        zeromq = ZeroMQ(self._config.bus)
+        peer = self._peer(zeromq, None)
+        try:
+            return await self._until_told(self._learned(peer))
+        finally:
+            peer.close()
+            zeromq.close()
+
+    async def work(self, made: Made) -> Ending:
+        """Executes orders until told to end, or until the cluster runs under another configuration."""
+        zeromq = ZeroMQ(self._config.bus)
+        peer = self._peer(zeromq, made)
+        try:
+            ending = await self._until_told(self._worked(peer, made))
+            if ending is None:
+                note("draining")
+                await peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
+            return ending or "told"
+        finally:
+            peer.close()
+            zeromq.close()
+            await made.close()
+
+    def _peer(self, zeromq: ZeroMQ, made: Made | None) -> Peer:
+        """This incarnation on the bus; without an actor it offers nothing and works under no configuration yet."""
+        link = CurveLink(zeromq, self._config.bus, self._ends, clock=self._clock, on_happened=self._connection_happened)
+        return Peer(
+            made.actor if made is not None else None,
+            instance=f"{self._cluster.name}@{self._clock.new_id()[:8]}",
+            role="ho1",
+            offers=("ho1",) if made is not None else (),
+            slots=made.slots if made is not None else 0,
+            token="",
+            settings=self._config.bus,
+            clock=self._clock,
+            links={"": link},
+            config_digest=self._digest if made is not None else "",
+            version=software_version(),
+            tools=made.tools if made is not None else (),
+            host=socket.gethostname()[:255],
+        )
+
+    async def _learned(self, peer: Peer) -> Snapshot:
+        await peer.start(timeout_s=_FOR_EVER_S)
+        return await snapshot_of(peer, self._home, self._config)
+
+    async def _worked(self, peer: Peer, made: Made) -> Ending:
+        await peer.start(timeout_s=_FOR_EVER_S)
+        made.begin(peer.announce)
+        gc.collect()
+        gc.freeze()
+        tools = len(made.tools)
+        say(f"working for {self._cluster.address} as {peer.instance}: {made.slots} slots, {tools} tools; Ctrl-C drains")
+        _log.info("process_started", role="ho1", instance=peer.instance, slots=made.slots, tools=list(made.tools))
+        raise await peer.failed()
+
+    # --- how it ends ------------------------------------------------------------------------------------------------
+
+    async def _until_told(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What the work gives; None when told to end first. Raises CommandError for a no of the broker."""
+        loop = asyncio.get_running_loop()
+        self._end = loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ended, _End())
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._carried_out(work))
+            end = await self._end
+            task.cancel()
+        if end.fault is not None:
+            raise end.fault
+        return end.value
+
+    async def _carried_out(self, work: Coroutine[Any, Any, T]) -> None:
+        try:
+            end = _End(value=await work)
+        except BusError as fault:
+            end = _of_refusal(fault)
+        except (RuntimeFault, CommandError, OSError) as fault:
+            end = _End(fault=fault)
+        self._ended(end)
+
+    def _ended(self, end: _End) -> None:
+        if self._end is not None and not self._end.done():
+            self._end.set_result(end)
+
+    def _connection_happened(self, event: Happened) -> None:
+        """A key that is refused ends this worker; whatever else happens to the connection, it is tried for ever."""
+        if event.what == "refused":
+            _log.error("key_refused", key=self._ends.pair.fingerprint, address=self._ends.address)
+            self._ended(_End(fault=not_let_in(self._ends)))
+            return
+        words = {
+            "connected": f"connected to {self._ends.address}",
+            "lost": f"the connection to {self._ends.address} is lost: trying again until it is there",
+            "unreachable": f"nobody answers at {self._ends.address}: trying again until somebody does",
+            "no_handshake": f"{other_cluster(self._ends).message}: trying again",
+        }[event.what]
+        # A connection that comes and goes is told as it changes; the first one is told by what follows.
+        if words != self._said:
+            if self._said or event.what != "connected":
+                note(words)
+            _log.info("connection", what=event.what, address=self._ends.address)
+        self._said = words
+
+
+def _of_refusal(fault: BusError) -> _End:
+    """The broker's no to a hello; the one about the configuration is an order to fetch the other one."""
+    code = str(fault.facts.get("refused", ""))
+    if code == "other_config":
+        return _End(value="other_config")
+    return _End(fault=refused(code, str(fault.facts["detail"])) if code else fault)

@@ -1,0 +1,230 @@
+"""Signals after the answer: logged beside its record, once whatever dies, and what their gates say stands in the reply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hobus.actors.ho2_supervisor.own_entries import OwnEntries
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Provenance
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import result_of
+from hobus.bus.record.payloads.orders import SignalsNamed
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, one_tool
+from tests.actors.ho2_supervisor.turn.test_recall import ON, asked, remembering
+
+QUESTION = "what packages are installed?"
+
+
+def logged(memory: Any) -> list[list[str]]:
+    """Signal ids of each LOG."""
+    return [[signal.signal_id for signal in message.signals] for message in memory.logs]
+
+
+def recorded_result(rig: Rig) -> TurnResult:
+    """The TurnResult in RunCompleted."""
+    [entry] = [e for e in rig.run(rig.journal()) if e.event_type == "RunCompleted"]
+    return result_of(entry.bodies[1] or b"")
+
+
+def test_a_turns_signals_leave_in_one_message() -> None:
+    """Intent, domain, task, each tool once, outcome; the event ids follow from the run."""
+    with Rig(*ON, script=one_tool) as rig:
+        memory = remembering(rig)
+        asked(rig)
+        assert logged(memory) == [
+            ["intent:question", "domain:system", "task:inspect", "tool:list_packages", "tool:list_tools",
+             "outcome:success"],
+        ]  # fmt: skip
+        [message] = memory.logs
+        assert message.agent_id == "ADMIN"
+        assert message.signals[0].event_id == f"EVT-{SESSION}-1-intent:question"
+
+
+def test_the_answer_is_recorded_while_the_signals_are_on_their_way() -> None:
+    """RunCompleted is durable before HO3 has answered: no hop is added to the turn but the slower of the two."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.delay_s = 0.2
+        asked(rig)
+        [completed] = [e for e in rig.run(rig.journal()) if e.event_type == "RunCompleted"]
+        assert completed.ledger_at_us / 1_000_000 < memory.answered_at[0] - 0.15
+
+
+def test_crossed_gates_stand_in_the_first_reply_and_in_a_record_of_their_own() -> None:
+    """RunCompleted's bytes name none; CONSOLIDATION_DUE does, before the reply; asked again, the answer is the same."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda signal_id: signal_id in ("domain:system", "task:inspect")
+        result = asked(rig)
+        assert result.consolidation_candidates == ["domain:system", "task:inspect"]
+        recorded = recorded_result(rig)
+        assert recorded == result.model_copy(update={"consolidation_candidates": []})
+        [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
+        assert read_body(due).signal_ids == ("domain:system", "task:inspect")
+        assert due.parents == [f"RunCompleted:{result.run_id}"]
+        assert rig.run(rig.turn("i1", QUESTION)) == result
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        assert rig.run(rig.turn("i1", QUESTION)) == result
+        assert len(memory.logs) >= 1
+
+
+def test_asked_again_while_the_signals_are_on_their_way_the_answer_is_the_same() -> None:
+    """RunCompleted stands, HO3 has not answered: the second request waits for what the first one gets."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+        memory.delay_s = 0.2
+
+        async def run() -> list[TurnResult]:
+            await rig.start_session()
+            first = rig.world.loop.create_task(rig.turn("i1", QUESTION))
+            while "RunCompleted" not in names(await rig.journal()):
+                await rig.host.sleep(0.001)
+            second = await rig.turn("i1", QUESTION)
+            return [await first, second]
+
+        first, second = rig.run(run())
+        assert first.consolidation_candidates != []
+        assert second == first
+
+
+def test_no_reply_names_what_the_record_does_not_have() -> None:
+    """The ledger is away once RunCompleted stands: no answer with candidates leaves before CONSOLIDATION_DUE does."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+        memory.delay_s = 0.2
+
+        async def run() -> tuple[bool, TurnResult]:
+            await rig.start_session()
+            asking = rig.world.loop.create_task(rig.turn("i1", QUESTION))
+            while "RunCompleted" not in names(await rig.journal()):
+                await rig.host.sleep(0.001)
+            rig.stop_ledger()
+            await rig.host.sleep(1)
+            was_told = asking.done() and asking.exception() is None
+            rig.start_ledger()
+            return was_told, await asking
+
+        was_told, result = rig.run(run())
+        assert not was_told
+        assert result.consolidation_candidates != []
+        [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
+        assert list(read_body(due).signal_ids) == result.consolidation_candidates
+
+
+def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
+    """The once key of the input is taken: the reply has the candidates of the entry that stands."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+        mine = OwnEntries(rig.writers["ho2"]._bus.instance).ho2m(
+            "CONSOLIDATION_DUE", SignalsNamed(("domain:system",)),
+            provenance=Provenance(session_id=SESSION),
+            parents=[], at_us=1, once=f"candidates:{SESSION}/i1",
+        )  # fmt: skip
+        rig.run(rig.write(mine))
+        assert asked(rig).consolidation_candidates == ["domain:system"]
+        assert rig.run(rig.turn("i1", QUESTION)).consolidation_candidates == ["domain:system"]
+
+
+def test_late_memory_costs_its_time_out_and_names_no_candidate() -> None:
+    """`ho3.log_timeout_ms` bounds the reply; a warning with the reason stands in the record."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+        memory.delay_s = 0.29
+        limits = rig.snapshot.config.ho3
+        assert limits is not None
+        assert asked(rig).consolidation_candidates != []
+        memory.delay_s = 60.0
+        before = rig.host.now()
+        late = rig.run(rig.turn("i2", "again"))
+        assert (late.outcome, late.consolidation_candidates) == ("success", [])
+        assert rig.host.now() - before < (limits.read_timeout_ms + limits.log_timeout_ms) / 1000 + 0.05
+        [warning] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "MEMORY_WARNING"]
+        assert warning.reason == "expired"
+        assert list(read_body(warning).signal_ids) == logged(memory)[-1] != []
+
+
+def test_killed_between_the_answer_and_its_signals_the_successor_logs_them_again() -> None:
+    """RunCompleted stands, HO3 never got the LOG: whoever owns the session next sends the same events, in the background."""
+    with Rig(*ON, script=one_tool) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+
+            async def when_logging() -> None:
+                while not memory.logs:
+                    await rig.host.sleep(0.0001)
+                await rig.host.sleep(0.05)
+                assert "RunCompleted" in names(await rig.journal())
+                rig.world.kill(rig.instances[0])
+                rig.supervise()
+
+            watcher = rig.world.loop.create_task(when_logging())
+            memory.delay_s = 0.2
+            result = await rig.turn("i1", "what packages are installed?")
+            await watcher
+            await rig.host.sleep(1)
+            return result
+
+        result = rig.run(run())
+        assert (result.outcome, result.consolidation_candidates) == ("success", [])
+        first, again = memory.logs[0], memory.logs[-1]
+        assert len(memory.logs) >= 2
+        assert again == first
+        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+
+
+def test_a_verdict_and_an_escalation_are_lessons_too() -> None:
+    """outcome:failed for a refusal on purpose, outcome:escalated for an answer that the gate did not accept."""
+
+    def refused(order: WorkOrder) -> Answer:
+        if order.wo_type == "classify":
+            return classified()
+        return WorkOrderError(code="BUDGET_EXHAUSTED", message="spent")
+
+    def short(order: WorkOrder) -> Answer:
+        return classified() if order.wo_type == "classify" else OutputResult(text=Segment(text=""))
+
+    for script, outcome in ((refused, "outcome:failed"), (short, "outcome:escalated")):
+        with Rig(*ON, script=script) as rig:
+            memory = remembering(rig)
+            result = asked(rig)
+            assert result.outcome == ("error" if script is refused else "success")
+            assert logged(memory) == [["intent:question", "domain:system", "task:inspect", outcome]]
+
+
+def test_a_run_that_failed_teaches_that_without_delaying_its_failure() -> None:
+    """No verdict: the host degrades at once, and the signals follow in the background."""
+
+    def broken(order: WorkOrder) -> Answer:
+        if order.wo_type == "classify":
+            return classified()
+        return WorkOrderError(code="PROVIDER_ERROR", message="down")
+
+    with Rig(*ON, script=broken) as rig:
+        memory = remembering(rig)
+        memory.delay_s = 0.1
+
+        async def run() -> float:
+            await rig.start_session()
+            before = rig.host.clock.monotonic()
+            with pytest.raises(RuntimeFault) as failed:
+                await rig.turn("i1", "what packages are installed?")
+            assert failed.value.code == "PROVIDER_ERROR"
+            took = rig.host.clock.monotonic() - before
+            await rig.host.sleep(1)
+            return took
+
+        assert rig.run(run()) < 0.15
+        assert logged(memory) == [["intent:question", "domain:system", "task:inspect", "outcome:failed"]]

@@ -1,0 +1,91 @@
+"""Which lines a turn gets: every filter at its border, the ranking, the budget, nothing but numbers and fields."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from hobus.actors.ho2_supervisor.turn.biases import TokenBudget, score, select_biases
+from hobus.bus.messages.memory import Artifact, Bias, Labels
+from tests.actors.ho2_supervisor.remembering import bias
+
+AS_OF = "2026-03-10T12:00:00.000000Z"
+SYSTEM = Labels(domain=["system"])
+
+
+def chosen(*biases: Bias, labels: Labels = SYSTEM, tokens: int = 1000) -> list[str]:
+    """Ids of the selected artifacts."""
+    return [one.artifact_id for one in select_biases(biases, labels, TokenBudget(tokens, 4), AS_OF)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_chosen"),
+    [
+        ({}, True),
+        ({"enabled": False}, False),
+        ({"weight": 0.0}, False),
+        ({"expires_at_event_ts": AS_OF}, True),
+        ({"expires_at_event_ts": "2026-03-10T11:59:59.999999Z"}, False),
+        ({"labels": Labels(domain=["config"])}, False),
+        ({"labels": Labels()}, False),
+        ({"labels": Labels(domain=["config", "system"])}, True),
+        ({"labels": Labels(task=["system"])}, False),  # a pair is kind and label
+        ({"labels": Labels(), "scope": "global"}, True),
+        ({"labels": Labels(domain=["config"]), "scope": "global"}, True),
+    ],
+)
+def test_fields_alone_decide_what_applies(changes: dict[str, Any], is_chosen: bool) -> None:
+    """Enabled, weight above 0, expiry inclusive, one shared pair of kind and label or scope global."""
+    assert chosen(bias("ART-1", **changes)) == (["ART-1"] if is_chosen else [])
+
+
+def test_a_turn_without_labels_gets_what_is_global() -> None:
+    """Without labels nothing can match but what needs no match."""
+    both = (bias("ART-1"), bias("ART-2", scope="global"))
+    assert chosen(*both, labels=Labels()) == ["ART-2"]
+
+
+def test_rank_is_weight_times_decay_times_recency() -> None:
+    """The product decides, not one factor; recency is the modifier to the power of days."""
+    heavy_but_stale = bias("ART-1", weight=0.9, decay=0.2)
+    light_and_fresh = bias("ART-2", weight=0.5, decay=0.9)
+    old = bias("ART-3", weight=1.0, decay_modifier=0.5, consolidation_event_ts="2026-03-08T12:00:00.000000Z")
+    assert score(old, AS_OF) == 0.25
+    assert chosen(heavy_but_stale, light_and_fresh, old) == ["ART-2", "ART-3", "ART-1"]
+
+
+def test_a_consolidation_later_than_the_turn_counts_as_fresh() -> None:
+    """Clocks of two machines may differ a little: recency is never above 1."""
+    assert score(bias("ART-1", decay_modifier=0.5, consolidation_event_ts="2027-01-01T00:00:00.000000Z"), AS_OF) == 0.5
+
+
+def test_equal_scores_go_by_weight_then_id_whatever_the_order_of_arrival() -> None:
+    """0.4 x 0.5 and 0.5 x 0.4 are one score; the heavier one is first, then the lower id."""
+    tied = [
+        bias("ART-b", weight=0.4, decay=0.5),
+        bias("ART-c", weight=0.5, decay=0.4),
+        bias("ART-a", weight=0.4, decay=0.5),
+    ]
+    assert {tuple(chosen(*order)) for order in permutations(tied)} == {("ART-c", "ART-a", "ART-b")}
+
+
+def test_a_line_that_does_not_fit_is_skipped_and_the_next_one_tried() -> None:
+    """40 characters are 10 tokens: exactly the budget fits, one token less does not, and smaller ones fill what is left."""
+    large = bias("ART-1", weight=0.9, context_line="x" * 40)
+    small = bias("ART-2", weight=0.5, context_line="y" * 20)
+    smaller = bias("ART-3", weight=0.4, context_line="z" * 16)
+    assert chosen(large, small, smaller, tokens=10) == ["ART-1"]
+    assert chosen(large, small, smaller, tokens=9) == ["ART-2", "ART-3"]
+    assert chosen(large, small, smaller, tokens=8) == ["ART-2"]
+    assert chosen(large, small, smaller, tokens=19) == ["ART-1", "ART-2", "ART-3"]
+    assert chosen(large, tokens=0) == []
+
+
+def test_the_line_is_passed_on_verbatim() -> None:
+    """What was learned is copied, never edited."""
+    line = "  Ünïcode, “quotes” and {{ braces }} stay.  "
+    [one] = select_biases([bias("ART-1", context_line=line)], SYSTEM, TokenBudget(1000, 4), AS_OF)
+    assert isinstance(one, Artifact)
+    assert one.context_line == line

@@ -1,0 +1,227 @@
+"""Tools of the caller: what may be offered, which results fit, and what a successor makes of a turn that brings some."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from hobus.actors.ho2_supervisor.turn import caller_tools, quality_gate
+from hobus.bus.errors import SessionFault
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.session import (
+    CallerCall,
+    CallResult,
+    OpenCalls,
+    RunConfig,
+    SessionConfig,
+    SessionReady,
+    StartSession,
+    TurnReply,
+    TurnRequest,
+)
+from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall, ToolSpec, WorkOrder
+from tests.actors.ho2_supervisor.ownership.test_take_over import moved_to
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, text_of
+from tests.shipped import shipped_snapshot
+
+LIMITS = shipped_snapshot().config.sessions.model_copy(update={"caller_tools_max": 3, "caller_tools_max_bytes": 1000})
+OPEN = OpenCalls(wo_id="WO-1", call_ids=["call_a", "call_b"])
+GIVEN = [CallResult(tool_call_id="call_a", content="1"), CallResult(tool_call_id="call_b", content="2")]
+
+
+def spec(name: str = "get_weather", **parameters: Any) -> ToolSpec:
+    """A caller's tool."""
+    return ToolSpec(tool_id=name, description="x", parameters=parameters or {"type": "object"})
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A schema that deep."""
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ([], ""),
+        ([spec("a"), spec("b"), spec("c")], ""),
+        ([spec("a"), spec("b"), spec("c"), spec("d")], "caller_tools_max)"),
+        ([spec("a", description="x" * 1000)], "caller_tools_max_bytes"),
+        ([spec("a b")], "letters"),
+        ([spec("x" * 65)], "letters"),
+        ([spec("a"), spec("a")], "twice"),
+        ([spec("a", type="string")], "describe an object"),
+        ([spec("a", type="object", properties={"a": {"type": "nonsense"}})], "schema"),
+        ([spec("a", type="object", properties={"a": {"$ref": "http://example.org/x"}})], "outside"),
+    ],
+)
+def test_what_may_be_offered(tools: list[ToolSpec], said: str) -> None:
+    """Number, size, name and schema are bounded, and the fault says which; at the border it is taken."""
+    fault = caller_tools.offer_fault(SessionConfig(caller_tools=tools), LIMITS)
+    assert (said in fault) if said else fault == ""
+
+
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+    """It would have to be handed on, packed and recorded by everybody behind."""
+    limits = LIMITS.model_copy(update={"caller_tools_max_bytes": 100_000})
+    assert "nested" in caller_tools.offer_fault(SessionConfig(caller_tools=[spec("a", **nested(150))]), limits)
+
+
+def test_a_call_cannot_be_required_where_there_is_nothing_to_call() -> None:
+    """Nor does a turn without overrides bring a fault."""
+    assert "none is given" in caller_tools.offer_fault(SessionConfig(tool_choice="required"), LIMITS)
+    assert caller_tools.offer_fault(None, LIMITS) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "open_calls", "said"),
+    [
+        ([], "hello", OPEN, ""),
+        (GIVEN, "", OPEN, ""),
+        (GIVEN[::-1], "", OPEN, ""),
+        (GIVEN, "hello", OPEN, "alone"),
+        (GIVEN, "", None, "'call_a'"),
+        (GIVEN[:1], "", OPEN, "call_b is missing"),
+        ([*GIVEN, GIVEN[0]], "", OPEN, "twice"),
+    ],
+)
+def test_which_results_fit(given: list[CallResult], text: str, open_calls: OpenCalls | None, said: str) -> None:
+    """Every open call once, in any order, and no other."""
+    fault = caller_tools.results_fault(given, text, open_calls)
+    assert (said in fault) if said else fault == ""
+
+
+def test_a_call_that_a_model_invented_is_nobodys_to_run() -> None:
+    """It was not told of that tool then, whatever it is offered now."""
+    config = RunConfig(provider="p", model="m", caller_tools=[spec("a"), spec("b")])
+    calls = [ToolCall(call_id=f"00{n}", tool_id=name, arguments={}) for n, name in enumerate("abc", 1)]
+    output = OutputResult(tool_calls=calls, tools_invented=["b", "c"])
+    assert [call.tool_id for call in caller_tools.handed_out(output, config)] == ["a"]
+
+
+def test_what_later_prompts_show_of_calls_that_were_handed_out() -> None:
+    """Name, arguments and id, so that the result that follows can be told."""
+    calls = [CallerCall(tool_call_id="call_a", name="f", arguments={"city": "Zürich"})]
+    assert caller_tools.words_of_reply("I look.", calls) == (
+        'I look.\n[asked the caller for f {"city": "Zürich"} as call_a]'
+    )
+    assert caller_tools.words_of_reply("", calls).startswith("[asked")
+
+
+def test_ids_are_one_of_a_kind() -> None:
+    """Session, run and round are in them; a provider's own may come twice."""
+    call = ToolCall(call_id="001", provider_call_id="c", tool_id="f", arguments={})
+    [told] = caller_tools.as_told([call], RunId(session_id=SESSION, run_seq=7), 2)
+    assert told.tool_call_id == "call_11111111_7_2_001"
+
+
+def test_an_answer_that_hands_out_calls_needs_no_text() -> None:
+    """No criterion for an answer can be held against it."""
+    criteria = {"requires_response_text": True, "min_response_length": 1}
+    output = OutputResult(tool_calls=[ToolCall(call_id="001", tool_id="f", arguments={})])
+    assert quality_gate.judge(criteria, output, is_handed_out=True).is_accepted
+    assert not quality_gate.judge(criteria, output).is_accepted
+
+
+def test_a_session_that_starts_with_tools_out_of_bounds_is_refused() -> None:
+    """What every turn of it would bring along is bounded like what one turn brings."""
+    wanted = StartSession(session_id=SESSION, session_config=SessionConfig(caller_tools=[spec("a b")]))
+    with Rig() as rig, pytest.raises(SessionFault) as raised:
+        rig.run(rig.ask(wanted, SessionReady))
+    assert raised.value.code == "invalid_input"
+
+
+THEIRS = SessionConfig(caller_tools=[spec()])
+
+
+def asks_twice(order: WorkOrder) -> Answer:
+    """An own tool, then one of the caller, then an answer from all results."""
+    match order.wo_type:
+        case "classify":
+            return classified()
+        case "tool_call":
+            return "own result"
+        case _ if not order.exchanges:
+            return [ToolCall(call_id="001", tool_id="list_packages", arguments={})]
+        case _ if len(order.exchanges) == 1:
+            calls = [ToolCall(call_id="001", tool_id="get_weather", arguments={"city": "Bern"})]
+            return OutputResult(text=Segment(text="I look."), tool_calls=calls, finish_reason="tool_calls")
+        case _:
+            return ", ".join(result.text for exchange in order.exchanges for result in exchange.results)
+
+
+def results(content: str = "sunny") -> list[CallResult]:
+    """Of the one call that the rig's session hands out."""
+    return [CallResult(tool_call_id="call_11111111_1_3_001", content=content)]
+
+
+def test_successor_goes_on_with_a_turn_that_brings_results_from_every_prefix_of_its_journal() -> None:
+    """Whatever the dead owner had recorded: the same calls, one answer that rests on them, the same orders."""
+    with Rig(script=asks_twice) as rig:
+        rig.run(rig.start_session())
+        asked = rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS))
+        answered = rig.run(rig.turn("i2", "", results=results(), run_overrides=THEIRS))
+        journal = rig.run(rig.journal())
+        sent = {order.wo_id: order for order in rig.pool.orders}
+    assert (asked.response, [call.tool_call_id for call in asked.caller_calls]) == (
+        "I look.", ["call_11111111_1_3_001"],
+    )  # fmt: skip
+    assert answered.response == "own result, sunny"
+    with Rig(script=asks_twice) as rig:
+        for length in range(2, len(journal) + 1):
+            session_id = f"{SESSION[:8]}{str(UUID(int=length))[8:]}"
+            rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:length])))
+            first = TurnRequest(session_id=session_id, input_id="i1", text="weather?", run_overrides=THEIRS)
+            again = rig.run(rig.ask(first, TurnReply)).result
+            assert again.caller_calls == asked.caller_calls, length
+            second = TurnRequest(session_id=session_id, input_id="i2", text="", results=results(), run_overrides=THEIRS)
+            assert rig.run(rig.ask(second, TurnReply)).result.response == "own result, sunny", length
+            after = rig.run(rig.journal(session_stream(session_id)))
+            assert names(after).count("RunCompleted") == names(after).count("RunRequested") == 2, length
+            for order in rig.pool.orders:
+                if order.session_id == session_id and order.wo_type == "synthesize":
+                    same = sent[order.wo_id.replace(session_id, SESSION)]
+                    assert text_of(order, "user_input") == text_of(same, "user_input") == "weather?"
+                    assert [e.model_dump(exclude={"results", "text"}) for e in order.exchanges] == [
+                        e.model_dump(exclude={"results", "text"}) for e in same.exchanges
+                    ], length
+                    assert [[r.text for r in e.results] for e in order.exchanges] == [
+                        [r.text for r in e.results] for e in same.exchanges
+                    ], length
+
+
+def test_open_calls_are_known_to_who_loads_a_snapshot() -> None:
+    """A state that was recorded while calls were open lets their results be taken by another owner."""
+    with Rig(("sessions.snapshot_entries", 5), script=asks_twice) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS))
+        rig.run(rig.host.sleep(1))
+        assert names(rig.run(rig.journal())).count("STATE_SNAPSHOT") == 1
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        answered = rig.run(rig.turn("i2", "", results=results(), run_overrides=THEIRS))
+        assert answered.response == "own result, sunny"
+
+
+def test_a_later_message_shows_what_was_asked_for_and_opens_calls_of_its_own() -> None:
+    """The open calls are those of the newest answered turn."""
+    with Rig(script=asks_twice) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS))
+        session = rig.supervisors[0]._registry.held(SESSION)
+        assert session is not None
+        assert session.record.state.open_calls == OpenCalls(
+            wo_id=f"WO-{SESSION}-1.3.1", call_ids=["call_11111111_1_3_001"]
+        )
+        shown = rig.run(rig.turn("i2", "hello", run_overrides=THEIRS))
+        assert shown.outcome == "success"
+        assert session.record.state.open_calls is not None  # the script asks for it again, of another run
+        assert session.record.state.open_calls.wo_id.startswith(f"WO-{SESSION}-2.")
+        assert '[asked the caller for get_weather {"city": "Bern"} as call_11111111_1_3_001]' in text_of(
+            rig.pool.orders[-1], "history"
+        )

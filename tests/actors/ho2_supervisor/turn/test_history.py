@@ -1,0 +1,123 @@
+"""History: whole turns within the budget, lines for older ones, degraded answers as they were delivered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hobus.actors.ho2_supervisor.turn.history import (
+    ERASED,
+    DeliveredTurn,
+    History,
+    HistoryLimits,
+    digest,
+    newest_lines,
+    parts,
+    remember,
+)
+
+LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=40, chars_per_token=4, known_max=10)
+
+
+def turn(number: int, text: str | None = None, reply: str | None = None, **fields: object) -> DeliveredTurn:
+    """A delivered turn."""
+    given_text = f"question {number}" if text is None else text
+    given_reply = f"answer {number}" if reply is None else reply
+    made = DeliveredTurn(f"i{number}", f"in/{number}", f"out/{number}", given_text, given_reply)
+    return replace(made, **fields)
+
+
+def told(history: History, limits: HistoryLimits = LIMITS) -> str:
+    """The text that a prompt gets."""
+    return "".join(part.text for part in parts(history, limits))
+
+
+def history_of(*turns: DeliveredTurn, limits: HistoryLimits = LIMITS) -> History:
+    """A history of these turns."""
+    history = History()
+    for one in turns:
+        history = remember(history, one, limits)
+    return history
+
+
+def test_first_turn_has_no_history() -> None:
+    """Nothing was said: no segment, no line."""
+    assert parts(History(), LIMITS) == []
+    assert newest_lines(History(), LIMITS) == []
+
+
+def test_newest_turns_stand_verbatim_and_older_ones_as_lines() -> None:
+    """Oldest first; beyond turns_max one line each."""
+    history = history_of(*(turn(n) for n in range(1, 6)))
+    assert told(history) == (
+        "- user: question 1\n- user: question 2\n"
+        "user: question 3\nassistant: answer 3\n"
+        "user: question 4\nassistant: answer 4\n"
+        "user: question 5\nassistant: answer 5\n"
+    )
+    assert history.count == 5
+
+
+def test_texts_carry_their_refs() -> None:
+    """What a person or a model said is named by ref; what is ours has none."""
+    refs = [part.ref for part in parts(history_of(turn(1), turn(2)), LIMITS)]
+    assert refs == [None, "in/1", None, "out/1", None, "in/2", None, "out/2", None]
+
+
+def test_turn_is_shown_whole_or_as_a_line() -> None:
+    """A turn that fits exactly is shown; with one token less it is a line, and nothing older is shown in its place."""
+    history = history_of(turn(1), turn(2))
+    exact = -(-len("user: question 2\nassistant: answer 2\n") // 4)
+    assert told(history, replace(LIMITS, budget_tokens=exact)) == "user: question 2\nassistant: answer 2\n"
+    assert told(history, replace(LIMITS, budget_tokens=exact - 1)) == "- user: question 2\n"
+
+
+def test_digest_is_one_line_within_its_length() -> None:
+    """Newlines are folded, long texts are cut, tools and degradation are named."""
+    assert digest(turn(1, "a\nb"), 40) == "- user: a b"
+    long = digest(turn(1, "x" * 100, tool_ids=("list_tools",), is_degraded=True), 40)
+    assert len(long) == 40
+    assert long.endswith("… (list_tools; degraded)")
+    assert "used list_tools" in told(history_of(turn(1, tool_ids=("list_tools",))))
+
+
+def test_late_degraded_answer_replaces_what_was_shown() -> None:
+    """The same input again is the same turn: shown as it was delivered, counted once, in its old place."""
+    history = history_of(*(turn(n) for n in range(1, 6)))
+    verbatim = remember(history, turn(4, reply="bare", is_degraded=True), LIMITS)
+    assert "assistant: bare\nuser: question 5" in told(verbatim)
+    line = remember(history, turn(1, is_degraded=True), LIMITS)
+    assert told(line).startswith("- user: question 1 (degraded)\n- user: question 2\n")
+    assert (verbatim.count, line.count) == (5, 5)
+
+
+def test_erased_text_is_marked_and_has_no_ref() -> None:
+    """A prompt never names a ref whose text it does not show."""
+    erased = DeliveredTurn("i1", "in/1", "out/1", None, "kept")
+    shown = parts(history_of(erased), LIMITS)
+    assert [(s.ref, s.text) for s in shown] == [
+        (None, f"user: {ERASED}\nassistant: "), ("out/1", "kept"), (None, "\n"),
+    ]  # fmt: skip
+    assert history_of(erased).missing_refs() == ("in/1",)
+    assert history_of(erased).filled({"in/1": "back"}).missing_refs() == ()
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=200), st.text(max_size=200)), max_size=30),
+    st.integers(0, 120),
+    st.integers(1, 5),
+)
+def test_history_keeps_its_budget_and_its_size(said: list[tuple[str, str]], budget: int, turns_max: int) -> None:
+    """Whatever was said: within the token budget, bounded in memory, whole turns only, newest kept before older ones."""
+    limits = replace(LIMITS, budget_tokens=budget, turns_max=turns_max)
+    history = history_of(*(turn(n, *texts) for n, texts in enumerate(said)), limits=limits)
+    shown = parts(history, limits)
+    assert sum(len(part.text) for part in shown) <= budget * limits.chars_per_token
+    assert len(history.turns) <= turns_max
+    assert sum(len(line) for _, line in history.digests) <= budget * limits.chars_per_token + limits.digest_chars
+    refs = [part.ref for part in shown if part.ref]
+    newest = [ref for one in history.turns for ref in (one.input_ref, one.reply_ref)]
+    assert len(refs) % 2 == 0
+    assert refs == newest[len(newest) - len(refs) :]

@@ -1,0 +1,56 @@
+"""A turn of the past, found by its run: answered, failed, or not there."""
+
+from __future__ import annotations
+
+from hobus.actors.ho2_supervisor.turn.past_turns import turn_of_run
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, one_tool
+
+
+def run_id(number: int) -> RunId:
+    """The n-th run of the rig's session."""
+    return RunId(session_id=SESSION, run_seq=number)
+
+
+def test_an_answered_turn_has_both_texts_their_refs_and_its_tools() -> None:
+    """What was asked, what was said, where both stand, and each tool once; without owning the session."""
+    with Rig(script=one_tool) as rig:
+
+        async def run() -> None:
+            await rig.start_session()
+            await rig.turn("i1", "what packages are installed?")
+
+        rig.run(run())
+        found = rig.run(turn_of_run(rig.client, run_id(1)))
+        assert found is not None
+        assert (found.input_text, found.tool_ids) == ("what packages are installed?", ("list_packages", "list_tools"))
+        assert found.reply_text is not None and found.reply_text.startswith("from tools: ")
+        assert (found.input_ref, found.reply_ref) == (
+            f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2",
+        )  # fmt: skip
+        assert rig.run(turn_of_run(rig.client, run_id(2))) is None
+
+
+def test_a_failed_run_still_says_what_was_asked() -> None:
+    """There is no answer to name it by, so the index finds its request."""
+
+    def broken(order: WorkOrder) -> Answer:
+        return classified() if order.wo_type == "classify" else WorkOrderError(code="PROVIDER_ERROR", message="down")
+
+    with Rig(script=broken) as rig:
+
+        async def run() -> str:
+            await rig.start_session()
+            try:
+                await rig.turn("i1", "what packages are installed?")
+            except RuntimeFault as fault:
+                code = fault.code
+            await rig.host.sleep(1)  # until the index has it
+            return code
+
+        assert rig.run(run()) == "PROVIDER_ERROR"
+        found = rig.run(turn_of_run(rig.client, run_id(1)))
+        assert found is not None
+        assert (found.input_text, found.reply_text, found.reply_ref) == ("what packages are installed?", None, "")

@@ -1,0 +1,59 @@
+"""The quality gate: every criterion that exists is enforced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement, better, judge
+from hobus.bus.messages.work_order import OutputResult, Segment
+
+
+def output(text: str = "", **fields: Any) -> OutputResult:
+    """An answer."""
+    return OutputResult(text=Segment(text=text), **fields)
+
+
+@pytest.mark.parametrize(
+    ("criteria", "answer", "is_accepted"),
+    [
+        ({}, output(""), True),
+        ({"requires_response_text": True}, output("x"), True),
+        ({"requires_response_text": True}, output(" \n\t"), False),
+        ({"requires_response_text": False}, output(""), True),
+        ({"min_response_length": 3}, output("abc"), True),
+        ({"min_response_length": 3}, output(" ab "), False),
+        ({"min_response_length": 0}, output(""), True),
+        ({"no_error": True}, output("x", finish_reason="error"), False),
+        ({"no_error": True}, output("x", finish_reason="stop"), True),
+        ({"response_schema": {"type": "object", "required": ["a"]}}, output(parsed={"a": 1}), True),
+        ({"response_schema": {"type": "object", "required": ["a"]}}, output(parsed={"b": 1}), False),
+        ({"response_schema": {"type": "string", "maxLength": 2}}, output("abc"), False),
+        ({"response_schema": {"type": "nonsense"}}, output("abc"), False),
+        ({"response_schema": {"$ref": "http://127.0.0.1:1/x"}}, output("abc"), False),
+        ({"a_criterion_of_tomorrow": True}, output("x"), False),
+        ({}, None, False),
+    ],
+)
+def test_each_criterion_decides(criteria: dict[str, Any], answer: OutputResult | None, is_accepted: bool) -> None:
+    """Borders included: exactly the minimum is enough, and what cannot be enforced is a fault."""
+    assert judge(criteria, answer).is_accepted == is_accepted
+
+
+def test_every_unmet_criterion_is_named_and_no_text_is_shown() -> None:
+    """The note says all that is wrong; the answer's own words are not in it."""
+    judgement = judge({"requires_response_text": True, "min_response_length": 5, "unknown": 1}, output("  "))
+    assert len(judgement.faults) == 3
+    assert "at least 5" in judgement.note()
+    schema = {"type": "object", "properties": {"a": {"const": 1}}}
+    assert "secret" not in judge({"response_schema": schema}, output(parsed={"a": "secret"})).note()
+
+
+def test_best_of_two_rejected_answers() -> None:
+    """Some text beats none, fewer faults beat more, the later one beats its equal."""
+    none, one, two = Judgement(()), Judgement(("a",)), Judgement(("a", "b"))
+    assert better((output("x"), two), (output("y"), one))
+    assert not better((output("x"), one), (output("y"), two))
+    assert not better((output("x"), two), (output(" "), none))
+    assert better((output("x"), one), (output("y"), one))

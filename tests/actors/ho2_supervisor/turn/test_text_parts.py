@@ -1,0 +1,62 @@
+"""One ref for a text of many parts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hobus.actors.ho2_supervisor.turn.text_parts import Kept, Shown, body_of, of_part, parts_in, shared, whole
+from hobus.bus.messages.base import pack
+
+PARTS = st.lists(st.builds(Shown, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
+
+
+@given(PARTS)
+def test_the_parts_give_the_whole_again(parts: list[Shown]) -> None:
+    """What has a ref is listed by it and stored no second time; put together, it is the text that was shown."""
+    segment = whole("history", parts)
+    listed = parts_in(body_of(parts))
+    assert listed is not None
+    assert [ref for ref, _ in listed] == [part.ref for part in parts]
+    assert "".join(part.text if ref else text for (ref, text), part in zip(listed, parts, strict=True)) == segment.text
+    assert all(text == "" for ref, text in listed if ref is not None)
+
+
+@given(st.text())
+def test_no_text_is_taken_for_a_list(text: str) -> None:
+    """The mark begins no UTF-8 text."""
+    assert parts_in(text.encode()) is None
+
+
+@given(st.integers(min_value=120, max_value=400), st.integers(min_value=0, max_value=200), st.integers(0, 40))
+def test_older_lines_are_recorded_whole_only_now_and_then(lines: int, added: int, dropped: int) -> None:
+    """A later text of lines gives itself again from a stretch of the earlier one and what was added; a little is new."""
+    line = [f"- user: question {number} of a long talk" for number in range(lines + added)]
+    earlier = "\n".join([*line[:lines], "user: "])
+    later = "\n".join([*line[min(dropped, lines - 1) :], "user: "])
+    recorded = Shown("RunRequested:s/i/1", "hello")
+    first_body, kept = shared([Shown(None, earlier), recorded], None, "WO_DISPATCHED:a/3")
+    assert (parts_in(first_body) or [])[0] == ("WO_DISPATCHED:a/3", "") and kept == Kept("WO_DISPATCHED:a/3", earlier)
+    body, again = shared([Shown(None, later), recorded], kept, "WO_DISPATCHED:b/3")
+    behind = {"WO_DISPATCHED:a/3": earlier, "WO_DISPATCHED:b/3": later, "RunRequested:s/i/1": "hello"}
+    listed = parts_in(body) or []
+    assert "".join(part if ref is None else of_part(part, behind[ref]) for ref, part in listed) == later + "hello"
+    assert again is not None or len(body) < len(later) / 4
+
+
+def test_a_short_text_stands_in_the_list() -> None:
+    """A few lines are not worth a body of their own."""
+    body, kept = shared([Shown(None, "- user: hi\nuser: "), Shown("r/1", "x")], None, "o/1")
+    assert kept is None and parts_in(body) == [(None, "- user: hi\nuser: "), ("r/1", "")]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [5, None, [], {}, {"a": 1}, [7], ["", 0], ["", 9], ["", True], ["", 2, 1], ["", []], ["", ["x"]], ["", ["x", 1]],
+     ["", [1, ""]], ["", 1.5], ["", b"\xff"], [[], b"~"]],
+)  # fmt: skip
+def test_a_damaged_list_is_a_value_error(listed: object) -> None:
+    """Whoever wrote it: a reader shows the bytes as they are, and does not end with a defect."""
+    with pytest.raises(ValueError):  # noqa: PT011 - which of them is of no interest to anybody
+        parts_in(b"\xc1" + pack(listed))

@@ -1,0 +1,222 @@
+"""Work orders: validation in words, the state machine, texts stored once."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from hobus.actors.ho2_supervisor.turn import work_orders
+from hobus.actors.ho2_supervisor.turn.order_codec import (
+    blank_order,
+    blank_receipt,
+    expand_order,
+    expand_receipt,
+    like,
+    order_refs,
+    recorded_order,
+    whole,
+)
+from hobus.actors.ho2_supervisor.turn.work_orders import TRANSITIONS, OrderContext, advance, faults, with_own_texts
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import RunId, StepId, TurnId
+from hobus.bus.messages.session import RunConfig
+from hobus.bus.messages.work_order import (
+    Exchange,
+    Fence,
+    OutputResult,
+    Receipt,
+    Segment,
+    ToolCall,
+    WorkOrder,
+    WorkOrderState,
+)
+from tests.actors.ho2_supervisor.journals import SESSION, at
+from tests.actors.ho2_supervisor.rig import receipt_of, snapshot
+
+RUN = RunId(session_id=SESSION, run_seq=3)
+STEP = StepId(turn_id=TurnId(run_id=RUN, turn_seq=2), step_seq=1)
+CONTEXT = OrderContext(
+    step_id=STEP, fence=Fence(run_id=RUN, session_epoch=1, step_epoch=4), agent=snapshot().agents["ADMIN"],
+    package_id="PKG-X", config_digest="sha256:0", planned_at=at(), budget_mode="warn",
+)  # fmt: skip
+LONG = "a text that is longer than any ref into the record could possibly be, " * 3
+
+
+def synthesized(**changes: Any) -> WorkOrder:
+    """A sound synthesize order, with some fields changed."""
+    order = work_orders.synthesize(
+        CONTEXT,
+        inputs=[Segment(name="system", text=LONG), Segment(name="user_input", ref="r/1", text="hello")],
+        exchanges=[],
+        run_config=RunConfig(provider="p", model="m"),
+        token_budget=100,
+        timeout_seconds=5.0,
+        criteria={"requires_response_text": True},
+        parent_wo_id=None,
+    )
+    return order.model_copy(update=changes)
+
+
+def tool_order(**changes: Any) -> WorkOrder:
+    """A sound tool_call order."""
+    call = ToolCall(call_id="001", tool_id="list_tools", arguments={})
+    order = work_orders.tool_call(CONTEXT, call, token_budget=1, timeout_seconds=1.0, parent_wo_id="WO-x")
+    return order.model_copy(update=changes)
+
+
+def limits(order: WorkOrder, **changes: Any) -> dict[str, Any]:
+    """The order's constraints with some fields changed."""
+    return {"constraints": order.constraints.model_copy(update=changes)}
+
+
+def test_sound_orders_have_no_fault() -> None:
+    """What the builders make may be dispatched."""
+    assert faults(synthesized(), ()) == []
+    assert faults(tool_order(), {"WO-x"}) == []
+    classify = work_orders.classify(CONTEXT, inputs=[], token_budget=1, timeout_seconds=0.1)
+    assert faults(classify, ()) == []
+
+
+def test_ids_are_derived_from_the_step_and_the_call() -> None:
+    """The same step always makes the same id."""
+    assert synthesized().wo_id == f"WO-{SESSION}-3.2.1"
+    assert tool_order().wo_id == f"WO-{SESSION}-3.2.1.001"
+
+
+@pytest.mark.parametrize(
+    ("order", "fault"),
+    [
+        (synthesized(wo_type="dance"), "dance is not known"),
+        (synthesized(session_id=" "), "session_id is missing"),
+        (synthesized(created_by=""), "created_by is missing"),
+        (synthesized(**limits(synthesized(), prompt_contract_id="")), "no prompt_contract_id"),
+        (synthesized(**limits(synthesized(), token_budget=0)), "token_budget is 0"),
+        (synthesized(**limits(synthesized(), timeout_seconds=-1.0)), "timeout_seconds is -1.0"),
+        (tool_order(**limits(tool_order(), tools_allowed=[])), "allows no tools"),
+        (tool_order(tool_call=None), "carries no tool_call"),
+        (tool_order(parent_wo_id="WO-y"), "parent WO-y is not completed"),
+    ],
+)
+def test_each_fault_is_named_alone(order: WorkOrder, fault: str) -> None:
+    """One thing wrong gives one sentence that says what."""
+    found = faults(order, {"WO-x"})
+    assert len(found) == 1
+    assert fault in found[0]
+
+
+def test_every_fault_is_named_at_once() -> None:
+    """Whoever mends an order is told everything, not the first thing."""
+    order = synthesized(session_id="", created_by="", parent_wo_id="WO-y")
+    order = order.model_copy(update=limits(order, prompt_contract_id="", token_budget=0, timeout_seconds=0.0))
+    assert len(faults(order, ())) == 6
+
+
+@pytest.mark.parametrize("source", get_args(WorkOrderState))
+@pytest.mark.parametrize("target", get_args(WorkOrderState))
+@pytest.mark.parametrize("role", ["ho2", "ho1"])
+def test_only_the_table_moves_an_order(source: Any, target: Any, role: Any) -> None:
+    """Every state, target and role: allowed exactly where the table says so, else refused and unchanged."""
+    order = synthesized(state=source)
+    if role in TRANSITIONS.get((source, target), ()):
+        assert advance(order, target, role) == order.model_copy(update={"state": target})
+    else:
+        with pytest.raises(WorkOrderFault):
+            advance(order, target, role)
+        assert order.state == source
+
+
+def test_every_state_but_the_terminal_ones_has_a_way_to_failed() -> None:
+    """Every order has a legal end."""
+    for state in get_args(WorkOrderState):
+        ends = {target for source, target in TRANSITIONS if source == state}
+        assert ("failed" in ends) == (state not in ("completed", "failed"))
+
+
+def test_long_texts_get_refs_into_their_own_entry_and_short_ones_stay() -> None:
+    """Bodies lie in the order of the refs; what has a ref already, and what is shorter than one, is left alone."""
+    order, brought = with_own_texts(synthesized(), "WO_DISPATCHED:x", {})
+    assert brought == {LONG: "WO_DISPATCHED:x/1"}
+    assert [segment.ref for segment in order.input_context] == ["WO_DISPATCHED:x/1", "r/1"]
+    assert [segment.text for segment in order.input_context] == [LONG, "hello"]
+
+
+def test_text_of_an_earlier_order_is_not_brought_again() -> None:
+    """The next round names the system prompt where the first one put it."""
+    order, brought = with_own_texts(synthesized(), "WO_DISPATCHED:y", {LONG: "WO_DISPATCHED:x/1"})
+    assert brought == {}
+    assert order.input_context[0].ref == "WO_DISPATCHED:x/1"
+
+
+def test_recorded_order_expands_to_the_same_bytes() -> None:
+    """Blank where a ref stands, the rest in words; with its texts back it is the order that was sent."""
+    exchange = Exchange(
+        tool_calls=[ToolCall(call_id="001", tool_id="t", arguments={"ref": "x", "name": "n", "text": "kept"})],
+        results=[Segment(name="001", ref="r/2", text="outcome"), Segment(name="002", text="short")],
+        text=Segment(ref="r/3", text="thinking"),
+    )
+    order, _ = with_own_texts(synthesized(exchanges=[exchange]), "WO_DISPATCHED:x", {})
+    form = blank_order(order, {})
+    for text in (LONG, "hello", "outcome", "thinking"):
+        assert text not in str(form)
+    assert "kept" in str(form)
+    assert "short" in str(form)
+    texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello", "r/2": "outcome", "r/3": "thinking"}
+    recorded = recorded_order(form)
+    assert order_refs(recorded) == ("WO_DISPATCHED:x/1", "r/1", "r/3", "r/2")
+    assert pack(expand_order(recorded, texts).model_dump()) == pack(order.model_dump())
+
+
+def test_what_the_orders_of_a_run_share_is_recorded_once() -> None:
+    """A later order names the first of its kind, else of the run, and holds what differs; each gives itself back."""
+    first, _ = with_own_texts(synthesized(), "WO_DISPATCHED:x", {})
+    note = Segment(name="prior_results", text="too short")
+    limits = first.constraints.model_copy(update={"prompt_contract_id": "", "provider_id": None, "token_budget": 7})
+    again = first.model_copy(update={"wo_id": "again"})
+    longer = first.model_copy(update={"wo_id": "longer", "input_context": [*first.input_context, note]})
+    other = first.model_copy(update={"wo_id": "other", "input_context": [note, *first.input_context]})
+    call = first.model_copy(
+        update={"wo_id": "call", "wo_type": "tool_call", "input_context": [], "constraints": limits, "intent_id": "I"}
+    )
+    second = call.model_copy(update={"wo_id": "second", "constraints": first.constraints, "intent_id": None})
+    forms: dict[str, dict[str, Any]] = {}
+    recorded: dict[str, dict[str, Any]] = {}
+    for order in (first, again, longer, other, call, second):
+        recorded[order.wo_id] = blank_order(order, forms)
+        forms[order.wo_id] = whole(recorded[order.wo_id], forms)
+    ids = {"wo_id", "session_id", "wo_type", "fence"}
+    assert {wo_id: (like(form), set(form) - ids - {"like"}) for wo_id, form in recorded.items() if like(form)} == {
+        "again": (first.wo_id, set()), "longer": (first.wo_id, {"more_context"}),
+        "other": (first.wo_id, {"input_context"}),
+        "call": (first.wo_id, {"input_context", "constraints", "intent_id"}),
+        "second": ("call", {"constraints", "intent_id"}),
+    }  # fmt: skip
+    assert recorded["call"]["constraints"] == {"prompt_contract_id": "", "provider_id": None, "token_budget": 7}
+    texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello"}
+    for order in (first, again, longer, other, call, second):
+        assert expand_order(recorded_order(forms[order.wo_id]), texts) == order
+
+
+def test_recorded_receipt_expands_to_the_same_bytes() -> None:
+    """A receipt's text by its ref, one without a ref as it is, and a failed one."""
+    by_ref = receipt_of(synthesized(), OutputResult(text=Segment(ref="r/9", text="said")), at())
+    plain = receipt_of(synthesized(), "said", at())
+    failed = plain.model_copy(update={"state": "failed", "output_result": None})
+    assert "said" not in str(blank_receipt(by_ref))
+    for receipt in (by_ref, plain, failed):
+        recorded = Receipt.model_validate(blank_receipt(receipt))
+        assert pack(expand_receipt(recorded, {"r/9": "said"}).model_dump()) == pack(receipt.model_dump())
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, 1), (1, 1.0), (0, False), ([1], [True])])
+def test_an_order_that_differs_in_a_type_alone_is_recorded_as_it_was_sent(first: Any, second: Any) -> None:
+    """A model that corrects `true` to `1` sends another call: what is recorded, and sent again, is that one."""
+    base = tool_order(tool_call=ToolCall(call_id="001", tool_id="list_tools", arguments={"limit": first}))
+    later = tool_order(
+        wo_id=f"WO-{SESSION}-3.3.1.001",
+        tool_call=ToolCall(call_id="001", tool_id="list_tools", arguments={"limit": second}),
+    )
+    earlier = {base.wo_id: whole(blank_order(base, {}), {})}
+    found = recorded_order(whole(blank_order(later, earlier), earlier))
+    assert pack(found.model_dump()) == pack(later.model_dump())

@@ -1,0 +1,87 @@
+"""Commands that act on a running turn: what a line means, and what is said of its verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from hobus.bus.messages import session as events
+from hobus.bus.messages.session import COMMAND_REFUSALS, CommandVerdict
+from hobus.launch.cli.chat.run_commands import NAMES, applied, command_of, is_run_command, refused
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.sessions.summary import HeldNow
+from tests.launch.sessions.entries import SESSION
+
+ONE = (HeldNow("001", "write_file", {}),)
+TWO = (*ONE, HeldNow("002", "send_mail", {}))
+
+
+@pytest.mark.parametrize(
+    ("line", "held", "command"),
+    [
+        ("/steer be brief", (), events.Steer(text="be brief")),
+        ("/followup  and then? ", (), events.FollowUp(text="and then?")),
+        ("/pause", (), events.Pause()),
+        ("/resume ", (), events.Resume()),
+        ("/cancel", (), events.Cancel()),
+        ("/cancel it is late", (), events.Cancel(reason="it is late")),
+        ("/approve", ONE, events.Approve(call_id="001")),
+        ("/approve 2", TWO, events.Approve(call_id="002")),
+        ("/approve 002", (), events.Approve(call_id="002")),
+        ("/deny", ONE, events.Deny(call_id="001")),
+        ("/deny not now", ONE, events.Deny(call_id="001", reason="not now")),
+        ("/deny 2 not now", TWO, events.Deny(call_id="002", reason="not now")),
+    ],
+)
+def test_what_a_line_means(line, held, command):
+    """A call may be left out where only one waits, and be named without its zeros."""
+    assert command_of(line, held) == command
+
+
+@pytest.mark.parametrize(
+    ("line", "held", "code", "words"),
+    [
+        ("/steer", (), exit_codes.USAGE, "needs a text"),
+        ("/followup ", (), exit_codes.USAGE, "needs a text"),
+        ("/pause now", (), exit_codes.USAGE, "takes nothing"),
+        ("/approve", (), exit_codes.REFUSED, "no tool call waits"),
+        ("/approve", TWO, exit_codes.USAGE, "001 write_file, 002 send_mail"),
+        ("/approve 1 please", ONE, exit_codes.USAGE, "nothing but the number"),
+        ("/approve all", ONE, exit_codes.USAGE, "nothing but the number"),
+        ("/deny no", TWO, exit_codes.USAGE, "001 write_file, 002 send_mail"),
+    ],
+)
+def test_a_line_that_means_nothing_says_what_to_type(line, held, code, words):
+    """Nothing is sent; the next thing to type is named."""
+    with pytest.raises(CommandError) as caught:
+        command_of(line, held)
+    assert (caught.value.exit_code, words in caught.value.message) == (code, True), caught.value.message
+    assert caught.value.hint
+
+
+def test_only_the_names_themselves_are_commands():
+    """Not with a space before them, nor with further letters."""
+    assert all(is_run_command(f"{name} x") for name in NAMES)
+    assert not any(map(is_run_command, (" /pause", "/paused", "/", "", "  ", "pause", "/help")))
+
+
+@pytest.mark.parametrize("code", [*COMMAND_REFUSALS, "of_another_version"])
+def test_every_refusal_is_words_and_the_next_thing_to_type(code):
+    """None is only its code."""
+    verdict = CommandVerdict(
+        session_id=SESSION, command_id="c", outcome="rejected", reason=f"{code}: facts", lifecycle="Idle",
+        session_epoch=0,
+    )  # fmt: skip
+    error = refused(verdict)
+    assert error.exit_code == exit_codes.REFUSED and code in error.message and error.hint
+    assert len(error.message) > len(f"refused ({code}): ")
+
+
+@pytest.mark.parametrize("line", ["/steer x", "/followup x", "/pause", "/resume", "/cancel", "/approve 1", "/deny 1"])
+def test_every_applied_command_says_what_it_brings(line):
+    """In words, not by its name."""
+    verdict = CommandVerdict(
+        session_id=SESSION, command_id="c", outcome="applied", lifecycle="Running", session_epoch=0
+    )  # fmt: skip
+    said, _ = applied(verdict, command_of(line))
+    assert " " in said and "applied" not in said

@@ -1,0 +1,35 @@
+"""`hobus init`: copies, never overwrites, says what is what."""
+
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+from tests.shipped import shipped_snapshot
+
+
+def test_all_files_are_copied_and_mean_the_same(tmp_path, capsys):
+    """The digest of a home with fresh copies is the shipped one."""
+    assert cli.run(["init", "--home", str(tmp_path)]) == exit_codes.OK
+    assert "every limit, budget" in capsys.readouterr().out
+    copied = load_snapshot(tmp_path / "config")
+    assert copied.digest == shipped_snapshot().digest
+    assert "shipped" not in copied.origins.values()
+
+
+def test_nothing_is_overwritten(tmp_path, capsys):
+    """One file that is there already stops all of it, unless others are named."""
+    mine = tmp_path / "config" / "admin_config.json"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    assert cli.run(["init", "--home", str(tmp_path)]) == exit_codes.REFUSED
+    assert "admin_config.json" in capsys.readouterr().err
+    assert [path.name for path in mine.parent.iterdir()] == ["admin_config.json"] and mine.read_text() == "mine"
+    assert cli.run(["init", "agents/ADMIN.json", "--home", str(tmp_path)]) == exit_codes.OK
+    assert (tmp_path / "config" / "agents" / "ADMIN.json").exists() and mine.read_text() == "mine"
+
+
+def test_an_unknown_name_is_refused(tmp_path, capsys):
+    """Also one that would lead out of the directory."""
+    for name in ("nothing.json", "../admin_config.json"):
+        assert cli.run(["init", name, "--home", str(tmp_path)]) == exit_codes.USAGE
+        assert name in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,115 @@
+"""`hobus ledger` on files alone: what it says and the exit code it ends with."""
+
+import json
+
+import pytest
+
+from hobus.bus.disk import RealDisk
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+from hobus.ledger_service.segment import segment_name
+from tests.ledger_service.rig import ledger_config, running, write
+
+
+async def _record(home, entries: int = 3) -> None:
+    async with running(RealDisk(home / "ledger"), ledger_config()) as ledger:
+        for number in range(entries):
+            await ledger.write(write(f"e{number}"))
+
+
+@pytest.mark.parametrize("command", ["verify", "show"])
+def test_a_home_without_a_record_is_named_with_the_next_command(tmp_path, capsys, command):
+    """Neither nothing at all nor a directory without segments is an empty record."""
+    for made in ("", "ledger", "ledger/segments"):
+        (tmp_path / made).mkdir(exist_ok=True)
+        assert cli.run(["ledger", command, "--home", str(tmp_path)]) == exit_codes.USAGE
+        said = capsys.readouterr()
+        assert not said.out and "there is no record in" in said.err and "hobus up --home" in said.err
+
+
+async def test_an_empty_record_is_whole(tmp_path, capsys):
+    """A ledger that was started and took nothing."""
+    await _record(tmp_path, entries=0)
+    assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.OK
+    assert "0 entries" in capsys.readouterr().out
+
+
+async def test_verify_says_what_the_index_was_worth_and_what_the_next_start_sets_aside(tmp_path, capsys):
+    """In words and as JSON; a stray byte behind the last batch is no fault."""
+    await _record(tmp_path)
+    segment = tmp_path / "ledger" / "segments" / segment_name(0)
+    data = bytearray(segment.read_bytes())
+    data[-1] = 7
+    segment.write_bytes(data)
+    assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.OK
+    said = capsys.readouterr().out
+    assert "index: agrees" in said and "tail: torn (" in said and "the next start sets them aside" in said
+    assert cli.run(["ledger", "verify", "--json", "--home", str(tmp_path)]) == exit_codes.OK
+    assert json.loads(capsys.readouterr().out)["index"] == "agrees"
+
+
+async def test_verify_of_a_cut_record_names_file_byte_and_entries(tmp_path, capsys):
+    """The exit code is that of damage."""
+    await _record(tmp_path)
+    segment = tmp_path / "ledger" / "segments" / segment_name(0)
+    end = segment.read_bytes().find(b"HOBUSLG1", 8)
+    segment.write_bytes(segment.read_bytes()[:end])
+    assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.INTEGRITY
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{segment.name}, byte {end}, entry 1" in said and "entries 1..2 were acknowledged and are gone" in said
+    segment.unlink()
+    assert cli.run(["ledger", "verify", "--json", "--home", str(tmp_path)]) == exit_codes.INTEGRITY
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["index"], document["fault"]["byte"]) == (False, "ahead", 0)
+
+
+async def test_more_entries_than_a_machine_can_count_are_all_of_them(tmp_path, capsys):
+    """A limit is no more than that."""
+    await _record(tmp_path)
+    assert cli.run(["ledger", "show", "--limit", "9" * 30, "--home", str(tmp_path)]) == exit_codes.OK
+    assert "e0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["verify", "show"])
+def test_a_directory_in_place_of_a_segment_is_named(tmp_path, capsys, command):
+    """One sentence with the path."""
+    (tmp_path / "ledger" / "segments" / segment_name(0)).mkdir(parents=True)
+    assert cli.run(["ledger", command, "--home", str(tmp_path)]) == exit_codes.INTEGRITY
+    assert segment_name(0) in capsys.readouterr().err
+
+
+async def test_a_filter_is_applied_before_the_limit_and_together_with_the_options(tmp_path, capsys):
+    """The last so many of what is meant, not what is meant of the last so many."""
+    await _record(tmp_path, entries=9)
+    home = ("--home", str(tmp_path), "--json", "--limit", "2")
+    assert cli.run(["ledger", "show", *home, "id=e? & sequence<6", "--stream", "ho1m"]) == exit_codes.OK
+    found = json.loads(capsys.readouterr().out)["entries"]
+    assert [entry["submission_id"] for entry in found] == ["e4", "e5"]
+    assert cli.run(["ledger", "show", *home, "stream=prompts", "--stream", "ho1m"]) == exit_codes.OK
+    assert json.loads(capsys.readouterr().out)["entries"] == []
+    assert cli.run(["ledger", "show", *home, "type=x & coulour=red"]) == exit_codes.USAGE
+    assert "  type=x & coulour=red\n           ^\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--stream", "promts"], exit_codes.USAGE, "no such stream; there are governance"),
+        (["--stream", "session"], exit_codes.USAGE, "session/<id>"),
+        (["--type", "PROMPT_SEND"], exit_codes.USAGE, "PROMPT_SENT"),
+        (["--session", "SES-00000000"], exit_codes.FAILED, "no such session"),
+        (["--type", "PROMPT_SENT"], exit_codes.OK, ""),
+        (["--stream", "prompts"], exit_codes.OK, ""),
+    ],
+)
+async def test_what_does_not_exist_is_told_from_what_has_no_entry(tmp_path, capsys, words, code, said):
+    """A misspelt name is no empty listing; JSON stays whole."""
+    await _record(tmp_path, entries=0)
+    assert cli.run(["ledger", "show", *words, "--home", str(tmp_path)]) == code
+    shown = capsys.readouterr()
+    assert said in shown.err and bool(said) == bool(shown.err)
+    assert bool(shown.out) == (code == exit_codes.OK)
+    assert cli.run(["ledger", "show", "--json", *words, "--home", str(tmp_path)]) == code
+    assert json.loads(capsys.readouterr().out)["entries"] == []
+    if code == exit_codes.USAGE:
+        assert cli.run(["ledger", "tail", *words, "--home", str(tmp_path)]) == code

@@ -1,0 +1,105 @@
+"""One line of `hobus ps`: the launcher's word on a process, and the broker's where that is worse."""
+
+import pytest
+
+from hobus.bus.messages.control import PeerRow, Peers, RefusedKey
+from hobus.launch.cli.commands.ps import actor_row, listening, remote_row, shown
+from hobus.launch.launcher.supervision import Member
+
+
+def row(launcher, broker, *, note="", reason="", counters=None):
+    """The line of an executor of which the two say this; broker None: it does not know the process."""
+    child = Member(actor="ho1/1", role="ho1", state=launcher, instance="ho1/1@a", note=note, started_at=90.0).row()
+    peer = broker and PeerRow(
+        instance="ho1/1@a", role="ho1", offers=["ho1"], state=broker, reason=reason, slots=4, in_flight=2, keys=0,
+        last_beat_ms=7, connected_ms=0, counters=counters or {},
+    )  # fmt: skip
+    return actor_row(child, {"ho1/1@a": peer} if peer else {}, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "broker", "shown"),
+    [
+        ("ready", "ready", "ready"),
+        ("ready", "degraded", "degraded"),
+        ("ready", "draining", "draining"),
+        ("degraded", "draining", "draining"),
+        ("ready", "lost", "lost"),
+        ("degraded", "ready", "degraded"),
+        ("ready", "starting", "ready"),
+        ("starting", "ready", "starting"),
+        ("draining", "ready", "draining"),
+        ("failed", "lost", "failed"),
+        ("backoff", "lost", "backoff"),
+        ("ready", None, "ready"),
+    ],
+)
+def test_the_worse_of_two_words_is_shown(launcher, broker, shown):
+    """What the broker will not send work to is not ready, whatever the launcher saw last."""
+    assert row(launcher, broker).state == shown
+
+
+def test_a_drained_worker_says_why_it_gets_no_work():
+    """The launcher has no reason for it: an operator's word to the broker is the reason."""
+    assert row("ready", "draining").note == "takes no new work (broker.drain)"
+    assert row("ready", "degraded", reason="no ledger").note == "no ledger"
+    assert row("ready", "ready").note == ""
+
+
+@pytest.mark.parametrize("broker", [None, "lost"])
+def test_a_process_that_is_not_on_the_bus_is_named(broker):
+    """Alive for the kernel, absent for everybody else; an earlier note stays, and no beat is shown."""
+    found = row("ready", broker)
+    assert "alive, but not on the bus" in found.note and found.last_beat_ms is None
+    assert row("ready", broker, note="no beat for 9 s; killed").note == "no beat for 9 s; killed"
+    assert row("starting", broker).note == ""
+
+
+def test_without_the_broker_the_launchers_word_stands():
+    """Its figures are missing, its word is not guessed."""
+    child = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a").row()
+    alone = actor_row(child, None, 1.0)
+    assert (alone.state, alone.note, alone.in_flight) == ("ready", "", None)
+
+
+def test_a_worker_elsewhere_is_shown_with_where_it_is_and_what_it_brings():
+    """The broker's word alone: no process of this machine, host and address, slots, tools, version."""
+    peer = PeerRow(
+        instance="ho1/remote-1@a", role="ho1", offers=["ho1"], state="degraded", reason="gateway: no_route", slots=8,
+        in_flight=2, keys=0, last_beat_ms=7, connected_ms=1500, tools=["list_tools"], version="1.2", host="box",
+        address="10.0.0.9",
+    )  # fmt: skip
+    found = remote_row(peer)
+    assert (found.actor, found.pid, found.host, found.slots) == ("ho1/remote-1", None, "box 10.0.0.9", 8)
+    cells = shown(found)
+    assert cells[:4] == ("ho1/remote-1", "degraded", "-", "1.5 s")
+    assert cells[-1] == "remote: box 10.0.0.9, 8 slots, 1 tools, hobus 1.2  gateway: no_route"
+
+
+def test_who_was_not_let_in_is_named_below_the_table():
+    """Key, address and count; strangers without a key as a number; nothing where nothing listens."""
+    broker = PeerRow(
+        instance="broker/1@a", role="broker", offers=["broker"], state="ready", slots=0, in_flight=0, keys=0,
+        last_beat_ms=0, connected_ms=0, counters={"handshakes_failed": 3},
+    )  # fmt: skip
+    refused = RefusedKey(key="key:01", address="10.0.0.66", count=2, last_ms=4000)
+    peers = Peers(epoch="a", peers=[broker], listens="10.0.0.7:5570", refused_keys=[refused])
+    lines = listening(peers)
+    assert "10.0.0.7:5570" in lines[0]
+    assert ("key:01" in lines[1], "10.0.0.66" in lines[1], "2 times" in lines[1]) == (True, True, True)
+    assert lines[2].startswith("3 connections")
+    assert listening(peers.model_copy(update={"listens": ""})) == []
+
+
+@pytest.mark.parametrize(
+    ("counters", "note"),
+    [
+        ({"breakers_open": 0, "breakers_half_open": 0}, ""),
+        ({"breakers_open": 1}, "1 model not called (hobus breaker)"),
+        ({"breakers_open": 2, "breakers_half_open": 1}, "2 models not called, 1 model tried again (hobus breaker)"),
+    ],
+)
+def test_models_that_are_left_alone_are_told_beside_the_gateway(counters, note):
+    """By the counters of its beats: no further question. What else is to be said of it comes first."""
+    assert row("ready", "ready", counters=counters).note == note
+    assert row("ready", "degraded", reason="ledger: no_route", counters=counters).note == "ledger: no_route"

@@ -1,0 +1,106 @@
+"""`hobus simulate` as it is typed: what it prints, what it exits with, and that a failure names its own replay."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from hobus.gateway_service.sending import Sender
+from hobus.launch.cli.main import run
+from hobus.launch.console import exit_codes
+from hobus.launch.console.interrupt import INTERRUPTED
+from hobus.launch.lab.simulation import many
+from hobus.launch.lab.simulation.plan import Plan
+from hobus.launch.lab.simulation.run import Verdict, simulate
+
+
+async def _at_once(*_: object) -> None:
+    """A gateway that waits for no record."""
+
+
+def test_one_seed_is_told_readably(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was asked, what it was answered, the verdict, and the digest of the run's bytes."""
+    assert run(["simulate", "--seed", "1", "--turns", "1", "--faults", "none"]) == exit_codes.OK
+    told = capsys.readouterr().out
+    assert "asked    in-0" in told
+    assert "holds: every invariant, at every event" in told
+    assert "digest " in told
+
+
+def test_many_seeds_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """As JSON, with what came of all of them."""
+    arguments = ["simulate", "--seeds", "3..5", "--turns", "1", "--faults", "none", "--jobs", "1", "--json"]
+    assert run(arguments) == exit_codes.OK
+    told = json.loads(capsys.readouterr().out)
+    assert (told["seeds"], told["broken"], told["outcomes"]) == (2, [], {"success": 2})
+
+
+def test_a_broken_seed_names_the_command_that_replays_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1, the invariant, and a command that stops at the very event; that command finds the same."""
+    monkeypatch.setattr(Sender, "record_sent", _at_once)
+    arguments = ["simulate", "--count", "1", "--turns", "1", "--faults", "delay=1ms", "--jobs", "1"]
+    assert run(arguments) == exit_codes.FAILED
+    line = next(line for line in capsys.readouterr().out.splitlines() if "replay it: " in line)
+    replay = line.partition("replay it: hobus ")[2].split()
+    assert replay[:7] == ["simulate", "--seed", "0", "--turns", "1", "--faults", "delay=1ms"]
+    assert run(replay) == exit_codes.FAILED
+    assert "before its PROMPT_SENT is durable" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("at_seed", [0, 2])
+def test_an_interrupted_run_tells_what_it_found_until_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, at_seed: int
+) -> None:
+    """Ctrl-C within a seed: those before it are counted, that one is not, and none is said to hold where none ran."""
+
+    def interrupted(plan: Plan, **given: Any) -> Verdict:
+        if plan.seed == at_seed:
+            raise KeyboardInterrupt
+        return simulate(plan, **given)
+
+    monkeypatch.setattr(many, "simulate", interrupted)
+    arguments = ["simulate", "--seeds", "0..9", "--turns", "1", "--faults", "none", "--jobs", "1"]
+    assert run(arguments) == INTERRUPTED
+    told = capsys.readouterr()
+    assert f"{at_seed} of 9 seeds from 0" in told.out
+    assert ("holds" in told.out) is (at_seed > 0)
+    assert f"interrupted after {at_seed} of 9 seeds" in told.err
+    assert run([*arguments, "--json"]) == INTERRUPTED
+    assert json.loads(capsys.readouterr().out)["seeds"] == at_seed
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--seeds 5..5", "--seeds x", "--seeds 0..2 --seed 1", "--count 2 --until 5", "--faults rain", "--seed -1"],
+)
+def test_what_makes_no_sense_is_a_usage_error(words: str) -> None:
+    """Nothing is run."""
+    assert run(["simulate", *words.split()]) == exit_codes.USAGE
+
+
+@pytest.mark.process
+def test_its_processes_end_with_it() -> None:
+    """Also when it is killed and can say nothing."""
+    command = [sys.executable, "-m", "hobus", "simulate", "--seeds", "0..10000", "--jobs", "2"]
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    family = psutil.Process(killed.pid)
+    deadline = time.monotonic() + 60
+    while len(family.children(recursive=True)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    children = family.children(recursive=True)
+    assert len(children) >= 3
+    time.sleep(1)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []

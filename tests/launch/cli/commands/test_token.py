@@ -1,0 +1,73 @@
+"""`hobus token` and `hobus worker`: what is said to a wrong word."""
+
+from __future__ import annotations
+
+import pytest
+
+from hobus.bus.join_token import JoinToken
+from hobus.launch.cli.commands.token import check_bounds, seconds_of
+from hobus.launch.cli.main import run
+from hobus.launch.console.errors import CommandError
+from hobus.launch.worker.main import check_slots
+from tests.shipped import shipped_snapshot
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2d", 172_800)])
+def test_a_length_of_time(text: str, seconds: int) -> None:
+    """One number, one unit."""
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1", "h", "0s", "-1h", "1.5h", "1h30m", "1w", "\uff11h"])
+def test_what_is_no_length_of_time_is_a_mistake_of_usage(text: str) -> None:
+    """Exit 2 with examples."""
+    with pytest.raises(CommandError) as caught:
+        seconds_of(text)
+    assert (caught.value.exit_code, "30m" in caught.value.message) == (2, True)
+
+
+def test_a_wrong_word_is_no_token_and_is_not_repeated(tmp_path, capsys) -> None:
+    """Exit 2 before anything is made; a token with a typo is a secret still."""
+    word = JoinToken("10.0.0.7:5570", bytes(32), bytes(range(32))).encode()
+    wrong = word[:60] + ("b" if word[60] == "a" else "a") + word[61:]
+    assert run(["worker", "join", wrong, "--home", str(tmp_path / "w")]) == 2
+    said = capsys.readouterr().err
+    assert "checksum" in said
+    assert "hobus token create" in said
+    assert wrong[10:40] not in said
+    assert not (tmp_path / "w").exists()
+
+
+def test_lists_of_a_home_that_never_listened_are_empty(tmp_path, capsys) -> None:
+    """No cluster is needed to look, and nothing is made."""
+    for command in ("token", "keys"):
+        assert run([command, "list", "--json", "--home", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "[]\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("ttl_s", "uses", "option"), [(10**12, 1, "--ttl"), (60, 10**20, "--uses")])
+def test_a_token_beyond_the_bounds_is_a_mistake_of_usage(ttl_s: int, uses: int, option: str) -> None:
+    """Exit 2 with the bound's setting, however large the number; nothing is asked of the broker."""
+    settings = shipped_snapshot().config.bus
+    check_bounds(settings.join_ttl_max_s, settings.join_uses_max, settings)
+    with pytest.raises(CommandError, match=f"{option}.*bus.join_") as caught:
+        check_bounds(ttl_s, uses, settings)
+    assert caught.value.exit_code == 2
+
+
+def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage() -> None:
+    """Exit 2 with the setting."""
+    settings = shipped_snapshot().config.bus
+    for slots in (None, 1, settings.mailbox_max):
+        check_slots(slots, settings)
+    with pytest.raises(CommandError, match="mailbox_max") as caught:
+        check_slots(settings.mailbox_max + 1, settings)
+    assert caught.value.exit_code == 2
+
+
+def test_an_empty_address_to_listen_at_is_a_mistake_of_usage(tmp_path, capsys) -> None:
+    """Exit 2 before anything is started."""
+    assert run(["up", "--detach", "--listen", "", "--home", str(tmp_path)]) == 2
+    assert "HOST:PORT" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

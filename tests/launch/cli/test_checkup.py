@@ -1,0 +1,131 @@
+"""What `hobus doctor` finds in a home, and what it makes of a cluster's states."""
+
+import json
+import os
+
+import pytest
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.gateway import Breaker
+from hobus.launch.cli import checkup
+from hobus.launch.cluster.home import HomeLock, home_of, prepare
+from hobus.launch.console import exit_codes
+from tests.shipped import shipped_snapshot
+
+SNAPSHOT = shipped_snapshot()
+
+
+def verdicts(findings):
+    """Check -> verdict."""
+    return {one.check: one.verdict for one in findings}
+
+
+def test_a_home_that_is_not_there_yet_is_fine(tmp_path):
+    """Nothing is made by looking."""
+    home = home_of(tmp_path / "new" / "home")
+    found = checkup.place(home, SNAPSHOT, SystemClock())
+    assert verdicts(found) == {"home": "ok", "disk": "ok", "sockets": "ok", "clock": "ok"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_trouble_of_a_home_is_named_with_its_mend(tmp_path):
+    """A record from the future, too long a path, a run directory that others can open, a disk that is too small."""
+    home = home_of(tmp_path / ("x" * 120))
+    prepare(home)
+    (home.ledger / "0.seg").write_text("x")
+    os.utime(home.ledger / "0.seg", (4e9, 4e9))
+    home.run.chmod(0o755)
+    home.root.chmod(0o755)
+    ledger = SNAPSHOT.config.ledger.model_copy(update={"reserve_bytes": 10**18})
+    greedy = SNAPSHOT.config.model_copy(update={"ledger": ledger})
+    found = checkup.place(home, type("S", (), {"config": greedy})(), SystemClock())
+    assert verdicts(found) == {"home": "fail", "disk": "fail", "sockets": "warn", "clock": "warn"}
+    assert all(one.mend for one in found)
+    assert checkup.code_of(found) == exit_codes.FAILED
+
+
+def test_a_configuration_with_faults_is_told_whole(tmp_path):
+    """All faults at once, and the command that shows them again."""
+    home = home_of(tmp_path)
+    home.config.mkdir()
+    (home.config / "admin_config.json").write_text(json.dumps({"bus": {"beat_interval_ms": 0}}))
+    finding, snapshot = checkup.configuration(home)
+    assert finding.verdict == "fail" and snapshot is None and "bus.beat_interval_ms" in finding.said
+    assert "hobus config check" in finding.mend
+    (home.config / "admin_config.json").unlink()
+    finding, snapshot = checkup.configuration(home)
+    assert finding.verdict == "ok" and snapshot is not None
+
+
+def test_what_an_earlier_run_left_and_a_hidden_launcher(tmp_path):
+    """Nothing; a run file of another version; a lock that is held while `run/` is gone."""
+    home = home_of(tmp_path)
+    assert verdicts(checkup.cluster(home)[0]) == {"launcher": "ok"}
+    prepare(home)
+    home.run_file.write_text("{}")
+    assert verdicts(checkup.cluster(home)[0]) == {"run file": "fail"}
+    home.run_file.unlink()
+    lock = HomeLock.take(home)
+    assert lock is not None
+    home.run.rmdir()
+    (finding,), run = checkup.cluster(home)
+    assert finding.verdict == "fail" and f"pid {os.getpid()}" in finding.said and run is None
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict", "mend"),
+    [
+        ("failed", "fail", "hobus restart"),
+        ("lost", "fail", "hobus logs"),
+        ("backoff", "warn", "hobus logs"),
+        ("degraded", "warn", "hobus logs"),
+        ("stopped", "warn", "hobus restart"),
+    ],
+)
+def test_every_state_but_ready_is_a_line_with_its_mend(tmp_path, state, verdict, mend):
+    """And a cluster whose processes are all ready is one line."""
+    rows = [("broker/1", "ready", ""), ("ho1/2", "ready", ""), ("ho1/1", state, "signal 9")]
+    (finding,) = checkup.health(rows, broker_answers=True, home=home_of(tmp_path))
+    assert (finding.check, finding.verdict) == ("ho1/1", verdict)
+    assert "signal 9" in finding.said and mend in finding.mend
+    assert verdicts(checkup.health(rows[:1], broker_answers=True, home=home_of(tmp_path))) == {"processes": "ok"}
+    assert verdicts(checkup.health(rows[:1], broker_answers=False, home=home_of(tmp_path))) == {"broker": "fail"}
+
+
+def test_a_role_without_a_ready_process_fails_and_damage_is_not_restarted(tmp_path):
+    """One ready executor, here or on another host, makes it a warning; a damaged record is verified and restored."""
+    home = home_of(tmp_path)
+    rows = [("ho1/1", "stopped", "drained")]
+    (alone,) = checkup.health(rows, broker_answers=True, home=home)
+    assert alone.verdict == "fail" and "no ho1 is ready" in alone.said
+    (helped,) = checkup.health(rows, broker_answers=True, home=home, elsewhere=["ho1"])
+    assert helped.verdict == "warn"
+    (bad,) = checkup.health([("ledger/1", "failed", "x")], broker_answers=True, home=home, damaged=["ledger/1"])
+    assert "ledger verify" in bad.mend and "copy" in bad.mend and "restart" not in bad.mend
+
+
+def test_this_machine_can_run_hobus():
+    """Python, libzmq with ipc, open files."""
+    assert "fail" not in verdicts(checkup.machine()).values()
+
+
+def test_a_damaged_token_is_told(tmp_path):
+    """By its file, with the mend; a home without keys has no word on them."""
+    home = home_of(tmp_path)
+    assert not [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
+    (home.keys / "tokens").mkdir(parents=True)
+    (home.keys / "tokens" / "join-1.json").write_text("{")
+    (found,) = [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
+    assert found.verdict == "warn" and "join-1.json" in found.said and "remove it" in found.mend
+
+
+def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(tmp_path):
+    """Open or half open; what is called as ever is not worth a line."""
+    rows = [
+        Breaker(provider_id=name, model_id="m", state=state, failures=3)
+        for name, state in (("a", "closed"), ("b", "open"), ("c", "half_open"))
+    ]
+    found = checkup.breakers(rows, home_of(tmp_path))
+    assert verdicts(found) == {"breaker b/m": "warn", "breaker c/m": "warn"}
+    assert "not called" in found[0].said and "provider check b" in found[0].mend

@@ -1,0 +1,85 @@
+"""How entries of the record are shown."""
+
+import json
+
+import pytest
+
+from hobus.actors.ho2_supervisor.turn.text_parts import Shown, body_of
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
+from hobus.launch.cli.entry_view import entry_document, is_wanted, readable
+from hobus.launch.console.output import as_json
+from hobus.ledger_service.reader import Filter
+
+SESSION = "0a1b2c3d-0000-5000-8000-000000000000"
+
+
+def entry(**fields):
+    """An entry of a session's journal."""
+    values = {
+        "sequence": 7, "submission_id": "RunStarted:x", "origin": "ho2/1@a", "stream": f"session/{SESSION}",
+        "event_type": "RunStarted", "decision": "", "reason": "", "provenance": Provenance(session_id=SESSION),
+        "parents": [], "trace": "", "at_us": 1, "ledger_at_us": 2, "body_hashes": [b"\x01"], "body_lengths": [3],
+        "prev": None, "tenure": 1, "once": None, "chain": b"\xff" * 32, "bodies": [],
+    }  # fmt: skip
+    return Entry(**(values | fields))
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (pack({"a": b"\x00", "b": [1]}), {"a": "00", "b": [1]}),
+        (b"hello", "hello"),
+        (b"\xff\xfe", "fffe"),
+        (None, None),
+        (b"", ""),
+        (
+            body_of([Shown(None, "user: "), Shown("a/1", "hello")]),
+            {"parts": [{"text": "user: "}, {"ref": "a/1"}]},
+        ),
+    ],
+)
+def test_a_body_is_shown_as_what_it_is(body, shown):
+    """MessagePack as JSON, text as text, anything else in hexadecimal, an erased one as null."""
+    assert readable(body) == shown
+
+
+def test_a_document_has_hashes_in_hexadecimal_and_bodies_only_on_demand():
+    """The shape is JSON through and through."""
+    without = json.loads(as_json(entry_document(entry())))
+    assert without["chain"] == "ff" * 32 and without["body_hashes"] == ["01"] and "bodies" not in without
+    assert entry_document(entry(bodies=[pack({"k": 1})]))["bodies"] == [{"k": 1}]
+
+
+def test_what_stands_in_a_payload_is_shown_by_name():
+    """Those of the class that its kind has; one that is not as its class has it, as it is; an erased one as null."""
+    sent = SentRequest(b"\1", b"\2", (SentMessage("user", (3, SentText("history", "a/1"))),))
+    rejected = {"stream": "prompts", "event_type": "PROMPT_REJECTED"}
+    whole = entry_document(entry(**rejected, bodies=[pack_payload(PromptRejected("PRC-A-001", "no", "REJECTED"))]))
+    assert whole["bodies"] == [{"contract_id": "PRC-A-001", "message": "no", "outcome": "REJECTED", "degraded": False}]
+    assert entry_document(entry(**rejected, bodies=[pack(["odd"])]))["bodies"] == [["odd"]]
+    prompt = entry_document(entry(stream="prompts", event_type="PROMPT_SENT", bodies=[None, pack_payload(sent)]))
+    parts = [3, {"name": "history", "ref": "a/1", "text": ""}]
+    assert prompt["bodies"][0] is None and prompt["bodies"][1]["messages"][0]["parts"] == parts
+    assert prompt["bodies"][1]["sha256"] == "01"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_shown"),
+    [
+        (Filter(), True),
+        (Filter(stream=f"session/{SESSION}"), True),
+        (Filter(stream="ho1m"), False),
+        (Filter(event_type="RunStarted"), True),
+        (Filter(event_type="RunCompleted"), False),
+        (Filter(session="SES-0a1b2c3d"), True),
+        (Filter(session="0a1b"), True),
+        (Filter(session="0a1c"), False),
+        (Filter(session="SES-0a1b2c3d", event_type="RunCompleted"), False),
+    ],
+)
+def test_followed_entries_are_filtered_like_read_ones(wanted, is_shown):
+    """`tail` shows what `show` would."""
+    assert is_wanted(entry(), wanted) == is_shown

@@ -1,0 +1,216 @@
+"""The command group: fast help, errors in sentences, exit codes."""
+
+import errno
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
+from hobus.launch.cli import main as cli
+from hobus.launch.cli.commands.options import seconds_to_wait
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.faults import as_command_error
+from hobus.launch.launcher.children import environment
+from tests.shipped import shipped_snapshot
+
+
+def test_help_imports_nothing_heavy():
+    """`hobus --help` loads neither sockets nor models nor terminal decoration, so that it is fast."""
+    program = (
+        "import sys; from hobus.launch.cli.main import run; code = run(['--help']); "
+        "heavy = [m for m in ('zmq','pydantic','rich','jsonschema_rs','structlog','msgpack','asyncio','psutil') if m in sys.modules]; "
+        "print(code, heavy)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(), timeout=30
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+    assert "tap" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_can_be_imported_and_takes_a_home(name):
+    """The table names real commands, and each of them (or of its subcommands) knows --home."""
+    context = click.Context(cli.hobus)
+    command = cli.hobus.get_command(context, name)
+    assert command is not None
+    family = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+    for member in family:
+        options = {option for parameter in member.params for option in parameter.opts}
+        assert "--home" in options
+        assert member.help
+
+
+def test_usage_errors_exit_2(capsys):
+    """An unknown command or option is the caller's mistake."""
+    assert cli.run(["no-such-command"]) == exit_codes.USAGE
+    assert cli.run(["ps", "--no-such-option"]) == exit_codes.USAGE
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (CommandError("it is so", hint="do that", exit_code=exit_codes.REFUSED), exit_codes.REFUSED, "next: do that"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), exit_codes.FAILED, "No space left on device (/x)"),
+        (OSError(errno.EROFS, "Read-only file system", "/x"), exit_codes.FAILED, "--home"),
+        (ConfigError("budget.classify_budget: missing"), exit_codes.USAGE, "budget.classify_budget"),
+        (BusError("no_route", "nobody offers ho1"), exit_codes.UNREACHABLE, "hobus ps"),
+        (BusError("denied", "a door may not"), exit_codes.REFUSED, "denied"),
+        (SessionFault("run_active", "SES-1 runs"), exit_codes.REFUSED, "run_active"),
+        (LedgerError("damaged", "0.seg byte 17"), exit_codes.INTEGRITY, "0.seg byte 17"),
+        (BusError("internal", "ValueError in a handler"), exit_codes.FAILED, "internal"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (click.Abort(), 130, ""),
+        (ExceptionGroup("tasks", [BusError("no_route", "nobody offers ho1")]), exit_codes.UNREACHABLE, "hobus ps"),
+        (BaseExceptionGroup("tasks", [KeyboardInterrupt()]), 130, "interrupted"),
+    ],
+)
+def test_what_a_user_can_cause_ends_in_a_sentence(raised, code, said, monkeypatch, capsys):
+    """Each expected fault has its exit code and no traceback."""
+
+    def fails(**_arguments):
+        raise raised
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    monkeypatch.delenv("HOBUS_DEBUG", raising=False)
+    assert cli.run(["ps"]) == code
+    shown = capsys.readouterr().err
+    assert said in shown and "Traceback" not in shown
+
+
+def test_an_interrupt_behind_another_error_is_an_interrupt(monkeypatch, capsys):
+    """Ctrl-C in the middle of an import comes out as whatever the import makes of it."""
+
+    def fails(**_arguments):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise ImportError("cannot load") from error
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    assert cli.run(["ps"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_defect_is_said_in_a_sentence_with_class_and_place(monkeypatch, capsys):
+    """Not its text, which may hold what a user wrote; --debug shows the traceback."""
+
+    def fails(**_arguments):
+        raise ZeroDivisionError("the secret of a user")
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    monkeypatch.delenv("HOBUS_DEBUG", raising=False)
+    assert cli.run(["ps"]) == exit_codes.FAILED
+    said = capsys.readouterr().err
+    assert "unexpected ZeroDivisionError at cli/test_main.py:" in said and "next: " in said and "--debug" in said
+    assert "secret" not in said and "Traceback" not in said
+    assert cli.run(["ps", "--debug"]) == exit_codes.FAILED
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), 1e300, -1.0, 0.0, 7200.5])
+def test_a_timeout_that_is_no_length_of_time_is_refused(given):
+    """The bound is a setting and named."""
+    config = shipped_snapshot().config
+    with pytest.raises(CommandError, match=r"at most 7200 \(budget\.timeout_seconds\)") as caught:
+        seconds_to_wait(given, config, default_ms=1)
+    assert caught.value.exit_code == exit_codes.USAGE
+    assert seconds_to_wait(7200.0, config, default_ms=1) == 7200.0
+    assert seconds_to_wait(None, config, default_ms=1500) == 1.5
+
+
+def test_ctrl_c_while_loading_ends_with_one_word():
+    """Before anything runs there is nothing to clean up: no traceback, code 130; an ignored signal stays ignored."""
+    program = (
+        "import os, signal, sys; from hobus.launch.console.interrupt import end_at_interrupt, raise_at_interrupt\n"
+        "if sys.argv[1] == 'ignored': signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "end_at_interrupt()\n"
+        "if sys.argv[1] == 'raises': raise_at_interrupt()\n"
+        "try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt: sys.exit(7)\n"
+    )
+    ends = {}
+    for case in ("loading", "ignored", "raises"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, case],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=30,
+            check=False,
+        )
+        ends[case] = (done.returncode, done.stderr)
+    assert ends == {"loading": (130, "interrupted\n"), "ignored": (0, ""), "raises": (7, "")}
+
+
+def test_a_reader_that_went_away_is_an_end_and_no_failure():
+    """`hobus config check | true`: code 0 and nothing on stderr, although nobody reads what is printed."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "hobus", "config", "check"],
+        stdout=writes, stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
+    )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
+
+
+@pytest.mark.parametrize("words", [["config", "check"], ["ps"], ["memory", "stats"], ["tap"], ["ask", "hi"], ["chat"]])
+def test_a_closed_standard_output_is_said_before_anything_is_done(words):
+    """One sentence, code 1, and no defect; no cluster is looked for."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "hobus", *words],
+        stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == exit_codes.FAILED
+    assert done.stderr.startswith(b"error: standard output is closed") and b"defect" not in done.stderr
+
+
+def test_a_next_command_can_be_pasted():
+    """A home with a blank or a quote in its name is one word of the shell."""
+    line = next_command("ledger verify", Path("/tmp/it's my home"))
+    assert shlex.split(line) == ["hobus", "ledger", "verify", "--home", "/tmp/it's my home"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (LedgerError("damaged", "0.seg byte 17"), "hobus ledger verify --home"),
+        (ConfigError("budget: missing"), "hobus config check --home"),
+        (BusError("no_route", "nobody offers ho1"), "hobus ps --home"),
+        (MemoryFault("unknown_artifact", "ART-1"), "hobus memory overlays --all --home"),
+    ],
+)
+def test_the_next_command_names_the_home_of_this_one(raised, said, tmp_path, monkeypatch, capsys):
+    """Also where the fault came from a place that knows no home."""
+
+    def fails(_path):
+        raise raised
+
+    monkeypatch.setattr("hobus.launch.cli.commands.cost.is_ledger", fails)
+    home = tmp_path / "my home"
+    cli.run(["cost", "--home", str(home)])
+    assert f"{said} {shlex.quote(str(home))}" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(monkeypatch, capsys):
+    """With --debug the same error comes with where it was raised."""
+
+    def fails(**_arguments):
+        raise CommandError("it is so")
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    assert cli.run(["ps", "--debug"]) == exit_codes.FAILED
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_programming_error_is_not_disguised():
+    """Only expected faults become sentences."""
+    assert as_command_error(ValueError("bug")) is None

@@ -1,0 +1,92 @@
+"""What `hobus tools` lists, from the workers' words and the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hobus.bus.messages.control import SourceRow, ToolRow, Tools
+from hobus.config.schema import StdioServer
+from hobus.launch.cli.tool_rows import source_lines, tool_lines
+from hobus.launch.cluster.home import home_of
+from hobus.launch.console.finding import Finding
+from hobus.launch.launcher.tool_check import running
+from tests.shipped import shipped_snapshot
+
+SHIPPED = shipped_snapshot()
+
+
+def row(tool_id, *, writes, workers=("ho1/1@a",)):
+    """One tool."""
+    return ToolRow(
+        tool_id=tool_id, source="s", description="d", parameters="{}", idempotent=not writes, writes=writes,
+        workers=list(workers), worker_count=len(workers),
+    )  # fmt: skip
+
+
+def source(state, detail="", name="s", worker="ho1/1@a", *, refused=(), tools=0):
+    """One source at one worker."""
+    return SourceRow(
+        name=name, kind="mcp", state=state, detail=detail, refused=list(refused), instance=worker, tools=tools
+    )
+
+
+def snapshot(*, permitted, approval=()):
+    """The shipped one, its agent with all tools of `s` and these permissions, two servers configured."""
+    fields = {
+        "transport": "stdio", "command": ["x"], "env": {}, "tools": None, "reads": [], "idempotent": [],
+        "connect_timeout_ms": 1000, "elsewhere": False,
+    }  # fmt: skip
+    servers = {name: StdioServer.model_validate(fields) for name in ("s", "silent")}
+    agent = SHIPPED.agents["ADMIN"]
+    permissions = agent.permissions.model_copy(update={"tools": permitted})
+    agent = agent.model_copy(update={"tools": ("s__*",), "permissions": permissions})
+    tools = SHIPPED.config.tools.model_copy(update={"mcp_servers": servers, "approval": list(approval)})
+    config = SHIPPED.config.model_copy(update={"tools": tools})
+    return replace(SHIPPED, config=config, agents={"ADMIN": agent})
+
+
+def test_each_tool_says_who_may_use_it_and_what_waits_for_an_operator():
+    """One that writes needs its exact name; patterns of tools.approval count."""
+    told = Tools(
+        epoch="e", tools=[row("s__a", writes=False), row("s__b", writes=True), row("s__c", writes=True)], sources=[]
+    )
+    lines = tool_lines(told, snapshot(permitted=("s__*", "s__c"), approval=("s__[bc]",)))
+    assert [(line.tool_id, line.agents, line.needs_approval) for line in lines] == [
+        ("s__a", ["ADMIN"], False),
+        ("s__b", [], True),
+        ("s__c", ["ADMIN"], True),
+    ]
+
+
+def test_each_source_counts_its_tools_and_a_silent_one_is_said():
+    """Of a server that is configured and that no worker tells of, that is what is known."""
+    told = Tools(
+        epoch="e",
+        tools=[row("s__a", writes=False)],
+        sources=[source("ready", tools=1), source("failed", "gone", worker="ho1/2@a")],
+    )
+    lines = source_lines(told, snapshot(permitted=("*",)))
+    assert [(line.name, line.worker, line.state, line.tools, line.detail) for line in lines] == [
+        ("s", "ho1/1@a", "ready", 1, ""),
+        ("s", "ho1/2@a", "failed", 0, "gone"),
+        ("silent", "", "failed", 0, "no worker tells of it"),
+    ]
+
+
+def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
+    """Two workers with the same trouble are one finding."""
+    told = Tools(
+        epoch="e",
+        tools=[],
+        sources=[
+            source("failed", "gone"),
+            source("failed", "gone", worker="ho1/2@a"),
+            source("ready", "s 1.0", name="t", refused=["x: bad"]),
+        ],
+    )
+    found = running(told, home_of(tmp_path))
+    assert all(isinstance(one, Finding) and one.verdict == "warn" and "tools" in one.mend for one in found)
+    assert [(one.check, one.said) for one in found] == [
+        ("tools of s", "gone (at ho1/1, ho1/2)"),
+        ("tools of t", "not taken: x: bad (at ho1/1)"),
+    ]

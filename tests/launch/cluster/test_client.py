@@ -1,0 +1,95 @@
+"""A command's place on the bus."""
+
+import asyncio
+import errno
+import os
+
+import pytest
+
+from hobus.bus.messages.launcher import Restart
+from hobus.bus.zeromq import tokens
+from hobus.launch.cli import checkup
+from hobus.launch.cli.commands import ps
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import HomeLock, home_of, prepare, remove_run
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher import operate
+from tests.launch.cluster.test_run_file import RUN
+from tests.shipped import shipped_snapshot
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home on a full disk: what is there can be read, nothing can be written."""
+    home = home_of(tmp_path / "my home")
+    home.run.mkdir(parents=True)
+    home.snapshot.write_bytes(shipped_snapshot().to_bytes())
+
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tokens, "mint", full)
+    return home
+
+
+def test_a_full_disk_is_said_with_its_path_and_with_what_still_works(home):
+    """A command cannot prove who it is; `down` needs no proof, and its line can be pasted."""
+
+    async def connect():
+        async with connected(Place(home=home, sockets=home.run, snapshot=shipped_snapshot()), "operator"):
+            pass
+
+    with pytest.raises(CommandError, match="No space left on device") as caught:
+        asyncio.run(connect())
+    assert str(home.run) in caught.value.message
+    assert f"hobus down --home '{home.root}'" in caught.value.hint and "free some space" in caught.value.hint
+
+
+def test_ps_does_without_the_bus_on_a_full_disk(home):
+    """It lists what the run file says."""
+    assert asyncio.run(ps.peers_of(home, RUN)) is None
+
+
+def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_path):
+    """The run file was read, then all of it went: the cluster has ended, or somebody removed it under a launcher."""
+    home = home_of(tmp_path / "my home")
+    prepare(home)
+    with pytest.raises(CommandError, match="no cluster runs in") as caught:
+        place_of(home, RUN)
+    assert caught.value.exit_code == exit_codes.UNREACHABLE and "hobus up" in caught.value.hint
+    lock = HomeLock.take(home)
+    assert lock is not None
+    with pytest.raises(CommandError, match=f"its run directory is gone .its launcher is pid {os.getpid()}") as caught:
+        place_of(home, RUN)
+    assert caught.value.exit_code == exit_codes.UNREACHABLE and "hobus down" in caught.value.hint
+    (finding,), run = checkup.cluster(home)
+    assert "run directory is gone" in finding.said and run is None
+    home.snapshot.write_bytes(shipped_snapshot().to_bytes())
+    place = place_of(home, RUN)
+    remove_run(home)
+
+    async def connect():
+        async with connected(place, "operator"):
+            pass
+
+    with pytest.raises(CommandError, match="its run directory is gone") as caught:
+        asyncio.run(connect())
+    assert caught.value.exit_code == exit_codes.UNREACHABLE
+    assert not home.run.exists()  # or the launcher's next run file would stand in it, and name a cluster
+    lock.release()
+
+
+def test_a_command_as_a_file_needs_the_run_directory_too(tmp_path, monkeypatch):
+    """`restart broker` of a cluster that ends at this moment."""
+    home = home_of(tmp_path)
+    prepare(home)
+    home.snapshot.write_bytes(shipped_snapshot().to_bytes())
+    place = place_of(home, RUN)
+    remove_run(home)
+    monkeypatch.setattr(operate, "running", lambda _home: RUN)
+    monkeypatch.setattr(operate, "place_of", lambda *_: place)
+    with pytest.raises(CommandError, match="no cluster runs in") as caught:
+        operate.command(home, Restart(actor="broker/1"))
+    assert caught.value.exit_code == exit_codes.UNREACHABLE

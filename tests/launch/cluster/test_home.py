@@ -1,0 +1,83 @@
+"""The state directory: layout, lock, sockets, sweeping."""
+
+import os
+import stat
+
+from hobus.launch.cluster.home import (
+    IPC_PATH_MAX_BYTES,
+    HomeLock,
+    holder,
+    home_of,
+    prepare,
+    remove_run,
+    sockets_directory,
+    sweep,
+)
+
+
+def test_the_run_directory_is_private(tmp_path):
+    """Sockets and tokens lie where nobody else can look."""
+    home = home_of(tmp_path / "a" / "home")
+    prepare(home)
+    assert stat.S_IMODE(home.run.stat().st_mode) == 0o700
+    for made in (home.root, home.ledger, home.logs, home.spool):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_a_run_directory_that_others_could_read_is_closed(tmp_path):
+    """A directory that was there before gets its mode all the same."""
+    home = home_of(tmp_path)
+    home.run.mkdir(mode=0o755)
+    prepare(home)
+    assert stat.S_IMODE(home.run.stat().st_mode) == 0o700
+
+
+def test_one_holder_at_a_time(tmp_path):
+    """A second lock is refused, its holder is named, and it is free again after the release."""
+    home = home_of(tmp_path)
+    prepare(home)
+    assert holder(home) is None
+    lock = HomeLock.take(home)
+    assert lock is not None
+    assert HomeLock.take(home) is None
+    assert holder(home) == os.getpid()
+    lock.release()
+    assert holder(home) is None
+    again = HomeLock.take(home)
+    assert again is not None
+    again.release()
+
+
+def test_sockets_lie_in_the_home_when_their_path_fits(tmp_path):
+    """A path of exactly the limit is still used."""
+    name = "/run/gateway.sock"
+    room = IPC_PATH_MAX_BYTES - len(os.fsencode(tmp_path)) - len(name) - 1
+    fits, too_long = home_of(tmp_path / ("x" * room)), home_of(tmp_path / ("x" * (room + 1)))
+    prepare(fits)
+    prepare(too_long)
+    assert sockets_directory(fits) == fits.run
+    elsewhere = sockets_directory(too_long)
+    assert elsewhere != too_long.run
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o700
+    assert len(os.fsencode(elsewhere / "gateway.sock")) <= IPC_PATH_MAX_BYTES
+    sweep(too_long, elsewhere)
+    assert not elsewhere.exists()
+
+
+def test_a_swept_home_keeps_record_logs_and_the_held_lock(tmp_path):
+    """Run files, tokens and sockets go; what is worth keeping stays."""
+    home = home_of(tmp_path)
+    prepare(home)
+    lock = HomeLock.take(home)
+    assert lock is not None
+    (home.run / "tokens").mkdir()
+    (home.run / "tokens" / "t").write_text("x")
+    home.run_file.write_text("{}")
+    (home.ledger / "0.seg").write_text("x")
+    (home.log("ho1/1")).write_text("x")
+    sweep(home, None)
+    assert list(home.run.iterdir()) == [] and home.lock_file.exists()
+    assert (home.ledger / "0.seg").exists() and (home.logs / "ho1-1.log").exists()
+    remove_run(home)
+    lock.release()
+    assert not home.run.exists()

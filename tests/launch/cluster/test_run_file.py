@@ -1,0 +1,59 @@
+"""The run file: written whole, read strictly."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from hobus.launch.cluster import run_file
+from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher.supervision import Member
+
+RUN = run_file.RunFile(
+    phase="running",
+    launcher_pid=7,
+    launcher_mark="m",
+    started_at=1.5,
+    sockets="/tmp/x",
+    config_digest="sha256:00",
+    config_origin="shipped",
+    drain_bound_s=21.0,
+    children=[Member(actor="ho1/1", role="ho1").row()],
+)
+
+
+def test_what_is_written_is_read(tmp_path):
+    """The same run comes back, and nothing else is left in the directory."""
+    run_file.write(tmp_path / "run.json", RUN)
+    assert run_file.read(tmp_path / "run.json") == RUN
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_no_file_is_no_run(tmp_path):
+    """A home in which nothing runs."""
+    assert run_file.read(tmp_path / "run.json") is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"{}", b'{"version": 99}', b"\xff\xfe", b'{"phase": "\xe4"}'])
+def test_a_file_of_another_shape_is_named(tmp_path, text):
+    """A torn or foreign file, or one that is not text, is a clear error that names the path."""
+    path = tmp_path / "run.json"
+    path.write_bytes(text)
+    with pytest.raises(CommandError, match=r"run\.json"):
+        run_file.read(path)
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    """The error names the file; neither a torn one nor its forerunner is left."""
+    path = tmp_path / "run.json"
+    run_file.write_whole(path, "old")
+
+    def full(self, text, encoding):
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*run\.json") as caught:
+        run_file.write_whole(path, "new")
+    assert caught.value.errno == errno.ENOSPC
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("run.json", "old")]

@@ -1,0 +1,91 @@
+"""What commands print."""
+
+import json
+import unicodedata
+
+import pytest
+
+from hobus.launch.console import output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (10, "10 s"), (119, "119 s"), (120, "2 m"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_durations_read_as_people_say_them(seconds, text):
+    """Each unit begins at two of it."""
+    assert output.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1 K"), (40 * 2**20, "40 M")])
+def test_sizes_read_as_people_say_them(count, text):
+    """Steps of 1024."""
+    assert output.size(count) == text
+
+
+def test_json_shows_bytes_as_hexadecimal():
+    """Every value that a message can hold becomes JSON, at any depth."""
+    assert json.loads(output.as_json({"a": [b"\x00\xff", {"b": b""}], "c": 1})) == {"a": ["00ff", {"b": ""}], "c": 1}
+
+
+def test_a_table_without_a_terminal_has_no_colour(capsys):
+    """Piped output is plain text in columns without trailing blanks."""
+    output.table(("ACTOR", "STATE"), [("ho1/1", "ready"), ("ledger/1", "backoff(2)")], coloured=1)
+    assert capsys.readouterr().out == "ACTOR     STATE\nho1/1     ready\nledger/1  backoff(2)\n"
+
+
+def test_no_color_wins_over_a_terminal(monkeypatch):
+    """NO_COLOR is obeyed even where colours could be shown."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert output.colours()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not output.colours()
+
+
+@pytest.mark.parametrize(("term", "shown"), [("xterm", True), ("dumb", False), ("", False)])
+def test_a_terminal_that_takes_no_commands_gets_no_colours(monkeypatch, term, shown):
+    """With or without NO_COLOR."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", term)
+    assert output.colours() is shown
+
+
+@pytest.mark.parametrize("bold", [False, True])
+@pytest.mark.parametrize("colour", [None, *sorted(set(output.STATE_COLOURS.values()))])
+def test_every_code_of_ours_reaches_the_terminal(monkeypatch, colour, bold):
+    """None is escaped, and read by a person as text."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    styled = output.styled("ready", colour, bold=bold)
+    assert output.shown(styled, coloured=True) == styled
+
+
+def test_no_cell_forges_a_row_or_moves_the_cursor(capsys):
+    """Whatever a stranger calls itself: one line each, no control characters."""
+    output.table(("ACTOR", "NOTE"), [("ho1/1", "\x1b[31mEVIL\nho1/99  ready\x9b2J\u202e")])
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 2 and all(line.isprintable() for line in shown.splitlines())
+    assert shown.splitlines()[1].startswith("ho1/1  \ufffd[31mEVIL\ufffdho1/99")
+
+
+def test_what_commands_a_terminal_is_escaped_and_json_keeps_its_meaning(monkeypatch):
+    """C0, DEL, C1, other directions, line separators, halves of pairs; line ends, tabs and colours of ours stay."""
+    every = "".join(map(chr, range(0x3000))) + "\ud800\U0001f600"
+    text = json.dumps({"x": every}, ensure_ascii=False)
+    safe = output.shown(text, coloured=False)
+    assert json.loads(safe) == {"x": every}
+    kept = [
+        char for char in output.shown(every, coloured=False) if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")
+    ]
+    assert sorted(kept) == ["\t", "\n"]
+    assert not [
+        char
+        for char in safe
+        if unicodedata.bidirectional(char) in {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
+    ]
+    styled = "\x1b[32mok\x1b[0m \x1b[8mhidden\r\nnext\rover"
+    assert output.shown(styled, coloured=True) == "\x1b[32mok\x1b[0m \\u001b[8mhidden\r\nnext\\u000dover"
+    assert "\x1b" not in output.shown(styled, coloured=False)

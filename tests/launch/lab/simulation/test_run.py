@@ -1,0 +1,177 @@
+"""Whole seeds: they hold, they can fail, and the same seed gives the same bytes whatever the interpreter hashes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from hobus.actors.ho1_executor.tools.in_process import InProcessHost
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.sim.disk import SimFile, SimMedium
+from hobus.gateway_service.sending import Sender
+from hobus.launch.lab.simulation import conversation
+from hobus.launch.lab.simulation.broken import Broken
+from hobus.launch.lab.simulation.faults import parse
+from hobus.launch.lab.simulation.outside import Outside
+from hobus.launch.lab.simulation.plan import plan_of
+from hobus.launch.lab.simulation.run import Verdict, simulate
+from hobus.launch.sessions.turns import process_turn
+
+
+def verdict_of(seed: int, faults: str = "all", *, until: int | None = None, trace: list[str] | None = None) -> Verdict:
+    """One seed of two turns."""
+    plan = plan_of(seed, turns=2, sessions=None, faults=parse(faults))
+    return simulate(plan, until=until, trace=None if trace is None else trace.append)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_seeds_hold(seed: int) -> None:
+    """`hobus simulate --count` does many."""
+    verdict = verdict_of(seed)
+    assert verdict.holds, verdict.broken
+    assert set(verdict.answers) == {"in-0", "in-1"}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    ["loss=0.05", "duplicate=0.5", "delay=20ms,reorder=0.3,slow-link=50ms", "partition=3", "torn-disk=3", "freeze=2",
+     "disk-full,sync-error=2", "provider-error=0.5,slow-provider=3s", "clock-jump=2h", "crash=4"],
+)  # fmt: skip
+def test_each_fault_alone_does_something_and_breaks_nothing(faults: str) -> None:
+    """Another run than without it, and every invariant holds."""
+    verdict = verdict_of(11, faults)
+    assert verdict.holds, verdict.broken
+    assert verdict.digest != verdict_of(11, "none").digest
+
+
+def test_the_run_stops_behind_the_event_that_is_named() -> None:
+    """So that a failure is looked at where it happened; the events before are the same ones."""
+    trace: list[str] = []
+    whole = verdict_of(3, trace=trace)
+    stopped = verdict_of(3, until=200)
+    assert (stopped.stopped, stopped.holds, stopped.event) == (True, True, 200)
+    assert whole.events == len(trace) > 200
+    assert stopped.last[-1] == trace[199]
+
+
+@pytest.mark.process
+def test_the_same_seed_gives_the_same_bytes_under_another_hash_seed() -> None:
+    """In interpreters of their own, whose sets and hashes differ."""
+    found = [_digest_under(str(hash_seed)) for hash_seed in (0, 1)]
+    assert found[0] == found[1]
+
+
+def _digest_under(hash_seed: str) -> str:
+    command = [sys.executable, "-m", "hobus", "simulate", "--seed", "5", "--turns", "2", "--json"]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True, check=True, timeout=120
+    )
+    digest: str = json.loads(done.stdout)["digest"]
+    return digest
+
+
+# --- planted: a run must be able to fail ------------------------------------------------------------------------------
+
+
+def test_a_model_that_is_called_before_its_record_is_durable_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that forgets to wait is found out at the first call."""
+
+    async def at_once(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(Sender, "record_sent", at_once)
+    assert "before its PROMPT_SENT is durable" in verdict_of(1, "none").broken
+
+
+def test_an_acknowledgement_before_the_sync_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger that does not sync is found out at its first answer."""
+    monkeypatch.setattr(SimFile, "sync", lambda _self: None)
+    verdict = verdict_of(1, "none")
+    assert "is acknowledged as entry" in verdict.broken
+    assert verdict.last[-1].endswith(f"BROKEN: {verdict.broken}")
+
+
+def test_a_disk_that_forgets_what_was_synced_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losing what was acknowledged is seen at the crash itself, or by what the ledger then writes."""
+    monkeypatch.setattr(SimMedium, "crash", _forget)
+    broken = {verdict_of(seed, "torn-disk=4").broken for seed in range(3)} - {""}
+    assert any("lost what was durable" in one for one in broken), broken
+
+
+def test_an_answer_behind_its_deadline_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that waits longer than it said, by however little, is found out."""
+
+    async def late(*given: Any, **named: Any) -> TurnResult:
+        told = await process_turn(*given, **named)
+        await asyncio.sleep(conversation.ASK_S)
+        return told
+
+    monkeypatch.setattr(conversation, "process_turn", late)
+    assert "beyond its deadline" in verdict_of(1, "none").broken
+
+
+def test_a_second_and_different_answer_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the same input was told before is what it is told ever after."""
+    monkeypatch.setattr(conversation, "process_turn", _changed(lambda count: f"answer {count}"))
+    assert "is answered twice, and not alike" in verdict_of(1, "none").broken
+
+
+def test_an_answer_that_is_not_the_recorded_one_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told alike each time, and never recorded so."""
+    monkeypatch.setattr(conversation, "process_turn", _changed(lambda _count: "made up"))
+    broken = verdict_of(1, "none").broken
+    assert "told 'made up', recorded " in broken
+
+
+def _changed(words: Callable[[int], str]) -> Callable[..., Awaitable[TurnResult]]:
+    """A client's turn whose answer is changed on the last step of its way."""
+    asked = count(1)
+
+    async def changed(*given: Any, **named: Any) -> TurnResult:
+        told = await process_turn(*given, **named)
+        return told.model_copy(update={"response": words(next(asked))})
+
+    return changed
+
+
+def _forget(medium: SimMedium, _draw: object) -> None:
+    medium.locks.clear()
+    for file in medium.files.values():
+        file.content[:] = bytes(len(file.content))
+
+
+async def _nobody(*_: object) -> dict[str, object]:
+    raise AssertionError("a letter asks nobody")
+
+
+def test_a_success_without_its_effect_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is told of a booking nobody made is found out at the end."""
+
+    async def book(*_: object) -> dict[str, int]:
+        return {"number": 1}
+
+    monkeypatch.setattr(Outside, "book", book)
+    broken = {verdict_of(seed, "none").broken for seed in range(8)} - {""}
+    assert any("booked, it was said: 0" in one for one in broken), broken
+
+
+async def test_a_letter_that_is_sent_twice_is_reported() -> None:
+    """The tool itself says so, at that moment."""
+    found: list[Broken] = []
+    outside = Outside(found.append)
+
+    host = InProcessHost({}, {"wo_id": "WO-1", "idempotency_key": "k"}, _nobody, None)
+    await outside.send({}, host)
+    assert found == []
+    await outside.send({}, host)
+    assert [str(one) for one in found] == ["the letter of WO-1 is sent twice"]
+    assert outside.sent == Counter({"WO-1": 2})

@@ -1,0 +1,147 @@
+"""A drill's account: told in the order of time, counted from the record, and judged without mercy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnDegraded, TurnResult
+from hobus.bus.record.journal import pack_event, pack_result
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.orders import ToolStarted
+from hobus.launch.lab.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
+
+SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
+WO = f"WO-{SESSION}-1.2.2.001"
+STRIKE = Strike("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
+
+
+def entry(sequence, event_type, at_ms, about="", *, once=None, bodies=()):
+    """One entry, as far as the account looks at it."""
+    return SimpleNamespace(
+        bodies=list(bodies),
+        sequence=sequence, event_type=event_type, ledger_at_us=1_000_000_000 + at_ms * 1000, origin="ho2/1@a",
+        provenance=SimpleNamespace(work_order_id=WO), reason="", submission_id=f"{event_type}:{about}", once=once,
+    )  # fmt: skip
+
+
+def delivery(sequence, worker, at_ms, attempt, **changed):
+    """One tapped frame."""
+    fields = {"type": "wo.execute", "message_id": WO, "verdict": "delivered", "kind": "request", "epoch": "e"} | changed
+    return SimpleNamespace(sequence=sequence, worker=worker, at=1000 + at_ms / 1000, attempt=attempt, **fields)
+
+
+def ended(sequence, event, at_ms, name, *bodies, once):
+    """The entry of an event that ends the input, as its writer packs it."""
+    said = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
+    made = entry(sequence, event.kind, at_ms, name, once=once, bodies=[b"", *bodies])
+    made.stream, made.at_us, made.provenance.agent_id = session_stream(SESSION), made.ledger_at_us, ""
+    made.bodies[0] = pack_event(said, made.submission_id, made.at_us)
+    return made
+
+
+AT = "2026-01-01T00:00:00.000000Z"
+DONE = RunCompleted(
+    input_id="drill-1", result_ref=f"RunCompleted:{SESSION}-1/1", reply_ref=f"PROMPT_RECEIVED:{WO}#1/1/1", at=AT
+)
+RESULT = TurnResult(response="done", outcome="success", session_id=SESSION, run_id=None, input_id="drill-1")
+ENTRIES = [
+    entry(1, "RunRequested", 0),
+    entry(2, "WO_DISPATCHED", 1),
+    entry(3, "PROMPT_SENT", 2, "a/1"),
+    entry(4, "PROMPT_RECEIVED", 5, "a/1"),
+    entry(5, "TOOL_STARTED", 6, bodies=[pack_payload(ToolStarted("t", idempotent=True, number=1))]),
+    entry(6, "SOMETHING_ELSE", 7),
+    entry(7, "WO_COMPLETED", 40),
+    ended(8, DONE, 50, f"{SESSION}-1", pack_result(RESULT), once=f"turn:{SESSION}/drill-1"),
+]
+TOLD_OTHERWISE = RESULT.model_copy(update={"response": ""})
+STARTED_ONCE = [pack_payload(ToolStarted("t", idempotent=False, number=1))]
+TAPS = [delivery(1, "ho1/1@a", 2, 1), delivery(1, "ho1/1@a", 2, 1), delivery(7, "ho1/1@b", 30, 2)]
+EVIDENCE = Evidence(
+    entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[Restart("ho2/1", "ho2/1@b", 1000.015, 20)], result=RESULT,
+    again=RESULT, answered_at=1000.060,
+)  # fmt: skip
+
+
+def test_the_story_is_told_in_the_order_of_time():
+    """Record, broker and launcher in one line of moments; what a reader need not know is left out."""
+    told = timeline(STRIKE, EVIDENCE)
+    assert [at for at, _ in told] == sorted(at for at, _ in told)
+    assert (10, "SIGKILL to ho2/1@a (pid 41), at the frame where ho1/1 stands") in told
+    assert (15, "ho2/1 is started again as ho2/1@b") in told and (35, "ho2/1@b is ready, 20 ms after its start") in told
+    assert (30, "the broker gives order 1.2.2.001 to ho1/1@b: the same order again, attempt 2") in told
+    assert told[-1] == (60, "the client has its answer: success")
+    assert not any("SOMETHING" in text for _, text in told)
+
+
+def test_a_frame_that_was_seen_twice_is_counted_once():
+    """The ring is read before and after the kill."""
+    assert len(EVIDENCE.deliveries) == 2
+    counts = counts_of(EVIDENCE)
+    assert (counts.model_calls, counts.tool_calls, counts.tool_runs, counts.redelivered, counts.answers) == (
+        1,
+        1,
+        1,
+        1,
+        1,
+    )
+
+
+def test_what_is_as_promised_holds():
+    """Every guarantee is judged."""
+    assert all(is_so for _, is_so in judged(EVIDENCE, record_fault="", left=[]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"result": RESULT.model_copy(update={"outcome": "error", "code": "expired"})}, "answered, in full"),
+        ({"entries": ENTRIES[:-1]}, "exactly one answer"),
+        ({"entries": [*ENTRIES, entry(9, "TurnDegraded", 55, once=f"turn:{SESSION}/drill-1")]}, "exactly one answer"),
+        ({"again": RESULT.model_copy(update={"response": "something else"})}, "the same question"),
+        ({"again": None}, "the same question"),
+        ({"result": TOLD_OTHERWISE, "again": TOLD_OTHERWISE}, "what stands in the record"),
+        ({"entries": [*ENTRIES, entry(9, "PROMPT_SENT", 55, "b/1")]}, "exactly one end"),
+        ({"entries": [*ENTRIES, entry(9, "PROMPT_FAILED", 55, "a/1")]}, "exactly one end"),
+        (
+            {"entries": [*ENTRIES, entry(9, "PROMPT_SENT", 55, "a/2"), entry(10, "PROMPT_RECEIVED", 56, "a/2")]},
+            "for an answer that was recorded",
+        ),
+        ({"entries": [*ENTRIES, entry(9, "TOOL_STARTED", 55, bodies=STARTED_ONCE)]}, "no tool began again"),
+        ({"entries": [*ENTRIES[:5], entry(5, "TOOL_STARTED", 7, bodies=STARTED_ONCE), *ENTRIES[5:]]}, "no tool began"),
+        ({"entries": [*ENTRIES, entry(9, "WO_FAILED", 55)]}, "ended twice"),
+    ],
+)
+def test_what_is_not_so_is_called_broken(changed, what):
+    """One guarantee at a time, and no other one with it."""
+    checks = judged(replace(EVIDENCE, **changed), record_fault="", left=[])
+    assert [text for text, is_so in checks if not is_so and what in text], checks
+
+
+def test_a_tool_that_may_run_twice_may_begin_again_until_its_order_has_ended():
+    """An executor died under it: that is no fault."""
+    again = entry(5, "TOOL_STARTED", 7, bodies=[pack_payload(ToolStarted("t", idempotent=True, number=1))])
+    checks = judged(replace(EVIDENCE, entries=[*ENTRIES[:5], again, *ENTRIES[5:]]), record_fault="", left=[])
+    assert all(is_so for _, is_so in checks), checks
+
+
+def test_what_the_host_delivered_is_what_the_client_was_told():
+    """A run that ended behind the host's back changes nothing of it."""
+    said = RESULT.model_copy(update={"response": "reduced", "outcome": "degraded"})
+    name = f"{SESSION}/drill-1/delivered"
+    ref = f"TurnDegraded:{name}"
+    event = TurnDegraded(input_id="drill-1", input_ref=f"{ref}/1", reply_ref=f"{ref}/2", delivered=True, at=AT)
+    delivered = ended(9, event, 55, name, b"asked", b"reduced", once=f"delivered:{SESSION}/drill-1")
+    evidence = replace(EVIDENCE, entries=[*ENTRIES, delivered], result=said, again=said)
+    assert all(is_so for _, is_so in judged(evidence, record_fault="", left=[]))
+
+
+def test_a_damaged_record_and_a_process_left_behind_are_named():
+    """With where and who."""
+    checks = judged(EVIDENCE, record_fault="00.seg, byte 7: torn", left=["ho1/1"])
+    broken = [text for text, is_so in checks if not is_so]
+    assert broken == ["the record verifies: 00.seg, byte 7: torn", "nothing is left running: ho1/1"]

@@ -1,0 +1,50 @@
+"""What is to be started."""
+
+import json
+
+import pytest
+
+from hobus.config.files import SHIPPED_ROOT
+from hobus.launch.cluster.home import home_of
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher.plan import make_plan
+from hobus.launch.launcher.scale import parse_scale
+from hobus.launch.launcher.supervision import START_ORDER
+from hobus.launch.launcher.supervision import plan as members_of
+
+
+def test_scale_overrides_the_configured_counts(tmp_path):
+    """Roles that are not named keep their configured number."""
+    plan = make_plan(home_of(tmp_path), config_file=None, scale=["ho1=3"])
+    assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1, "http": 0}
+
+
+@pytest.mark.parametrize("how", ["null", "disabled"])
+def test_without_memory_there_is_no_memory_process(tmp_path, how):
+    """A section that is `null` and a disabled one mean the same."""
+    value = json.loads((SHIPPED_ROOT / "admin_config.json").read_text())
+    if how == "null":
+        value["ho3"] = None
+    else:
+        value["ho3"]["enabled"] = False
+    file = tmp_path / "off.json"
+    file.write_text(json.dumps(value))
+    counts = make_plan(home_of(tmp_path), config_file=file, scale=[]).counts
+    assert "ho3/1" not in [member.actor for member in members_of(counts)]
+    assert len(members_of(counts)) == len(START_ORDER) - 2  # nor is there an HTTP door
+
+
+@pytest.mark.parametrize("item", ["ho1", "ho1=0", "ho1=-1", "ledger=2", "ho1=x", "ho1=1001", "=3", ""])
+def test_a_scale_that_makes_no_sense_is_refused(item):
+    """Only executors, supervisors and HTTP doors scale, from 1 to 1000."""
+    with pytest.raises(CommandError, match="--scale") as caught:
+        parse_scale([item])
+    assert caught.value.exit_code == exit_codes.USAGE
+
+
+def test_a_missing_configuration_file_is_named(tmp_path):
+    """The path that was given stands in the message."""
+    with pytest.raises(CommandError, match=r"nowhere\.json") as caught:
+        make_plan(home_of(tmp_path), config_file=tmp_path / "nowhere.json", scale=[])
+    assert caught.value.exit_code == exit_codes.USAGE

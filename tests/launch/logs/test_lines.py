@@ -1,0 +1,49 @@
+"""Lines of logs: read, chosen, shown."""
+
+import json
+
+from hobus.launch.logs.lines import as_json, of_actor, of_turn, read_line, shown
+
+SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
+
+
+def line(actor="ho1/1", at="2026-11-22T01:02:03.500000Z", **fields):
+    """One record as a process logs it, read again."""
+    record = {"event": "process_started", "level": "info", "actor": actor, "at": at, "pid": 7} | fields
+    return read_line(json.dumps(record), actor="file", earlier_at=0.0)
+
+
+def test_a_record_knows_who_and_when_and_anything_else_stays_text():
+    """A traceback, a torn line or a number keeps the actor of its file and the time of the record before it."""
+    read = line()
+    assert (read.actor, read.level, read.record["pid"]) == ("ho1/1", "info", 7)
+    assert read.at == 1795309323.5
+    for text in ("Traceback (most recent call last):", '{"torn": ', "[1]", "7", "[" * 100_000):
+        other = read_line(text, actor="ho2/1", earlier_at=5.0)
+        assert (other.actor, other.at, other.record, other.level) == ("ho2/1", 5.0, {}, "")
+        assert json.loads(as_json(other)) == {"actor": "ho2/1", "text": text}
+    assert read_line('{"event": "x", "at": "never"}', actor="a", earlier_at=5.0).at == 5.0
+
+
+def test_lines_are_chosen_by_actor_role_and_turn():
+    """A role means all of its processes; a turn is found by any id that names it."""
+    assert of_actor(())(line()) and of_actor(("ho1",))(line()) and of_actor(("ho2", "ho1/1"))(line())
+    assert not of_actor(("ho1/2", "ho"))(line())
+    one = line(trace=f"{SESSION}-2")
+    assert of_turn("SES-1a2b3c4d-2")(one) and of_turn(f"{SESSION}-2")(one) and of_turn("SES-1a2b3c4d")(one)
+    assert not of_turn("SES-1a2b3c4d-3")(one) and not of_turn("SES-ffffffff-2")(one)
+    assert of_turn("SES-1a2b3c4d-2")(line(work_order=f"WO-{SESSION}-2.1.1"))
+    assert not of_turn("SES-1a2b3c4d-2")(line())
+
+
+def test_a_line_for_people_has_time_actor_event_and_the_rest():
+    """Levels are coloured and named unless they are info; an exception stands below, indented."""
+
+    def paint(text, colour):
+        return f"<{colour}:{text}>"
+
+    assert shown(line(role="ho1", n=3), lambda at: "T", paint) == "T  ho1/1      <cyan:process_started>  role=ho1  n=3"
+    bad = shown(line(level="error", exception="a\nb"), lambda at: "T", paint)
+    assert bad == "T  ho1/1      <red:error process_started>\n    a\n    b"
+    plain = read_line("Traceback", actor="launcher", earlier_at=0.0)
+    assert shown(plain, lambda at: "T", paint) == "T  launcher   Traceback"

@@ -1,0 +1,65 @@
+"""What a log tells of the process that wrote its end."""
+
+import json
+
+import pytest
+
+from hobus.launch.logs.tail import reason, size, tail
+
+
+def line(**fields):
+    """One record, as a process logs it."""
+    return json.dumps({"event": "process_failed", "level": "error"} | fields) + "\n"
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log with the last words of an earlier run."""
+    path = tmp_path / "ledger-1.log"
+    path.write_text(line(reason="of an earlier run"))
+    return path
+
+
+def append(path, text):
+    """Something more is logged; where it begins."""
+    begins_at = size(path)
+    path.write_text(path.read_text() + text)
+    return begins_at
+
+
+def test_only_lines_of_this_run_are_shown(log):
+    """Nothing before the byte at which this run's writer began, also when more lines are asked for."""
+    begins_at = append(log, "one\ntwo\n")
+    assert tail(log, 20, start=begins_at) == ["one", "two"]
+    assert tail(log, 1, start=begins_at) == ["two"]
+    assert len(tail(log, 20)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (line(reason="damaged: segments/0.seg, byte 353: x"), "damaged: segments/0.seg, byte 353: x"),
+        (line(code="disk_full", detail="5 bytes are free"), "disk_full: 5 bytes are free"),
+        (line(reason="first") + line(reason="last") + line(reason="ending", level="info"), "last"),
+        ("Traceback (most recent call last):\n  File x\nImportError: no module\n", "ImportError: no module"),
+        ("  | Traceback:\n  +-+---------------- 1 ----\n    | OSError: no\n    +------\n", "OSError: no"),
+        (line(level="warning", reason="odd"), ""),
+        ('{"torn": \n[1]\n' + line(level="info"), ""),
+        ("[" * 100_000 + "\n", "[" * 299 + "…"),
+        ("", ""),
+    ],
+)
+def test_a_process_says_why_it_ended(log, text, said):
+    """Its last error record, or the last line of a traceback; never the words of an earlier run."""
+    assert reason(log, start=append(log, text)) == said
+
+
+def test_a_long_reason_is_cut(log):
+    """It has to fit into a table."""
+    assert len(reason(log, start=append(log, line(reason="x" * 5000)))) == 300
+
+
+def test_no_log_is_no_reason(tmp_path):
+    """Nothing was written yet."""
+    gone = tmp_path / "gone.log"
+    assert (size(gone), tail(gone, 5), reason(gone, start=0)) == (0, [], "")

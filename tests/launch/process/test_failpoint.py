@@ -1,0 +1,74 @@
+"""The point of a crash drill: read from the environment, aimed at an actor or a role, struck once."""
+
+from __future__ import annotations
+
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from hobus.launch.console.errors import CommandError
+from hobus.launch.process import failpoint
+from hobus.launch.process.failpoint import DrillPoint, drilled, parse_drill
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ho2/1:KILL:before-send:ledger.write:3",
+        "ho2:STOP:on-receive:wo.execute:1",
+        "gateway:KILL:before-send:ledger.write~X:1",
+    ],
+)
+def test_a_point_is_written_as_it_is_read(text):
+    """Reading and writing are each other's reverse."""
+    assert str(parse_drill(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["ho2", "ho2:TERM:before-send:x:1", "ho2:KILL:sometime:x:1", "ho2:KILL:after-send:x:0"]
+)
+def test_what_is_no_point_is_refused_with_the_form(text):
+    """The sentence shows what it should look like."""
+    with pytest.raises(CommandError, match=r"<actor>:<KILL\|STOP>"):
+        parse_drill(text)
+
+
+def test_a_role_concerns_each_of_its_processes_and_an_actor_itself_alone():
+    """ho2 means any of them; ho2/1 is not ho2/10."""
+    role = DrillPoint("ho2", signal.SIGSTOP, "before-send", "x", 1)
+    one = DrillPoint("ho2/1", signal.SIGSTOP, "before-send", "x", 1)
+    assert [role.concerns(name) for name in ("ho2/1", "ho2/2", "ho1/1")] == [True, True, False]
+    assert [one.concerns(name) for name in ("ho2/1", "ho2/10", "ho2")] == [True, False, False]
+
+
+def test_a_frame_counts_by_its_type_and_by_the_word_that_its_body_must_hold():
+    """`~` names the word; without it every body will do."""
+    any_write = DrillPoint("gateway", signal.SIGKILL, "before-send", "ledger.write", 1)
+    sent = DrillPoint("gateway", signal.SIGKILL, "before-send", "ledger.write~PROMPT_SENT", 1)
+    frames = [
+        ("before-send", "ledger.write", b"..PROMPT_SENT:x.."),
+        ("before-send", "ledger.write", b"..PROMPT_RECEIVED:x.."),
+        ("after-send", "ledger.write", b"..PROMPT_SENT:x.."),
+        ("before-send", "ledger.read", b"..PROMPT_SENT:x.."),
+    ]
+    assert [any_write.is_at(*frame) for frame in frames] == [True, True, False, False]
+    assert [sent.is_at(*frame) for frame in frames] == [True, False, False, False]
+
+
+def test_of_several_processes_the_first_one_is_hit_and_nobody_else(tmp_path, monkeypatch):
+    """They share one mark, which says who it was."""
+    struck = []
+    monkeypatch.setattr(failpoint.os, "kill", lambda pid, number: struck.append((pid, number)))
+    monkeypatch.setattr(failpoint, "unpack_header", lambda header: SimpleNamespace(type=header.decode()))
+    environ = {failpoint.VARIABLE: "ho2:STOP:before-send:wo.execute:2"}
+    sent = []
+    links = [
+        drilled({"broker": SimpleNamespace(send=lambda header, _body: sent.append(header))}, actor, tmp_path, environ)
+        for actor in ("ho2/1", "ho2/2", "ho1/1")
+    ]
+    for made in links:
+        for _ in range(3):
+            made["broker"].send(b"wo.execute", b"")
+    assert len(struck) == 1 and struck[0][1] == signal.SIGSTOP and len(sent) == 9
+    assert parse_drill(environ[failpoint.VARIABLE]).mark_in(tmp_path).read_text() == str(struck[0][0])

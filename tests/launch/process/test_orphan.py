@@ -1,0 +1,92 @@
+"""What a process does when its launcher is gone."""
+
+import pytest
+
+from hobus.bus.catalog import row_of
+from hobus.bus.messages.control import ReadPeers
+from hobus.bus.sim.world import World
+from hobus.launch.launcher.supervision import STOP_ORDER
+from hobus.launch.process.orphan import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
+from tests.shipped import shipped_snapshot
+
+SNAPSHOT = shipped_snapshot()
+CONFIG = SNAPSHOT.config
+
+
+@pytest.mark.parametrize(
+    ("role", "others", "is_needed"),
+    [
+        ("host", ["ho2", "ledger", "launcher", "operator"], False),
+        ("ho2", ["host"], True),
+        ("ho2", ["ho1", "gateway", "ho2"], False),
+        ("gateway", ["ho2"], True),
+        ("ho1", ["gateway"], False),
+        ("ho3", ["ho2"], True),
+        ("ho3", ["gateway", "ho1"], False),
+        ("ledger", ["ho3"], True),
+        ("ledger", ["gateway"], True),
+        ("ledger", ["operator", "launcher", "door"], False),
+        ("broker", ["ledger"], True),
+        ("broker", ["door"], False),
+        ("broker", [], False),
+    ],
+)
+def test_a_process_waits_for_those_who_need_it(role, others, is_needed):
+    """Edges go first; clients keep nobody alive."""
+    assert needed_by(role, others) == is_needed
+
+
+def test_stages_follow_the_order_of_stopping():
+    """The death of the launcher ends a cluster in the order in which `down` does."""
+    assert [STAGES[role] for role in STOP_ORDER] == sorted(STAGES[role] for role in STOP_ORDER)
+    patiences = [patience_s(role, CONFIG) for role in STOP_ORDER]
+    assert patiences == sorted(patiences)
+    assert patiences[0] == CONFIG.launcher.orphan_drain_s
+    assert hard_limit_s(CONFIG) > patiences[-1]
+
+
+def waited_s(role, present):
+    """Virtual seconds until `role` may end, and the patience that is left to it."""
+    world = World(CONFIG.bus, seed=1, config_digest=SNAPSHOT.digest)
+    bus = world.client("operator")
+
+    async def wait():
+        began = bus.clock.monotonic()
+        left = await wait_until_not_needed(
+            role, lambda: present(bus.clock.monotonic() - began), clock=bus.clock, sleep=bus.sleep, config=CONFIG
+        )
+        return bus.clock.monotonic() - began, left
+
+    try:
+        return world.run(wait())
+    finally:
+        world.close()
+
+
+def test_it_ends_as_soon_as_nobody_needs_it():
+    """The executor outlives the supervisor by one look, and has the rest of its patience to drain."""
+
+    async def present(elapsed):
+        return ["ho2"] if elapsed < 1.0 else ["gateway"]
+
+    elapsed, left = waited_s("ho1", present)
+    assert 1.0 <= elapsed <= 1.0 + 2 * CONFIG.launcher.orphan_poll_ms / 1000
+    assert left == pytest.approx(patience_s("ho1", CONFIG) - elapsed)
+
+
+def test_it_ends_although_it_is_needed_when_its_patience_is_over():
+    """A supervisor that never ends cannot keep the others for ever."""
+
+    async def present(_elapsed):
+        return ["ho2"]
+
+    elapsed, left = waited_s("ho1", present)
+    assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=CONFIG.launcher.orphan_poll_ms / 1000)
+    assert left == 0.0
+
+
+@pytest.mark.parametrize("role", sorted(set(STAGES) - {"broker", "ledger"}))
+def test_every_role_may_ask_the_broker_who_still_needs_it(role):
+    """Who is refused would take it for nobody and end at once; the ledger looks at its own lane instead."""
+    row = row_of("broker", ReadPeers.TYPE)
+    assert row is not None and role in row.senders

@@ -1,0 +1,122 @@
+"""Where a session stands, by the end of its journal."""
+
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
+from hobus.launch.sessions.summary import is_enough, standing_of
+from tests.launch.sessions.entries import AT, SESSION, Written
+from tests.launch.sessions.test_replay import with_snapshot
+
+STEP = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_seq=1), step_seq=1)
+CALLS = [
+    {"call_id": "001", "tool_id": "show_cost", "arguments": {"n": 1}},
+    {"call_id": "002", "tool_id": "list_tools", "arguments": {}},
+]
+
+
+def holding() -> Written:
+    """A run that waits for approval of call 001 of two."""
+    written = Written().run()
+    written.add(events.StepStarted(step_id=STEP, new_round=True, at=AT))
+    written.add(events.OrderDispatched(wo_id=f"WO-{STEP}", wo_type="synthesize", step_id=STEP, order={}, at=AT))
+    written.add(events.OrderEnded(wo_id=f"WO-{STEP}", receipt={"output_result": {"tool_calls": CALLS}}, at=AT))
+    step = StepId(turn_id=STEP.turn_id, step_seq=2)
+    written.add(events.StepStarted(step_id=step, new_round=False, at=AT))
+    batch = ToolBatchId(step_id=step, batch_seq=1)
+    written.add(events.ToolBatchIssued(tool_batch_id=batch, call_ids=["001", "002"], held=["001"], at=AT))
+    return written.add(events.LifecycleChanged(lifecycle="WaitingInput", at=AT))
+
+
+def agrees(written: Written) -> None:
+    """The same as the reducer says."""
+    standing = standing_of(written.entries)
+    state = written.state
+    expected = "Running" if state.lifecycle == "Idle" and state.run_id is not None else state.lifecycle
+    held = [] if state.tool_batch is None else state.tool_batch.held
+    assert (standing.lifecycle, standing.held, standing.state) == (expected, held, state)
+    assert standing.input_id == ((state.run and state.run.input_id) or "")
+
+
+def test_what_a_held_call_wants_is_known():
+    """Its tool and its arguments, from the answer that asked for it."""
+    standing = standing_of(holding().entries)
+    (held,) = standing.held_calls()
+    assert (held.call_id, held.tool_id, held.arguments) == ("001", "show_cost", {"n": 1})
+    assert standing.waits_for == "approval of 001 show_cost" and standing.lifecycle == "WaitingInput"
+    agrees(holding())
+
+
+def test_it_follows_every_command_as_the_reducer_does():
+    """Pause, resume, steer, approve, deny, cancel; applied and rejected."""
+    written = holding()
+    agrees(written.command(events.Pause(), "c1"))
+    agrees(written.command(events.Resume(), "c2"))
+    agrees(written.command(events.Pause(), "c3", reason="already_paused: x"))
+    agrees(written.command(events.Deny(call_id="001"), "c4"))
+    assert written.state.lifecycle == "Running"
+    agrees(written.command(events.Cancel(reason="enough"), "c5"))
+    assert standing_of(written.entries).lifecycle == "Cancelling"
+    approved = holding().command(events.Approve(call_id="001"), "c1")
+    agrees(approved)
+    assert standing_of(approved.entries).waits_for == ""
+
+
+def test_a_paused_run_waits_for_a_resume():
+    """And goes on by it."""
+    written = Written().run().command(events.Pause(), "c1").add(events.LifecycleChanged(lifecycle="Paused", at=AT))
+    assert standing_of(written.entries).waits_for == "a resume"
+    agrees(written)
+    agrees(written.command(events.Resume(), "c2"))
+
+
+def test_ended_runs_and_sessions():
+    """Idle again, with the number of its runs; closed for good."""
+    written = Written().run().failed().run("in-2")
+    assert standing_of(written.entries).runs == 2 and standing_of(written.entries).input_id == "in-2"
+    agrees(written.failed("in-2"))
+    written.add(events.SessionEnded(reason="client", turn_count=0, at=AT))
+    agrees(written)
+    assert standing_of(written.entries).state.status == "closed"
+
+
+def test_a_turn_that_the_host_answered_ends_its_run_and_owns_nothing():
+    """Its writer is the host."""
+    written = Written().run()
+    degraded = events.TurnDegraded(input_id="in-1", input_ref="x/1", reply_ref="x/2", delivered=True, at=AT)
+    written.add(degraded, origin="host/1@b")
+    agrees(written)
+    assert standing_of(written.entries).state.owner == "ho2/1@a"
+
+
+def test_the_text_of_the_active_runs_input_is_found():
+    """A follow-up's stands in its command; between two runs there is none."""
+    written = Written().run().command(events.FollowUp(text=""), "c1", b"and then?")
+    assert standing_of(written.entries).input_ref == f"RunRequested:{SESSION}/in-1/1"
+    assert standing_of(written.failed().entries).input_ref == ""
+    ref = f"HostCommandReceived:{SESSION}/c1/1"
+    written.add(
+        events.RunRequested(
+            input_ref=ref, input_id="followup:c1", input_digest="d", deadline_at=AT, config_digest="", at=AT
+        )
+    )
+    assert standing_of(written.entries).input_ref == ref
+
+
+def test_a_snapshot_stands_for_what_does_not_read():
+    """An event was erased: from the next snapshot that is whole the state is right again."""
+    written = with_snapshot()
+    entries = list(written.entries)
+    entries[0] = entries[0]._replace(bodies=[None])
+    assert standing_of(entries).state == written.state
+    assert standing_of(entries[: entries.index(written.entries[-1]) - 4]).state != written.state
+
+
+def test_a_journals_end_says_enough_from_its_newest_snapshot_on():
+    """A long run's end says nothing of its beginning; a snapshot that is whole says all that was before it."""
+    entries = holding().entries
+    assert is_enough(entries[-2:], has_earlier=False) and not is_enough(entries, has_earlier=True)
+    written = with_snapshot()
+    number = [entry.event_type for entry in written.entries].index("STATE_SNAPSHOT")
+    end = written.entries[number - 2 :]
+    assert is_enough(end, has_earlier=True) and standing_of(end).state == written.state
+    damaged = [entry._replace(bodies=[entry.bodies[0], None]) if entry.bodies[1:] else entry for entry in end]
+    assert not is_enough(damaged, has_earlier=True)

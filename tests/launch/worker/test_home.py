@@ -1,0 +1,68 @@
+"""What a worker elsewhere keeps: one process, one cluster, the last few configurations, nothing that is not whole."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hobus.bus.errors import ConfigError
+from hobus.launch.cluster.home import home_of
+from hobus.launch.console.errors import CommandError
+from hobus.launch.worker.home import Cluster, WorkerHome
+from tests.shipped import shipped_snapshot
+
+ME = Cluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")
+
+
+def snapshots(count: int):
+    """So many configurations."""
+    return [shipped_snapshot().listening(f"127.0.0.1:{port}") for port in range(1, count + 1)]
+
+
+def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:
+    """Both survive; a damaged file is named with the mend."""
+    home = WorkerHome(home_of(tmp_path))
+    assert home.cluster() is None
+    home.joined(ME)
+    assert WorkerHome(home_of(tmp_path)).cluster() == ME
+    with pytest.raises(CommandError, match=r"worker\.key is gone"):
+        home.ends(ME)
+    assert list(tmp_path.glob("*.key")) == []  # and none is made in its place
+    assert home.pair() == home.ends(ME).pair
+    (tmp_path / "worker.key").write_bytes(b"short")
+    with pytest.raises(ConfigError, match="hobus worker join TOKEN"):
+        home.pair()
+    (tmp_path / "worker.json").write_text("{")
+    with pytest.raises(CommandError, match=r"worker\.json"):
+        home.cluster()
+
+
+def test_one_process_works_in_it_and_never_in_a_cluster_s_home(tmp_path) -> None:
+    """The second one is told who holds it; a directory with a record is refused."""
+    home = WorkerHome(home_of(tmp_path / "w"))
+    lock = home.hold()
+    with pytest.raises(CommandError, match=str(os.getpid())):
+        home.hold()
+    lock.release()
+    home.hold().release()
+    (tmp_path / "c" / "ledger").mkdir(parents=True)
+    with pytest.raises(CommandError, match="home of a cluster"):
+        WorkerHome(home_of(tmp_path / "c")).hold()
+
+
+def test_the_last_few_configurations_are_kept_and_torn_ones_count_for_nothing(tmp_path) -> None:
+    """By digest; the newest whole one is what a start begins with."""
+    home = WorkerHome(home_of(tmp_path))
+    assert home.newest_snapshot() is None
+    kept = snapshots(3)
+    for number, snapshot in enumerate(kept):
+        home.keep_snapshot(snapshot.digest, snapshot.to_bytes(), kept_max=2)
+        os.utime(home._snapshot(snapshot.digest), ns=(number, number))
+    home.keep_snapshot(kept[2].digest, kept[2].to_bytes(), kept_max=2)
+    assert home.snapshot(kept[0].digest) is None
+    assert home.snapshot(kept[1].digest) == kept[1]
+    assert home.newest_snapshot() == kept[2]
+    home._snapshot(kept[2].digest).write_bytes(kept[1].to_bytes())
+    assert home.snapshot(kept[2].digest) is None
+    assert home.newest_snapshot() == kept[1]
