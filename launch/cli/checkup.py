@@ -25,8 +25,8 @@ from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import Finding, Verdict
-from hobus.launch.launcher.fork_server import is_possible
 from hobus.launch.launcher.stale import living
+from hobus.launch.launcher.zygote import is_possible
 
 _PYTHON = (3, 11)
 _FILES_MIN = 4096

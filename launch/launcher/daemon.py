@@ -22,9 +22,9 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, is_about, of_os_error
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher import inherited
-from hobus.launch.launcher.fork_server import MAIN, end_unused, fork_zygote
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.progress import Progress, Refused
+from hobus.launch.launcher.zygote import MAIN, end_unused, fork_zygote
 from hobus.launch.logs import writing
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import of_os_error
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher import inherited
-from hobus.launch.launcher.fork_server import end_unused, fork_zygote
 from hobus.launch.launcher.launcher import Launcher
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.progress import NotReady, Progress, Ready
 from hobus.launch.launcher.show_progress import show
+from hobus.launch.launcher.zygote import end_unused, fork_zygote
 from hobus.launch.logs import writing
 
 

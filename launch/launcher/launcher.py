@@ -29,7 +29,6 @@ from hobus.launch.cluster.states import RUNNING
 from hobus.launch.launcher import control_files, stale
 from hobus.launch.launcher.actor import LauncherActor
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.fork_server import Newborn, end_unused
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, Started, already_up
@@ -37,6 +36,7 @@ from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import STOP_ORDER, DrainAsked, Member, Seen, Unheard
 from hobus.launch.launcher.supervision import plan as members_of
+from hobus.launch.launcher.zygote import Newborn, end_unused
 
 _CHANGING = ("starting", "draining")
 """States that are looked at more often."""

@@ -1,6 +1,6 @@
 """Where the launcher's processes are born: forked by its zygote, or as fresh interpreters where that cannot be.
 
-A process that is to be forked waits while the zygote is replaced: an heir follows at once (`fork_servers.py`), and where
+A process that is to be forked waits while the zygote is replaced: an heir follows at once (`zygotes.py`), and where
 there is none, one interpreter that loads for all is sooner ready than one for each. What was put to several zygotes in
 vain, or to one that does not get ready, is started as a fresh interpreter, so that no fault of a zygote keeps a process
 from running. Nothing here knows an actor.
@@ -23,10 +23,10 @@ from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.kernel import become_subreaper
-from hobus.launch.launcher import children, fork_server
+from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.fork_protocol import Fork, Forked
-from hobus.launch.launcher.fork_servers import Held, Lineage, Shown
+from hobus.launch.launcher.zygote_protocol import Fork, Forked
+from hobus.launch.launcher.zygotes import Held, Lineage, Shown
 
 _log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class _Order:
 class Nursery:
     """Made on the launcher's running loop; `close` ends the zygotes."""
 
-    def __init__(self, config: LauncherConfig, clock: Clock, *, log: Path, first: fork_server.Newborn | None) -> None:
+    def __init__(self, config: LauncherConfig, clock: Clock, *, log: Path, first: zygote.Newborn | None) -> None:
         """`first` is a zygote forked before there was a loop; without one, one is started where that is possible."""
         self._config = config
         self._orders: dict[int, _Order] = {}
@@ -77,7 +77,7 @@ class Nursery:
         self._number = 0
         self._is_open = True
         self._lineage: Lineage | None = None
-        if config.start_method == "fork" and fork_server.is_possible() and become_subreaper():
+        if config.start_method == "fork" and zygote.is_possible() and become_subreaper():
             self._lineage = Lineage(config, clock, log=log, on_answer=self._carried_out, on_end=self._put_anew)
             self._lineage.begin(first)
         elif first is not None:
@@ -217,7 +217,7 @@ class Nursery:
         if self._lineage is not None:
             _log.warning("started_fresh", argv=order.argv[:3], zygotes_asked=order.asked_count)
         try:
-            argv = children.python(fork_server.MAIN, *order.argv)
+            argv = children.python(zygote.MAIN, *order.argv)
             children.spawn(order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd)
         except OSError as error:
             self._not_born(order, error.strerror or type(error).__name__)

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home
-from hobus.launch.launcher.fork_servers import Shown
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import NotReady, Progress, Ready
 from hobus.launch.launcher.supervision import Member, drain_bound_s
+from hobus.launch.launcher.zygotes import Shown
 from hobus.launch.logs.tail import tail
 
 

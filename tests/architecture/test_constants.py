@@ -105,7 +105,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.messages.base.Sendable:*", "hobus.bus.messages.ids.*", "hobus.bus.messages.launcher.*", "hobus.bus.zeromq.broker_loop._PARTS",
         "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.curve_link._FRAMES", "hobus.bus.zeromq.link._FRAMES",
         "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.zap._KEY_BYTES",
-        "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.fork_server.*", "hobus.launch.launcher.fork_protocol.WORD_MAX_BYTES",
+        "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*", "hobus.launch.launcher.zygote_protocol.WORD_MAX_BYTES",
         "hobus.launch.launcher.control_files._MAX_BYTES", "hobus.launch.launcher.scale.PROCESSES_MAX", "hobus.launch.cli.commands.steering.EPOCH_MAX",
         "hobus.launch.cli.commands.drill.kill():click.FloatRange(max=3600)",
     ),

@@ -18,11 +18,11 @@ import pytest
 from hobus.bus.clock import SystemClock
 from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.launcher import fork_server
+from hobus.launch.launcher import zygote
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.fork_protocol import WORD_MAX_BYTES, Forked
-from hobus.launch.launcher.fork_servers import Lineage
 from hobus.launch.launcher.spawner import Nursery
+from hobus.launch.launcher.zygote_protocol import WORD_MAX_BYTES, Forked
+from hobus.launch.launcher.zygotes import Lineage
 
 pytestmark = pytest.mark.process
 
@@ -78,11 +78,11 @@ class Played:
     def __init__(self, log: Path) -> None:
         self.body = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
         self.body.returncode = 0  # reaped by the lineage
-        ours, self.control = fork_server.pair()
+        ours, self.control = zygote.pair()
         self.control.settimeout(0)
         config = launcher(restart_backoff_max_ms=1)
         self.lineage = Lineage(config, SystemClock(), log=log, on_answer=lambda _: None, on_end=lambda: None)
-        self.lineage.begin(fork_server.Newborn(self.body.pid, ours))
+        self.lineage.begin(zygote.Newborn(self.body.pid, ours))
 
     async def answer(self, pid: int, error: str = "") -> None:
         """The next order, which is one for an heir, is answered."""
@@ -124,7 +124,7 @@ async def test_an_heir_that_was_refused_is_asked_for_again(played: Played):
 async def test_without_descriptors_an_heir_is_asked_for_later(played: Played, monkeypatch: pytest.MonkeyPatch):
     """Nothing is raised into whoever wanted one."""
     with monkeypatch.context() as full:
-        full.setattr(fork_server, "pair", refused)
+        full.setattr(zygote, "pair", refused)
         played.lineage.want_heir()
     await played.answer(0, "enough")
 
@@ -133,7 +133,7 @@ async def test_without_descriptors_a_zygote_is_started_later(tmp_path: Path, mon
     """The launcher's end of its socket cannot be made at first: it is tried again with back-off."""
     lineage = Lineage(launcher(), SystemClock(), log=tmp_path / "log", on_answer=print, on_end=lambda: None)
     with monkeypatch.context() as full:
-        full.setattr(fork_server, "pair", refused)
+        full.setattr(zygote, "pair", refused)
         lineage.begin(None)
         assert lineage.present is None and lineage.shown().state == "backoff"
     async with asyncio.timeout(30):

@@ -31,7 +31,7 @@ from typing import NamedTuple, NoReturn
 
 from hobus.launch.cluster.kernel import has_one_thread, set_title
 from hobus.launch.launcher.descriptors import keep_only, speak_into
-from hobus.launch.launcher.fork_protocol import WORD_MAX_BYTES, Fork, Forked, read_fork
+from hobus.launch.launcher.zygote_protocol import WORD_MAX_BYTES, Fork, Forked, read_fork
 
 MAIN = "hobus.launch.process.main"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""

@@ -25,9 +25,9 @@ import structlog
 from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
-from hobus.launch.launcher import children, fingerprint, fork_server
-from hobus.launch.launcher.fork_protocol import WORD_MAX_BYTES, Fork, Forked, read_forked
+from hobus.launch.launcher import children, fingerprint, zygote
 from hobus.launch.launcher.restart_policy import History, after_crash
+from hobus.launch.launcher.zygote_protocol import WORD_MAX_BYTES, Fork, Forked, read_forked
 
 HEIR = 0
 """The number of the order for an heir; those for processes count from 1."""
@@ -101,7 +101,7 @@ class Lineage:
         state = "ready" if self.present.is_loaded else "starting"
         return Shown(self.present.pid, self.present.mark, self._replacements, state)
 
-    def begin(self, first: fork_server.Newborn | None) -> None:
+    def begin(self, first: zygote.Newborn | None) -> None:
         """`first` was forked before there was a loop and is loading; without it one is started."""
         if first is None:
             self._start()
@@ -123,7 +123,7 @@ class Lineage:
         if self.present is None or has_one or self._pause is not None or not self._is_open:
             return
         try:
-            ours, theirs = fork_server.pair()
+            ours, theirs = zygote.pair()
         except OSError as error:
             self._no_heir(error.strerror)
             return
@@ -173,24 +173,24 @@ class Lineage:
         loaded = fingerprint.of_sources()
         try:
             with ExitStack() as undone:
-                ours, theirs = fork_server.pair()
+                ours, theirs = zygote.pair()
                 undone.enter_context(ours)
                 with theirs, self._log_path.open("ab") as log:
-                    argv = children.python("hobus.launch.launcher.fork_server", "--control", str(theirs.fileno()))
+                    argv = children.python("hobus.launch.launcher.zygote", "--control", str(theirs.fileno()))
                     pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
                 undone.pop_all()
         except OSError as error:
             _log.warning("zygote_not_started", reason=error.strerror)
             self._replace(self._clock.now())
             return
-        self.present = self._adopt(fork_server.Newborn(pid, ours), loaded, is_loaded=False)
+        self.present = self._adopt(zygote.Newborn(pid, ours), loaded, is_loaded=False)
         self.want_heir()
 
     def _start_again(self) -> None:
         self._start()
         self._on_end()
 
-    def _adopt(self, born: fork_server.Newborn, loaded: int, *, is_loaded: bool) -> Held:
+    def _adopt(self, born: zygote.Newborn, loaded: int, *, is_loaded: bool) -> Held:
         born.control.settimeout(0)
         loop = asyncio.get_running_loop()
         mark = identity.start_mark(born.pid) or ""
@@ -211,7 +211,7 @@ class Lineage:
             ours.close()
             self._no_heir(answer.error)
             return
-        self._heir = self._adopt(fork_server.Newborn(answer.pid, ours), maker.fingerprint, is_loaded=True)
+        self._heir = self._adopt(zygote.Newborn(answer.pid, ours), maker.fingerprint, is_loaded=True)
         _log.info("heir_born", heir=answer.pid)
 
     def _no_heir(self, why: str | None) -> None:

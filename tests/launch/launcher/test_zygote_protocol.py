@@ -2,7 +2,7 @@
 
 import pytest
 
-from hobus.launch.launcher.fork_protocol import Fork, Forked, read_fork, read_forked
+from hobus.launch.launcher.zygote_protocol import Fork, Forked, read_fork, read_forked
 
 
 def test_a_word_is_read_as_it_was_said():
