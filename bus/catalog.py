@@ -1,6 +1,6 @@
 """One table: every message type, where it goes, who may send it, how it is delivered.
 
-The broker's policy, the shell's dispatch and `bus/PROTOCOL.md` are made from this table. Source: spec page "The bus".
+The broker's policy, the shell's dispatch and `bus/PROTOCOL.md` are made from this table.
 
 Columns. `service`: who answers. `reply`: class of the answer (None: a post). `senders`: roles. `mode`: `slot` (takes
 one of the worker's slots: credit), `ordered` (one at a time per routing key, takes a slot), `immediate` (no credit:

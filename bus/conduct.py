@@ -1,7 +1,7 @@
 """What a server bears from one connection before it cuts it off. Plain rules.
 
 A connection that never said hello is heard for `bus.unbound_max_bytes`; one that sends what is no frame of this
-protocol, for `bus.malformed_max` of them. Source: spec page "The bus": a garbage frame harms nobody but its sender.
+protocol, for `bus.malformed_max` of them. A garbage frame harms nobody but its sender.
 """
 
 from __future__ import annotations

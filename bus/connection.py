@@ -2,8 +2,7 @@
 
 A connection is *bound* between a Welcome and: a Rehello, a Refused, or silence longer than `bus.peer_timeout_ms` (the
 server answers every beat). Only hellos leave an unbound connection. Whoever serves nobody says hello to a lane when it
-first asks something there: most clients never do. Source: spec page "The bus", sections Liveness
-and Identity.
+first asks something there: most clients never do.
 """
 
 from __future__ import annotations

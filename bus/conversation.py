@@ -2,7 +2,7 @@
 
 On each connection the peer says hello and waits for a welcome; beats go out at every tick and are answered; silence
 or a rehello means hello again. A loop that stood still longer than the peer time-out may have been replaced meanwhile:
-it says hello on every connection before anything else is sent. Source: spec page "The bus", Liveness and Identity.
+it says hello on every connection before anything else is sent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The requests that wait for their one outcome. Plain rules: no clock, no loop, no socket.
 
-Source: spec page "The bus", section "Delivery, stated": answered exactly once; a late reply is counted and dropped;
+Answered exactly once; a late reply is counted and dropped;
 after a (re)welcome redeliverable requests are sent again in order under the same ids, the others are lost with the
 server's epoch.
 """

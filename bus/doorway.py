@@ -4,7 +4,7 @@ A connection costs its server a descriptor before anybody has said a word, and w
 many: of those that have said nothing the oldest ends, so that whoever speaks soon after it came is heard under any
 flood of the silent. Of those that were heard, one caller (a process, a key) keeps `bus.connections_per_caller_max`, and
 all together `bus.connections_max`. Where nobody tells who has spoken (the tap) callers come at a pace, too.
-Source: spec page "The bus": a stranger harms nobody. OpenSSH's MaxStartups is the like of it.
+A stranger harms nobody. OpenSSH's MaxStartups is the like of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The small header in front of every body. Source: spec page "The bus", section Envelope.
+"""The small header in front of every body.
 
 A header is a positional MessagePack array, versioned; the broker reads headers and never bodies.
 """

@@ -7,7 +7,7 @@ request carries it on; the asker's own word counts for nothing.
 The queue is the surplus form of deficit round robin: whoever has credit left is served and pays what its item costs,
 into debt if it must; each turn gives a principal its weight. So whoever comes waits for at most one turn of every other
 principal and the rest of what is being served; nothing is looked at twice but an item that costs more than one turn.
-Pure: no clock, no loop. Source: spec page "The bus", Back-pressure; M. Shreedhar, G. Varghese, "Efficient fair queuing
+Pure: no clock, no loop. Source: M. Shreedhar, G. Varghese, "Efficient fair queuing
 using deficit round robin", 1995.
 """
 

@@ -1,6 +1,6 @@
 """What happens to a request that arrives: admit, run its handler, answer exactly once.
 
-Half of the shell (`bus/peer.py`). Source: spec page "The bus", sections "Delivery, stated" and Actors. In this order:
+Half of the shell (`bus/peer.py`). In this order:
 policy, duplicate, deadline, mailbox bound, strict decoding, handler. Handlers begin in fair turns: what one client has
 sent in a burst does not stand before what others sent meanwhile. The one broad `except Exception` of the project
 stands here: a programming error ends its handler, the requester gets Failure(internal), the log gets the traceback.

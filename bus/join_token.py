@@ -3,8 +3,7 @@
     hobus1 <base32 of: MessagePack [address, broker's public key, one-time secret key], CRC-32>
 
 Lower-case letters and digits alone, so that a double click takes all of it. The CRC covers every burst of up to 32
-bits, so each single wrong character is noticed, also in the last one, where base32 has spare bits. Source: spec page
-"Launching, scaling, tapping, watching", Executors on other hosts.
+bits, so each single wrong character is noticed, also in the last one, where base32 has spare bits.
 """
 
 from __future__ import annotations

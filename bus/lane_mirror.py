@@ -1,4 +1,4 @@
-"""Frames of a service's own lane, told to the broker for its tap (`lane=direct`). Source: spec page "The bus", Lanes.
+"""Frames of a service's own lane, told to the broker for its tap (`lane=direct`).
 
 The gateway's lane alone, which carries the degraded call: a post per frame, header, size and hash, while the broker is
 there; nothing is kept for one that is not. The ledger's lane is not mirrored: most frames of a turn are records, and

@@ -1,7 +1,5 @@
 """A service's own socket without the socket: who is connected, what they may send, beats.
 
-Source: spec page "The bus", Lanes.
-
 Same codec, tokens and policy as the broker. A lane carries requests, their answers and cancels; a service has no
 credit to give there, its mailbox bound is the limit. The transport (`bus/zeromq/lane.py`, `bus/sim/network.py`) calls
 `receive`; the service's shell takes the requests. Bytes that are no frame harm nobody but their sender: they are

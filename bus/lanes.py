@@ -1,4 +1,4 @@
-"""Which messages go by a lane, a service's own socket, instead of the broker. Source: spec page "The bus", Lanes."""
+"""Which messages go by a lane, a service's own socket, instead of the broker."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How everybody writes to the record and reads from it.
 
-Source: spec page "The ledger", sections "Write rules" and Outages. Writes are pipelined: they leave in the order of the
+Writes are pipelined: they leave in the order of the
 calls, and a later write never takes effect before an earlier one that this client still has to deliver. When a delivery
 fails in a way that may pass (the ledger restarts, is busy, its answer is overdue), everything from the first such write
 on is submitted again, in order, under the same submission ids (go back N): what had committed is answered as known,

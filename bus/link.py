@@ -1,4 +1,4 @@
-"""A link: one connection that takes frames and gives frames. Source: spec page "The bus", section Shape.
+"""A link: one connection that takes frames and gives frames.
 
 `bus/zeromq/link.py` makes one from a drained DEALER, `bus/sim/network.py` from a queue in virtual time. Everything
 above a link is the same code in both.

@@ -1,7 +1,7 @@
 """How often a server answers a connection that it does not know. Plain rules.
 
 A stranger that sends and never reads would otherwise fill this process's memory with answers. A peer that means well
-reads the first one. Source: spec page "The bus": a garbage frame harms nobody but its sender.
+reads the first one. A garbage frame harms nobody but its sender.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ faster waits here, in order. Two use it. Servers take in clients' requests so (`
 `work`, and one more for each `bus.fair_unit_bytes` of its body and answer. It is not refused: that costs as much as a
 small request, and whoever does not heed it asks again at once. A supervisor begins the steps of one client's runs
 beside each other so (`bus/turnstile.py`): what came while that client was alone is begun by the time another one comes.
-Source: spec page "The bus", Back-pressure; token bucket: Turner, "New directions in communications" (1986).
+Token bucket: Turner, "New directions in communications" (1986).
 """
 
 from __future__ import annotations

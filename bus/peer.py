@@ -4,7 +4,6 @@ Theory of operation. A peer holds connections (`bus/connection.py`): one to the 
 and its servers say about those is `bus/conversation.py`; what its actor sends waits in `bus/outbox.py` for its one
 outcome and is sent again after a welcome; what others ask of its actor, by the broker or by the lanes that it serves,
 goes through one admission, `bus/inbox.py`. Here these are put together, and the life of an incarnation is told.
-Source: spec page "The bus", sections "Delivery, stated", Liveness, "Start and stop".
 """
 
 from __future__ import annotations

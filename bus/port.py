@@ -1,4 +1,4 @@
-"""The ports: an actor's only way to the world. Source: spec page "The bus", section Actors.
+"""The ports: an actor's only way to the world.
 
 Each port has a real and a simulated implementation and one conformance suite (`tests/conformance/`). Handlers read
 time, ids and randomness from here and nowhere else, so that a turn can be simulated and replayed.

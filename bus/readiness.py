@@ -1,4 +1,4 @@
-"""Whether an actor is ready: as it says itself, and as long as those are that it needs. Source: spec page "The bus".
+"""Whether an actor is ready: as it says itself, and as long as those are that it needs.
 
 The actor is asked until it is ready, or on. Whom it needs it says by its class (`Actor.needs`); which roles are ready
 the broker says, at once whenever that changes and with each of its beats.

@@ -1,4 +1,4 @@
-"""Unconditional records on a process's own disk while the ledger is away. Source: spec page "The ledger", Outages.
+"""Unconditional records on a process's own disk while the ledger is away.
 
 Only records that carry no condition on other writers may stand here: the gateway's records of degraded calls and the
 ends of calls already sent, the host's DEGRADATION and TurnDegraded{delivered: true}. Frames are synced one batch at a

@@ -1,6 +1,6 @@
 """Replies kept for duplicates of the requests they answered, bounded in number and bytes. Plain rules.
 
-Source: spec page "The bus": receivers keep message ids in a bounded window and answer a duplicate with the recorded
+Receivers keep message ids in a bounded window and answer a duplicate with the recorded
 reply. A request is known by its sender's role, its type and its id: under a derived id (a work order's) the successor
 of a dead requester joins. Clients are different people: each has its own ids; and a counted id is its counter's alone
 (`bus.lanes.is_foreign`, asked by broker and lanes): nobody reads another's reply, or answers his next question, by

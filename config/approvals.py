@@ -1,4 +1,4 @@
-"""Which tool calls wait for an operator. Source: spec page "Work orders and the HO1 executor", section Tools."""
+"""Which tool calls wait for an operator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Governed assets: what steers an agent without being code. Models of the files below `config/`.
 
-Source: spec pages "Governance" and "Work orders" (contracts). Files are found by `files.py`, read by `load.py`.
+Files are found by `files.py`, read by `load.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reads every governed file and checks it; all faults are told at once. There is no default for anything in code.
-
-Source: spec page "What we build", section Configuration.
-"""
+"""Reads every governed file and checks it; all faults are told at once. There is no default for anything in code."""
 
 from __future__ import annotations
 

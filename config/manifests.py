@@ -2,7 +2,6 @@
 
 Every governed file but the package manifests themselves is owned by exactly one package, exists, and has the hash that
 its owner states. Adding a file to a package is done by hand: ownership is a decision.
-Source: spec page "Governance", gate G0.
 """
 
 from __future__ import annotations

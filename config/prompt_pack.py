@@ -4,7 +4,6 @@ A pack is text in sections, `[[system]]` (at most one) and `[[user]]` (one or mo
 a section `{{ name }}` stands for an input. There is no condition, loop, filter or escape: what a model is told can be
 read off the file. Inputs are segments and stay segments, so that a text with a ref is recorded by its ref; a text is
 never scanned for placeholders, whatever it contains.
-Source: spec page "Work orders", section Contracts and prompt packs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Registries of frameworks, specs, packages and file ownership: derived from the manifests, never edited by hand.
 
-Source: spec page "Governance". All are plain functions over a snapshot's mappings; rows are in order of their ids.
+All are plain functions over a snapshot's mappings; rows are in order of their ids.
 """
 
 from __future__ import annotations

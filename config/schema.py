@@ -1,7 +1,7 @@
 """The shape of `admin_config.json`: the one source of every threshold, time-out, retry count, window, limit and budget.
 
 Frozen models that reject unknown keys. No field has a default: a missing value is a start-up error naming its path.
-Source: spec page "What we build", section Configuration. Units stand last in names.
+Units stand last in names.
 """
 
 from __future__ import annotations

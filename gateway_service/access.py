@@ -1,4 +1,4 @@
-"""Who may have a model called, and which. Pure. Source: spec page "Gateway", stages 2 and 3."""
+"""Who may have a model called, and which. Pure."""
 
 from __future__ import annotations
 

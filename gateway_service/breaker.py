@@ -1,4 +1,4 @@
-"""The circuit breaker of one provider and model: a pure state machine. Source: spec page "Gateway", stage 8.
+"""The circuit breaker of one provider and model: a pure state machine.
 
 Closed, calls pass; `failures` faults of the provider in a row open it (settings: `gateway.breaker`). Open, nothing
 passes until `open_ms` are over. Then it is half open: at most `probes` calls pass at a time, and as many that succeed

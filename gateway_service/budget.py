@@ -2,7 +2,7 @@
 
 A call draws on its order, its session, its agent and its provider at once. `apply(state, event)` is the only change of
 a state; the same events give the same state, which is how a restart rebuilds it from the record (PROMPT_SENT holds the
-reservation, the attempt's end its settlement). Source: spec page "Gateway", Budgets.
+reservation, the attempt's end its settlement).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fallback chains: which model is asked after which, and how much time each of them gets. Pure.
 
-Source: spec page "Gateway", stage 10. On faults of the provider alone: what one model refuses for the caller's
+On faults of the provider alone: what one model refuses for the caller's
 sake, the next one would refuse as well. A provider that takes no more for now (429) is as good as one at fault.
 """
 

@@ -1,6 +1,6 @@
 """Tokens and money of a call: estimates before it, settlement after it. Pure.
 
-Source: spec page "Gateway", Budgets. An unknown price gives an unknown cost (None), never zero; an unknown usage is
+An unknown price gives an unknown cost (None), never zero; an unknown usage is
 settled at its reservation, never passed for free.
 """
 

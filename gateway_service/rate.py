@@ -2,7 +2,6 @@
 
 Who comes takes its share at once and waits until it is there: so they go on in the order in which they came. A call
 that is larger than the bucket waits until that is full, and its excess is paid by those behind it.
-Source: spec page "Gateway", stage 7.
 """
 
 from __future__ import annotations

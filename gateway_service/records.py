@@ -1,4 +1,4 @@
-"""What the gateway writes into stream `prompts`. Pure. Source: spec pages "Gateway" and "The ledger".
+"""What the gateway writes into stream `prompts`. Pure.
 
 What stands in the entries: `bus.record.payloads.prompts`.
 """

@@ -1,6 +1,6 @@
 """What a gateway does before it opens: hand over its spool, rebuild the budgets from the record, close what has no end.
 
-Source: spec page "Gateway", Unknown outcome and Budgets. Interrupted by an outage it goes on where it stopped. It
+Interrupted by an outage it goes on where it stopped. It
 begins behind the newest BUDGET_SNAPSHOT, so that a start takes no longer the longer the record is.
 """
 

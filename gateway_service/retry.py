@@ -1,4 +1,4 @@
-"""Whether and when a failed send is tried again. Pure. Source: spec page "Gateway", stage 10."""
+"""Whether and when a failed send is tried again. Pure."""
 
 from __future__ import annotations
 

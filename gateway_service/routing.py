@@ -1,4 +1,4 @@
-"""Which provider and model answer a prompt. Pure. Source: spec page "Gateway", stage 5."""
+"""Which provider and model answer a prompt. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Stages 9 to 11 of one attempt: recorded before it leaves, sent once, ended by exactly one record.
 
 Whatever ends an attempt (an answer, a fault, a cancel, a dead ledger, another instance that was first) passes through
-here and gives its reservation a settlement. Source: spec page "Gateway", stages 9 to 11, Ledger outage, Unknown
-outcome.
+here and gives its reservation a settlement.
 """
 
 from __future__ import annotations

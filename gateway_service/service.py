@@ -1,6 +1,6 @@
 """The gateway: where prompts arrive, and the pipeline that each of them runs through, in order.
 
-Theory of operation. `_answer` holds stages 1 to 4 of the spec page "Gateway". A call that is new runs in a task of
+Theory of operation. `_answer` holds stages 1 to 4. A call that is new runs in a task of
 its own (`calls.py`): `_complete` is stages 5 to 12, `_attempt` stages 6 to 11, once per send. Every exit after stage
 6 leaves through `account.reserved`, the one place that settles or releases. Rules are plain functions beside this
 file; what the record says wins over what this process remembers.

@@ -1,4 +1,4 @@
-"""What a prompt must be before its call, and an answer after it. Source: spec page "Gateway", stages 1 and 12."""
+"""What a prompt must be before its call, and an answer after it."""
 
 from __future__ import annotations
 

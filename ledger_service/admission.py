@@ -1,4 +1,4 @@
-"""The three conditions that a write may carry, as one decision. Pure. Source: spec page "The ledger", Write rules.
+"""The three conditions that a write may carry, as one decision. Pure.
 
 Order of the decision: is the write well formed; is its submission id known; is its once key taken; does it continue its
 session's stream, and is its writer who took that over last. What an earlier entry of the same batch changed is in the

@@ -1,7 +1,6 @@
 """What was denied, on its way into the record: counted by who and what, bounded, once per interval. Pure.
 
-Ids and names of this system only: what a sender *claims* as type or stream is kept where it is such a name. Source:
-spec page "The ledger" (DENIED: batched, rate-bounded with a count).
+Ids and names of this system only: what a sender *claims* as type or stream is kept where it is such a name.
 """
 
 from __future__ import annotations

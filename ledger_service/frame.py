@@ -9,7 +9,7 @@
 What lies between header and trailer is stored masked (mask.py), so that no sector of a stored frame is all zeros; CRCs,
 hashes and chain are of the bytes as they were given.
 `flags` and `root` are zero until the Merkle tree uses them; the mark of a body has room for "erased". Integers are
-little-endian. Chain value = SHA-256(previous chain value + entry bytes). Source: spec page "The ledger".
+little-endian. Chain value = SHA-256(previous chain value + entry bytes).
 """
 
 from __future__ import annotations

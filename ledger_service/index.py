@@ -6,7 +6,7 @@ entry itself. What a write is decided by (ids, once keys, heads of streams) stan
 page, and an answer counts only if both give it; each entry's row has a CRC. So a damaged page is found, and never read
 as "not there". Hashes are in no order of time: in one tree of all of them each new one would lie on a page of its own,
 to be written with each transaction. So their trees are in partitions by sequence: new ones lie on the few pages of the
-newest one, and a question looks into each. Source: spec page "The ledger", Index.
+newest one, and a question looks into each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a ledger does before it acknowledges anything: find its end, set a torn batch aside, sync the last batch again.
 
 Reads one segment and the index's position, whatever the size. Refuses (raises Damage, naming file and byte) whatever
-cannot be explained by one batch in flight. Source: spec page "The ledger", Guarantees 4 and 7.
+cannot be explained by one batch in flight.
 """
 
 from __future__ import annotations

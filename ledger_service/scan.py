@@ -1,4 +1,4 @@
-"""Walks a segment frame by frame and tells a torn last batch from damage. Source: spec page "The ledger", Guarantees 4.
+"""Walks a segment frame by frame and tells a torn last batch from damage.
 
 One batch is in flight at a time, so only what follows the last whole frame can be torn, and only the way a device tears
 a write: a prefix arrived, or some sectors arrived and others still hold the zeros that were there. A frame that is

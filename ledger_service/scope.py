@@ -1,7 +1,6 @@
 """Who may read what: one table by role (who may write what is `bus/record/catalog.py`). Pure.
 
 A role is that of the stamped sender (`<role>/<n>@<epoch>`), never of the payload. What is not in the table is denied.
-Source: spec page "The ledger", the record table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Segment files on the disk port: names, reading by place, and the one that is written. Source: spec page "The ledger".
+"""Segment files on the disk port: names, reading by place, and the one that is written.
 
 A segment is named by its first sequence number, zero-filled ahead of what is written, and never recycled: what lies
 beyond the last batch is zeros, so stale bytes can never look like a batch.

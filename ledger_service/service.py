@@ -1,4 +1,4 @@
-"""The ledger's actor: messages arrive here, nowhere else. Source: spec page "The ledger", Operations on the bus.
+"""The ledger's actor: messages arrive here, nowhere else.
 
 Every request is held against `scope.py` first. Three long-lived tasks belong to it: one commits whatever is queued, one
 keeps the index close behind, one records what was denied. A fourth one reads, after a start, which ids the index has.

@@ -1,4 +1,4 @@
-"""Checks every byte of a ledger's directory, without a running ledger or beside one. Source: spec page "The ledger".
+"""Checks every byte of a ledger's directory, without a running ledger or beside one.
 
 Checked: the chain over the exact stored bytes, every CRC, every salted body hash, that sequence numbers and segments
 follow each other without a gap, that ledger time never decreases, that nothing is gone that the index, where there is

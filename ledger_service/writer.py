@@ -1,6 +1,6 @@
 """Group commit: whatever is queued goes into one frame, one write, one sync; acknowledged after that and never before.
 
-Synchronous on purpose: nothing runs between a decision and the sync that makes it true. Source: spec page "The ledger".
+Synchronous on purpose: nothing runs between a decision and the sync that makes it true.
 """
 
 from __future__ import annotations

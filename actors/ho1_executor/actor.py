@@ -3,7 +3,6 @@
 An order is one model call under a contract or one tool call; the tool loop is HO2's. An order that was delivered before
 is answered from the record; what a tool did once is never done again unless doing it again is harmless. Every way that
 an order can go wrong is a receipt with a closed code; only a record that cannot be reached is a fault of the request.
-Source: spec page "Work orders", section "HO1: one order in, one receipt out".
 """
 
 from __future__ import annotations

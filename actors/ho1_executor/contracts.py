@@ -1,6 +1,6 @@
 """Contracts: choose one, check that its schemas are schemas, check an order's inputs against all of its input schema.
 
-Pure. Source: spec page "Work orders", sections HO1 (step 3) and Contracts and prompt packs.
+Pure.
 """
 
 from __future__ import annotations

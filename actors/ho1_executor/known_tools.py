@@ -3,7 +3,7 @@
 A server that is not for workers elsewhere, or that this worker is still connecting to, has its tools at others; whoever
 happens to make the model call, the model is told of the same ones. What the agent has and nobody announces may be on
 its way, as after a start of workers or broker: an order waits for it as the broker does for a service, and whatever is
-missing after that is named. Source: spec page "Work orders", section Tools.
+missing after that is named.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""An LLM order: one model call under a contract, and at most the configured number of repairs.
-
-Source: spec page "Work orders", section HO1, step 3.
-"""
+"""An LLM order: one model call under a contract, and at most the configured number of repairs."""
 
 from __future__ import annotations
 

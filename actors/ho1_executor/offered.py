@@ -1,6 +1,6 @@
 """The tools that a model is told of: its agent's, and those of whoever asked. Pure but for what is kept.
 
-Which tools there are at all is known by `known_tools`. Source: spec page "Work orders", section Tools.
+Which tools there are at all is known by `known_tools`.
 """
 
 from __future__ import annotations

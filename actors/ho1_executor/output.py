@@ -1,6 +1,6 @@
 """What a model answered: take off one code fence, read JSON where the contract wants it, check it, ask for a repair.
 
-Pure. Source: spec page "Work orders", section HO1, step 3.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From an order to the messages of its prompt. Pure; the pack language itself is `config.prompt_pack`.
-
-Source: spec page "Work orders", sections HO1 and Contracts and prompt packs.
-"""
+"""From an order to the messages of its prompt. Pure; the pack language itself is `config.prompt_pack`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 WO_COMPLETED and WO_FAILED carry the receipt as their payload, every text that another entry already brought left out
 (its ref says where it is), and a text that is new, such as a tool's output, as body 1; the receipt that is answered
 names it by that ref, known before the ack. Rebuilt from the record, a receipt has the same bytes as when answered.
-Source: spec pages "Work orders" (HO1, step 4) and "The ledger" (write rules, record table).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 A call that must not run twice has one key, `start:<wo_id>`, for ever; an idempotent one has a key per try,
 `start:<wo_id>/<k>`, k = 1 + starts by workers that are gone, else it could never run again.
-Source: spec pages "The ledger" (once keys) and "Work orders" (HO1, Tools).
 """
 
 from __future__ import annotations

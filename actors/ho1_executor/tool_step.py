@@ -1,7 +1,4 @@
-"""A `tool_call` order: one tool call, run at most once if once is all it may run. No model.
-
-Source: spec page "Work orders", sections HO1 (steps 1 and 2) and Tools.
-"""
+"""A `tool_call` order: one tool call, run at most once if once is all it may run. No model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """HO2: where a supervisor's messages arrive. It owns sessions by id, drives their turns, and never talks to a provider.
 
 Admission is one synchronous step once the session is at hand; everything that takes time is a run (`runs.py`).
-Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""May this input start a run, join one, or was it answered? Pure: one synchronous step of the supervisor.
-
-Source: spec page "Session contracts", section Where it lives, and how a turn survives.
-"""
+"""May this input start a run, join one, or was it answered? Pure: one synchronous step of the supervisor."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 Nothing is issued here. What an executor recorded in time is journaled as it is and ignored as stale; an order that has
 no end within `sessions.cancel_grace_ms` is ended by HO2, so that whatever comes later is kept as WO_LATE.
-Source: spec page "Session contracts", sections Host commands (cancel) and Fences, leases, batches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A command at its session: recorded as received and as applied or rejected, in one synchronous step.
 
-Source: spec page "Session contracts", section Host commands. What a command means stands in `session/commands.py`;
+What a command means stands in `session/commands.py`;
 whoever drives the run sees it in the state, or by the outcome's effects.
 """
 

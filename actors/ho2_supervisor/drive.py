@@ -1,7 +1,4 @@
-"""Driving one run to its one answer: deadline, failures, verdicts, refused appends, cancellation.
-
-Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
-"""
+"""Driving one run to its one answer: deadline, failures, verdicts, refused appends, cancellation."""
 
 from __future__ import annotations
 

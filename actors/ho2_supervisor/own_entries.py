@@ -1,7 +1,4 @@
-"""Entries that HO2 writes beside a session's journal: the chain, the gate, escalations, context, orders that were lost.
-
-Source: spec page "The ledger", the record table (streams ho2m, ho2_context_authority and ho1m).
-"""
+"""Entries that HO2 writes beside a session's journal: the chain, the gate, escalations, context, lost orders."""
 
 from __future__ import annotations
 

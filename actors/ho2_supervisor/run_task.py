@@ -2,7 +2,6 @@
 
 Several requesters get the same answer, and none of them ends the run by going away. Everybody who waits is woken by
 every change and looks at what is true now; nothing here decides anything.
-Source: spec page "Session contracts", section Host commands (pause, approval).
 """
 
 from __future__ import annotations

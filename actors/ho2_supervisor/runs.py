@@ -2,7 +2,6 @@
 
 What a run does until it is answered says `drive.py`. A run that stands still keeps its task, and is let go of whenever
 that is of use: whoever is asked for it next finds it in the record as it stands.
-Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
 """
 
 from __future__ import annotations

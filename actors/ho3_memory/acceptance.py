@@ -1,4 +1,4 @@
-"""Which overlays may be appended. Source: spec page "HO3: signal-based memory", Data. Pure."""
+"""Which overlays may be appended. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES: dict[str, ArtifactType] = {
 
 
 def artifact_of(overlay: Artifact | PlainOverlay, config: Ho3Config) -> Artifact:
-    """The artifact itself, or what a plain overlay of seed 001 reads as.
+    """The artifact itself, or what a plain overlay reads as.
 
     A plain overlay's id holds its bias beside signal and window: two biases of one signal are two artifacts. A category
     that is no artifact type reads as topic_affinity.

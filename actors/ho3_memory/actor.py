@@ -1,4 +1,4 @@
-"""HO3: where READ and LOG arrive, and nothing else. Source: spec page "HO3: signal-based memory", Runtime contract.
+"""HO3: where READ and LOG arrive, and nothing else.
 
 Rules are plain functions beside this file; `agent_memory.py` answers, `store.py` keeps it true to the record.
 """

@@ -1,6 +1,6 @@
 """What a learned line must look like, since it is copied verbatim into prompts: one short plain sentence.
 
-Source: spec page "HO3: signal-based memory", Data: length-bounded, no control characters, no role markers. A prompt
+A prompt
 pack keeps its parts apart by tags, so a line that could open or close one is no line either. Markers are looked for in
 the line's skeleton, in which letters that look alike are one letter.
 """

@@ -1,4 +1,4 @@
-"""How much is left of something after a time. Source: spec page "HO3: signal-based memory", Data."""
+"""How much is left of something after a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence that fades: mode `bistable` of the gate. Source: spec page "HO3: signal-based memory", The bistable gate.
+"""Evidence that fades: mode `bistable` of the gate.
 
 Every event adds 1. What a session has added so far fades with event time and never stands above the cap, so that one
 busy session cannot open a gate alone. The sum opens the gate at `high` and closes it below `low`. Both follow from the

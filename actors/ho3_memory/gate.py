@@ -1,4 +1,4 @@
-"""Whether a signal may be consolidated now, and why in words. Source: spec page "HO3: signal-based memory", the gate.
+"""Whether a signal may be consolidated now, and why in words.
 
 Pure. Two modes behind one result: `counting` compares counts of all events with two thresholds; `bistable` asks
 whether decayed evidence stands between its two thresholds, and for sessions all the same.

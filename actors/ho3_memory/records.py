@@ -1,4 +1,4 @@
-"""Memory's entries of the record: made from what is logged, read back as facts. Source: spec page "The ledger", table.
+"""Memory's entries of the record: made from what is logged, read back as facts.
 
 Body 0 of an entry holds what was said, without any text of a person or a model; such a text (the context line, a
 reason) is body 1, so that it can be erased and the rest stands.

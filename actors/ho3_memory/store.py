@@ -1,4 +1,4 @@
-"""Memory's part of the record and what it adds up to. Source: spec page "HO3: signal-based memory", Data.
+"""Memory's part of the record and what it adds up to.
 
 Theory of operation. The record is the truth: a write counts when the ledger has acknowledged it, and the derived state
 follows in sequence order. `applied_seq` is the watermark: every entry of the two streams up to it is here, and a

@@ -1,7 +1,4 @@
-"""The session host: start a session, pass a turn to HO2, degrade. Everything else belongs to HO2.
-
-Source: spec page "Session host and HO2 supervisor", section Session host.
-"""
+"""The session host: start a session, pass a turn to HO2, degrade. Everything else belongs to HO2."""
 
 from __future__ import annotations
 

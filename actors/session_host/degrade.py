@@ -1,7 +1,4 @@
-"""The last resort: one bare model call, and the stream decides whether its reply is the turn's answer.
-
-Source: spec page "Session host and HO2 supervisor": Degrade, The race is decided by the stream, Gateway fails too.
-"""
+"""The last resort: one bare model call, and the stream decides whether its reply is the turn's answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompt of the last resort. Pure. Source: spec page "Session host and HO2 supervisor", Degrade."""
+"""The prompt of the last resort. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host writes: that it degraded, and what it delivered. Pure. Source: spec page "The ledger"."""
+"""What the host writes: that it degraded, and what it delivered. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What may enter: which hello is acceptable, which frame the policy allows. Values in, verdict out.
 
-Deny by default: what stands in no row of `bus/catalog.py` goes nowhere. Source: spec page "The bus", Identity and
-Envelope.
+Deny by default: what stands in no row of `bus/catalog.py` goes nowhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Frames between peers: asking (request, post), answering (reply, failure, stream), cancelling.
 
 Every request is answered exactly once. An answer is accepted only from the connection that was given the request.
-Source: spec page "The bus", section "Delivery, stated".
 """
 
 from __future__ import annotations

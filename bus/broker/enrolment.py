@@ -1,7 +1,4 @@
-"""Who a hello is from, and who may join: by a token on a local socket, by a proven key on one from elsewhere.
-
-Source: spec pages "The bus", Identity, and "Launching, scaling, tapping, watching", Executors on other hosts.
-"""
+"""Who a hello is from, and who may join: by a token on a local socket, by a proven key on one from elsewhere."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 Nobody can ask in another's name: a client asks for itself, whoever works on a request asks for that one's principal,
 and only a supervisor of this machine, whose runs outlive the requests that began them, is believed what it says.
-Source: spec page "The bus", Back-pressure.
 """
 
 from __future__ import annotations

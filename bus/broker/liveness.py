@@ -1,7 +1,7 @@
 """Silence and probes: when a peer has been quiet for too long, and when to ask the transport whether it is still there.
 
 A killed peer shows as a send that cannot be done, so workers with work are probed often; a frozen one shows as
-silence. If the broker itself stood still, nobody is blamed for it. Source: spec page "The bus", Liveness.
+silence. If the broker itself stood still, nobody is blamed for it.
 """
 
 from __future__ import annotations

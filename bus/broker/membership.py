@@ -1,8 +1,7 @@
 """Who is there: hello, readiness, credit, leaving, and what the loss of a peer means.
 
 Two connections never share a name. The same incarnation on a new connection has reconnected and replaces the old
-connection; a different incarnation fences the older one, which never comes back. Source: spec page "The bus",
-Identity and Broker restart.
+connection; a different incarnation fences the older one, which never comes back.
 """
 
 from __future__ import annotations

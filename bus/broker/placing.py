@@ -2,8 +2,7 @@
 
 Rules, in order: a request to an instance goes there only; one that needs a tool goes to the least loaded worker that
 announced it; one with a key goes to the key's owner and waits for it;
-any other goes to the least loaded worker with room, then to the one that has been idle longest. Source: spec page
-"The bus".
+any other goes to the least loaded worker with room, then to the one that has been idle longest.
 """
 
 from __future__ import annotations

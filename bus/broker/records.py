@@ -1,8 +1,7 @@
 """Denials, dead letters and keys on their way into the ledger: counted, batched, bounded, retried while it is away.
 
 Codes and ids only: what a frame *claims* (its type, its destination, its id) is recorded only where it is a name this
-system knows or has the form of an id, so that no free text of a stranger reaches an entry. Source: spec page "The
-ledger".
+system knows or has the form of an id, so that no free text of a stranger reaches an entry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Workers on other hosts: what the broker asks of the book of keys, and what it says to who is not in it.
 
 The book itself (`bus/zeromq/key_book.py`) keeps files; a simulated broker has none and lets nobody in from elsewhere.
-A connection's key is its transport's word; what a frame claims counts for nothing. Source: spec pages "The bus",
-Identity, and "Launching, scaling, tapping, watching", Executors on other hosts.
+A connection's key is its transport's word; what a frame claims counts for nothing.
 """
 
 from __future__ import annotations

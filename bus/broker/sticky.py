@@ -1,4 +1,4 @@
-"""Which instance owns a routing key. Source: spec page "The bus", Stickiness.
+"""Which instance owns a routing key.
 
 A hash chooses the *first* owner only; after that the broker keeps key -> instance until the instance is gone, drains,
 or has been idle on the key.

@@ -1,7 +1,7 @@
 """What the tap says about a frame: verdict, sequence number, header fields, size, hash, and perhaps its body.
 
 The core emits `Tap`, a handful of references, so that an unwatched bus pays next to nothing; `record_of` makes the
-flat `TapRecord` that readers get. Source: spec page "The bus", section Tap.
+flat `TapRecord` that readers get.
 """
 
 from __future__ import annotations

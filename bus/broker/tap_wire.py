@@ -3,7 +3,7 @@
 Two topics carry what happens: `LIVE` without bodies, `BODIES` with them, for readers that ask for bodies and may. Both
 carry batches of consecutive records; every new subscription is answered by an empty batch that says where the
 sequence stands, so a reader knows that it is heard. A topic made by `ring_topic`: the subscription is the question, its
-answer comes in pieces on that very topic, then the reader drops it. Source: spec page "The bus", Tap.
+answer comes in pieces on that very topic, then the reader drops it.
 """
 
 from __future__ import annotations

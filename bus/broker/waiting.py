@@ -2,8 +2,7 @@
 
 A request waits for anybody of its service, for whoever has its tool, or for one instance (its key's owner, or the
 instance it names). Requests
-that need a slot and those that do not wait apart, so that neither holds up the other. Source: spec page "The bus",
-Back-pressure.
+that need a slot and those that do not wait apart, so that neither holds up the other.
 """
 
 from __future__ import annotations

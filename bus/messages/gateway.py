@@ -1,4 +1,4 @@
-"""Prompts, responses, budgets. Source: spec page "Gateway: the only door to a model"."""
+"""Prompts, responses, budgets."""
 
 from __future__ import annotations
 

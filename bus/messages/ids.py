@@ -1,4 +1,4 @@
-"""Every id of the system and how it is derived. Source: spec page "What we build", section "Words and ids".
+"""Every id of the system and how it is derived.
 
 Ids are counted or derived, never drawn; the exceptions (`new_id` of the bus port) are the id of an explicitly
 started session and what a client makes at its own edge (input ids, command ids).

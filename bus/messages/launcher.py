@@ -1,7 +1,6 @@
 """Commands to the launcher of a running cluster: how many processes, which one anew, which one to rest.
 
 Answered as soon as they are accepted; what follows is seen in the run file and with `hobus ps`.
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said to the ledger. Source: spec page "The ledger".
+"""What is said to the ledger.
 
 An entry is what stands in the hash chain; its bodies lie beside the chain and can be erased. Body 0 of an entry is the
 event's payload (a MessagePack map; of a session's event an array, `bus.record.journal`); further bodies are texts and

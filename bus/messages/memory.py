@@ -1,4 +1,4 @@
-"""What is asked of HO3: READ and LOG, nothing else. Source: spec page "HO3: signal-based memory".
+"""What is asked of HO3: READ and LOG, nothing else.
 
 Every read that depends on time takes `as_of_ts` and `as_of_seq`; what is later by either does not count, so that the
 same question gives the same bytes for ever. One agent's memory is invisible to another: every message names its agent.
@@ -95,7 +95,7 @@ class Artifact(Record):
 
 
 class PlainOverlay(Record):
-    """A plain overlay of seed 001: reads as weight = salience_weight, context_line = bias, scope global, enabled."""
+    """The short form of an artifact: reads as weight = salience_weight, context_line = bias, scope global, enabled."""
 
     signal_id: SignalId
     salience_weight: Weight

@@ -1,4 +1,4 @@
-"""Sessions: identities, configuration, commands, events, turns. Source: spec page "Session contracts" (seed 004).
+"""Sessions: identities, configuration, commands, events, turns.
 
 Exported schema names carry the prefix `aos.agent/`. The state and the reducer that folds these events are HO2's
 (`actors/ho2_supervisor/session/`); the event types stand here because the host writes one of them and readers

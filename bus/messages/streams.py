@@ -1,6 +1,6 @@
 """Provisional output on its way: deltas, and the word that takes them back. Only the reply is the answer.
 
-Source: spec page "Session host and HO2 supervisor", A turn in HO2, 8. Reply.
+Reply.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work orders and receipts. Source: spec page "Work orders and the HO1 executor"."""
+"""Work orders and receipts."""
 
 from __future__ import annotations
 

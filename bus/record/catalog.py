@@ -6,8 +6,7 @@ table in docs/ledger.md and what the command line knows of event types are made 
 Ids are derived, so whoever knows the rule knows every id that is still to come: an entry under another's id or key
 would keep the rightful one out for ever. A submission id is `<event type>:<what it is about>`, about the entry's own
 session on a session's stream, and of the stamped sender where it names an instance; a once key is of the kind that its
-row names, about the same order, call or input as the entry. Sources: spec pages "What we build", Words and ids, and
-"The ledger", Write rules and the record table.
+row names, about the same order, call or input as the entry.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Its writer packs it once, as a positional MessagePack array; the ledger compares the type of each field exactly, as a
 header's are (True is no int here, and nothing is coerced), adds its own fields behind them, and stores and hashes those
 bytes. Most ids of an entry name its session: in the bytes it is spelled once, in the provenance, and stands as `~`
-elsewhere. No free text stands in an entry; bodies lie beside it and are named by salted hashes. Source:
-spec page "The ledger", What is stored.
+elsewhere. No free text stands in an entry; bodies lie beside it and are named by salted hashes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The simulated disk: files in memory that know what was synced. Source: spec page "The bus", section Simulation.
+"""The simulated disk: files in memory that know what was synced.
 
 A killed process loses nothing that it wrote (the page cache outlives it); `crash` is the power cut: whatever was not
 synced is taken back, newest first, file content and directory entries alike. A crash that tears lets the device keep

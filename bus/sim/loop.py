@@ -3,7 +3,7 @@
 Virtual time starts at 0 and never at a large value: near 1.7e9 a float no longer resolves what the loop adds, and it
 hangs. Tasks hash by creation number, because a TaskGroup cancels its tasks in the order of a set. Every callback runs
 in a context; one that belongs to a killed process never runs, one of a frozen process waits (see
-`bus/sim/process.py`). Source: spec page "The bus", section Simulation.
+`bus/sim/process.py`).
 """
 
 from __future__ import annotations

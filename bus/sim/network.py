@@ -4,8 +4,7 @@ Order is kept per connection and direction, since all deliveries wait in one que
 arrives after `DELAY_S` and what `weather` adds. Faults: the broker can be killed and started again, and it can be
 frozen; a connection can break, or be cut off for a while in one direction or both. A killed broker takes with it what
 it had not read, a broken connection what was on its way; what is sent while there is none waits at its sender, and each
-connection comes back after a drawn pause, as a reconnecting socket does: a new one, under a new name. Source: spec page
-"The bus", section Simulation.
+connection comes back after a drawn pause, as a reconnecting socket does: a new one, under a new name.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Connections are streams: whatever happens, no frame of a connection overtakes an
 stream loses frames by breaking: `loss` is the share of frames at which that happens, and everything on its way is lost
 with it, as with ZeroMQ. `frame_loss` and `duplicate` take or double single frames that carry messages; control frames
 (hello, credit, beat …) mean something only in the order of one connection and are left alone.
-Source: spec page "The bus", section Simulation.
 """
 
 from __future__ import annotations

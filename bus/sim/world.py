@@ -5,7 +5,7 @@
     answer = world.run(world.client("ho2").request("ho3", ReadSignals(...), expect=Signals, timeout_s=1))
 
 Processes can be killed and frozen, the broker too (`network`). A seed draws every id and every random value; same seed,
-same bytes (`trace_digest`), on any machine and hash seed. Source: spec page "The bus", section Simulation.
+same bytes (`trace_digest`), on any machine and hash seed.
 """
 
 from __future__ import annotations

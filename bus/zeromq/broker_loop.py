@@ -2,7 +2,7 @@
 
 ROUTER with MANDATORY, sends that never block, hand-over off (two connections never share a routing id; principals
 come from hello), linger 0, a receive limit. A send that would block is an alarm, not a path: it is counted and the
-peer is treated as lost, so that its work goes elsewhere. Traps: the spec's research page on the bus, table A2.
+peer is treated as lost, so that its work goes elsewhere.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `<state directory>/tokens/<name>.json`, directory 0700, file 0600: SHA-256 of the secret, instance, role, pid and the
 start time of that process (a reused pid is not the process the token was made for). A token is valid while its file
 is there and, if a pid was named, while that very process lives. Minting for a new incarnation of a name ends the
-older ones of that name. Source: spec page "The bus", Identity.
+older ones of that name.
 """
 
 from __future__ import annotations

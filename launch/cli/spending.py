@@ -1,6 +1,6 @@
 """What the record says of spending: prompts folded into groups. What is unknown is counted apart. Pure.
 
-A call counts when it has its end, with the settlement that stands there. Source: spec page "Gateway", Budgets: Reports.
+A call counts when it has its end, with the settlement that stands there.
 """
 
 from __future__ import annotations

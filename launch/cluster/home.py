@@ -1,15 +1,14 @@
 """The state directory of one cluster: where everything lies, who holds it, and what is swept away.
 
-    <home>/config/   a user's own governed files (replace shipped ones one by one)
-    <home>/lock      held by the launcher
-    <home>/run/      mode 0700: run.json, snapshot, tokens, sockets; gone after `down`
-    <home>/logs/     one file of JSON lines per actor
-    <home>/ledger/   the record
-    <home>/spool/    what a service keeps on disk until the ledger takes it
-    <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts, typed keys of providers
-    <home>/chat_history  mode 0600: what was typed into `hobus chat`
+<home>/config/   a user's own governed files (replace shipped ones one by one)
+<home>/lock      held by the launcher
+<home>/run/      mode 0700: run.json, snapshot, tokens, sockets; gone after `down`
+<home>/logs/     one file of JSON lines per actor
+<home>/ledger/   the record
+<home>/spool/    what a service keeps on disk until the ledger takes it
+<home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts, typed keys of providers
+<home>/chat_history  mode 0600: what was typed into `hobus chat`
 
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

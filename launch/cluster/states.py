@@ -1,11 +1,10 @@
 """States of a supervised process and every legal transition between them; anything else is a programming error.
 
-    stopped --spawned--> starting --is_ready/is_degraded--> ready <-> degraded
-       ^                    |            any of the three --crashed--> backoff --spawned--> starting
-       |                    |                             --gave_up--> failed
-       +------ended/crashed-- draining <--drain-- any living state
+stopped --spawned--> starting --is_ready/is_degraded--> ready <-> degraded
+^                    |            any of the three --crashed--> backoff --spawned--> starting
+|                    |                             --gave_up--> failed
++------ended/crashed-- draining <--drain-- any living state
 
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

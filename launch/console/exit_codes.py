@@ -1,4 +1,4 @@
-"""What `hobus` says to the shell. Source: spec page "Launching, scaling, tapping, watching", Conventions."""
+"""What `hobus` says to the shell."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 
 A bare value ends at a blank, `&`, `|` or a parenthesis; in it `*` stands for any text and `?` for one character. A
 value in quotes means exactly its text; a backslash takes the next character as it is. What a name means, and which
-comparisons it takes, is `meaning.py`. Source: spec page "Launching, scaling, tapping, watching", Tap and audit.
+comparisons it takes, is `meaning.py`.
 """
 
 from __future__ import annotations

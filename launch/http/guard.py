@@ -1,6 +1,6 @@
 """What every request passes before anything looks at it: by which name it came, from which page, whose it is.
 
-Source: spec page "Launching, scaling, tapping, watching", HTTP edge. A page of another site reaches a loopback port,
+A page of another site reaches a loopback port,
 too: by DNS rebinding under its own name (Host), or from its scripts (Origin).
 """
 

@@ -3,7 +3,6 @@
 What was delivered is recorded (TRANSCRIPT_DELIVERED, under the hash of the principal and of all messages up to and with
 the answer). Who sends exactly these messages and one more goes on in that session, if nothing has happened in it since;
 anybody else begins a new one, into whose first message the given history is written.
-Source: spec page "Launching, scaling, tapping, watching", HTTP edge.
 """
 
 from __future__ import annotations

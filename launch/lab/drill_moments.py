@@ -2,7 +2,6 @@
 
 A moment is never a pause that is long enough: the process that is about to take the next step freezes at its frame
 (`process/failpoint.py`), so that nothing of the turn moves while somebody is killed; then it goes on, unless it was it.
-Source: spec page "Performance and reliability", R1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One crash drill, carried out: a cluster of its own, one turn, one SIGKILL at an exact frame, and what came of it.
 
 Rules stand in `drill_moments.py`, what is told of it in `drill_story.py`.
-Source: spec page "Performance and reliability", R1.
 """
 
 from __future__ import annotations

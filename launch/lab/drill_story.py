@@ -1,7 +1,4 @@
-"""What a crash drill showed: moment by moment from the record and the broker's tap, then counted, then judged. Pure.
-
-Source: spec page "What we build", guarantees 1 to 4; spec page "Performance and reliability", R1.
-"""
+"""What a crash drill showed: moment by moment from the record and the broker's tap, then counted, then judged. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The whole cluster in one process, in virtual time: the same actors as in real processes, on the simulated ports.
 
-Source: spec page "The bus", section Simulation. Nothing in it reads a clock or draws a value: a seed gives the same
+Nothing in it reads a clock or draws a value: a seed gives the same
 bytes.
 """
 

@@ -2,7 +2,7 @@
 
 A broker that was drained, failed or stands still can pass on nothing, least of all the command that would start it
 again. The run directory is for its owner alone, and so is the right to signal the launcher: whoever may do both may
-command. Source: spec page "Launching, scaling, tapping, watching", Launcher.
+command.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Theory of operation. A process shows the environment that it was executed with i
 life, and its copies (forks) inherit its memory. So the first process of a cluster, or of a worker, is executed anew
 with the names in `launcher.environment` alone; all that the shell had besides reaches it through a descriptor, which it
 reads when everything that must not know it is forked. What the configuration names goes on from there through pipes.
-Source: spec page "Launching, scaling, tapping, watching", Security.
 """
 
 from __future__ import annotations

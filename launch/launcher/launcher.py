@@ -1,7 +1,6 @@
 """The launcher process: starts the members of a cluster, watches them, restarts them, and takes them down in order.
 
 Rules are in `supervision.py`; here are the processes, the timers and the words to the broker.
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """When a dead process is started again, and when it is given up; values in, values out.
 
 Back-off is exponential with jitter and a cap; it starts anew after a healthy life. A crash budget within a window ends
-in `failed`, unless what it lacks is space. Source: spec page "Launching, scaling, tapping, watching", Launcher.
+in `failed`, unless what it lacks is space.
 """
 
 from __future__ import annotations

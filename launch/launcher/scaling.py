@@ -1,7 +1,4 @@
-"""Which processes come and which leave when a role is to have another number of them; values in, values out.
-
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
-"""
+"""Which processes come and which leave when a role is to have another number of them; values in, values out."""
 
 from __future__ import annotations
 

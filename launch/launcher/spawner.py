@@ -4,7 +4,6 @@ A process that is to be forked waits while the zygote is replaced: an heir follo
 there is none, one interpreter that loads for all is sooner ready than one for each. What was put to several zygotes in
 vain, or to one that does not get ready, is started as a fresh interpreter, so that no fault of a zygote keeps a process
 from running. Nothing here knows an actor.
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

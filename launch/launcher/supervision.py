@@ -1,7 +1,6 @@
 """What the launcher knows of each process and what follows from an event: `apply(member, event) -> (member, effects)`.
 
 No process, no socket, no clock in here; `launcher.py` feeds events and carries out effects.
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ when its socket does: the launcher is gone, or has replaced it.
 
 On the launcher's word it also forks its heir: a zygote with a socket of its own, which has everything loaded and waits.
 When this one dies, the heir forks at once, where another interpreter would first load for a second or more.
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ loaded. When it dies the heir follows at once and is asked for an heir of its ow
 software on disk is another, is a fresh interpreter loaded, which takes a second or more of CPU; whoever wants a process
 waits for that one instead of loading the same beside it. A zygote that dies before it has answered anything is replaced
 with back-off; beyond the crash budget there is none until the window is over.
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations

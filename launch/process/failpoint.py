@@ -5,7 +5,6 @@ that the first process of ho2/1 is about to send, it gets SIGKILL. `ledger.write
 whose body holds that word. Moments: before-send, after-send, on-receive; signals: KILL, STOP. A role in the place of an
 actor (`ho2`) means whichever of its processes is there first. A restarted process does not do it again: the point
 leaves a mark in the state directory first, with the pid of whom it hits.
-Source: spec page "Performance and reliability", R1 and R2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a process does when its launcher is gone: edges first, what others still need last, everything bounded.
-
-Source: spec page "Launching, scaling, tapping, watching", Launcher.
-"""
+"""What a process does when its launcher is gone: edges first, what others still need last, everything bounded."""
 
 from __future__ import annotations
 

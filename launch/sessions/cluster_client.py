@@ -4,7 +4,7 @@
         answer = client.ask("is the ledger intact?")
 
 It needs the `hobus` user of the cluster, no key and no HTTP door. A message has one input id, whatever happens on the
-way, and is answered once. Source: spec page "Launching, scaling, tapping, watching".
+way, and is answered once.
 """
 
 from __future__ import annotations

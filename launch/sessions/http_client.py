@@ -4,7 +4,7 @@
         answer = client.ask("is the ledger intact?")
 
 A message has one input id, whatever happens on the way: what was not heard is asked for again under it, until the time
-is over, and answered once. Source: spec page "Launching, scaling, tapping, watching", HTTP edge.
+is over, and answered once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""How a worker on another host becomes one: it enrols its own key with a token, and fetches the configuration.
-
-Source: spec pages "Launching, scaling, tapping, watching", Executors on other hosts, and "What we build",
-Configuration.
-"""
+"""How a worker on another host becomes one: it enrols its own key with a token, and fetches the configuration."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Learn the cluster's configuration, work under it until told to end. A cluster that comes back under another one refuses
 the worker, which then executes itself anew: a copy of a process that knows secrets would know them. Everything goes
-through the one connection to the broker, records too. Source: spec page "Launching, scaling, tapping, watching",
-Executors on other hosts.
+through the one connection to the broker, records too.
 """
 
 from __future__ import annotations

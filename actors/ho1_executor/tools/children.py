@@ -1,6 +1,6 @@
 """Runs tools in killable, pre-started processes, so that a cancel or a deadline really stops them.
 
-Source: spec page "Work orders", section Tools. They share nothing with the worker but one socket pair each: the first
+They share nothing with the worker but one socket pair each: the first
 ones are forked while the worker is being made and has neither loop, nor sockets, nor secret; a running worker starts
 fresh interpreters, since a fork would copy all that.
 """

@@ -1,7 +1,4 @@
-"""What a tool is and what it may use. Light on imports: tool processes load this and nothing of the bus.
-
-Source: spec page "Work orders", section Tools.
-"""
+"""What a tool is and what it may use. Light on imports: tool processes load this and nothing of the bus."""
 
 from __future__ import annotations
 

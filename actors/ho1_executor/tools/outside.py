@@ -1,7 +1,7 @@
 """What a tool's question to a service becomes: one typed message of the executor, if it is on the list.
 
 The list holds reads alone, so that no tool can write, prompt or drain through its worker's identity; the broker's
-policy applies on top. Source: spec pages "The bus" (who sends what) and "Work orders", section Tools.
+policy applies on top.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turning a counted pattern into one line: the order, what of its answer is taken, the artifact. Pure.
 
 The model gives type, labels, line and weight and nothing else; every other field is set here, from the gate and the
-configuration. Source: spec page "Session host and HO2 supervisor", section Consolidation.
+configuration.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Outside every session's order and in nobody's way: the turn that named the signal was delivered before this began. One
 agent's messages come one at a time (the catalog's mode `ordered`). Whatever is lost on the way leaves the gate crossed,
 and the next turn that logs the signal names it again.
-Source: spec page "Session host and HO2 supervisor", section Consolidation.
 """
 
 from __future__ import annotations

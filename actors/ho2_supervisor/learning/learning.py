@@ -5,7 +5,6 @@ on theirs to HO3. So the candidates that come back stand in CONSOLIDATION_DUE, n
 before any reply names them, once for each input, and whoever answers the input again reads it: every answer names the
 same. Where it does not stand no answer names any; the gates stay crossed, and the next turn that logs such a
 signal names it again.
-Source: spec page "Session host and HO2 supervisor", A turn in HO2, step 7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What HO2 asks of HO3 in a turn: READ before the prompt, LOG after the answer; bounded, and never the turn's failure.
 
 Memory is an aid, never a precondition: HO3 silent within its time-out, or gone, is an outcome with a code.
-Source: spec page "Session host and HO2 supervisor", A turn in HO2, steps 2 and 7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a turn teaches: its signals, by rules alone. Pure.
 
 One event per signal and turn, its id derived from the run, so that a turn that is logged again counts once.
-Source: spec page "Session host and HO2 supervisor", section Signals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a session's owner keeps in memory no longer, found in the ledger by the ids and keys that follow from it.
 
 An ordinary new input costs no question: RunRequested's own id follows from the input, so that the ledger itself refuses
-an old one, and only then, or before a refusal, anybody looks. Source: spec page "Session contracts", Where it lives.
+an old one, and only then, or before a refusal, anybody looks.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Pages are read from the head backwards until a snapshot without fault is met; one with a fault is passed over, said in
 the log and counted, and the reading goes on to the one before it, or to the first entry. Nothing is guessed: where an
 entry is missing, or does not read, the loading fails and names it.
-Source: spec page "Session contracts", Where it lives.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ what is queued without waiting, but nothing behind a take-over that is not known
 returns when all of it is durable. A refused append means that the stream moved on without us, or that the record will
 never take this entry; the next barrier says which, whoever appended.
 Entries of other streams that rest on appends leave with them, in one write, and stand only if those do.
-Source: spec pages "Session contracts" and "The ledger" (write rules).
 """
 
 from __future__ import annotations

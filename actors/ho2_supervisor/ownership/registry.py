@@ -1,7 +1,6 @@
 """What this instance holds: the sessions that it owns, as they are loaded, and the tasks of their active runs.
 
 How a session comes into the one map says `take_over.py`, how a run into the other `runs.py`; they leave them here.
-Source: spec page "Session contracts", Where it lives.
 """
 
 from __future__ import annotations

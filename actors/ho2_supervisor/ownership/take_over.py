@@ -1,7 +1,7 @@
 """How a session comes into this instance's hands: read from its journal, fenced, and what was left undone in it done.
 
 The long-lived owner of the loading tasks: several requests for one session wait for one loading, and a requester that
-goes away does not end it. Source: spec page "Session contracts", Where it lives.
+goes away does not end it.
 """
 
 from __future__ import annotations

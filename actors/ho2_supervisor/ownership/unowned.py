@@ -6,7 +6,6 @@ with it. The record says who took a session over last, the broker which of those
 and in which something is open, is asked for. That is a request under the session's key, so it comes to the very
 supervisor to which everybody else's come. It is looked for whenever a supervisor starts and whenever one is missing; so
 are the sessions that a living one dropped, or of which it does not know whether its entries stand.
-Source: spec page "Session contracts", Where it lives: no session stays Running undriven.
 """
 
 from __future__ import annotations

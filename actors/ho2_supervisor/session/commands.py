@@ -1,6 +1,6 @@
 """What a host command does to a session: received, then applied or rejected with its reason. Pure.
 
-Source: spec page "Session contracts", section Host commands (seed 004). A command that does not apply leaves the state
+A command that does not apply leaves the state
 as it was before it came.
 """
 

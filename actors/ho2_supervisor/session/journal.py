@@ -1,7 +1,6 @@
 """Journal entries of session events: submission ids, once keys, and what follows what. Pure.
 
 Body 0 of an entry is the event (`bus.record.journal`); further bodies are texts and documents that it names by ref.
-Source: spec pages "The ledger" (write rules) and "What we build" (submission ids).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A run's lease: issued when its requester asked for one, renewed by heartbeats, over at a journaled time. Pure.
 
-No clock: every time here was journaled. Source: spec page "Session contracts", section Fences, leases, batches.
+No clock: every time here was journaled.
 """
 
 from __future__ import annotations

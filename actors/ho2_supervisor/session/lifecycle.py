@@ -1,7 +1,4 @@
-"""The life cycle of a session's run: one table, from which check, diagram and tests are made.
-
-Source: spec page "Session contracts", section The reducer (seed 004).
-"""
+"""The life cycle of a session's run: one table, from which check, diagram and tests are made."""
 
 from __future__ import annotations
 

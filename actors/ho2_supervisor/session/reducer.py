@@ -1,7 +1,7 @@
 """`reduce(state, event)`: the one place where a session's state changes. Pure and total.
 
 No clock, no randomness, no I/O: every time comes in the event. An event that does not apply is rejected and leaves the
-state as it was, timestamps included; nothing here raises. Source: spec page "Session contracts" (seed 004).
+state as it was, timestamps included; nothing here raises.
 
 Every rule takes the state and the event and returns the state after it with its effects, or a Rejected. What a host
 command does stands in `commands.py`, what a lease is in `leases.py`.

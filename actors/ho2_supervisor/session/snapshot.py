@@ -5,7 +5,6 @@ texts. Body 2 has the lines of turns that no prompt shows whole any more; where 
 are deflated, as the record repeats itself with each input. A snapshot stands for the entries before it only if it is
 what they fold to: body 1 has the hash that the journal has of it, the state in it the hash that the journal has of
 that, and it follows the very entry that it names.
-Source: spec page "Session contracts", Where it lives.
 """
 
 from __future__ import annotations

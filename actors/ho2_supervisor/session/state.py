@@ -1,6 +1,6 @@
 """The state that a session's journal folds to (`aos.agent/SessionState@1` and our extensions).
 
-Source: spec page "Session contracts" (seed 004). Values only; what changes them is `reducer.reduce`.
+Values only; what changes them is `reducer.reduce`.
 """
 
 from __future__ import annotations

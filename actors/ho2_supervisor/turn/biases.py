@@ -1,6 +1,6 @@
 """Which memory lines a turn gets: filter on fields, rank by numbers, fit the budget, copy verbatim. Pure.
 
-Meaning is never read here. Source: spec page "HO3: signal-based memory", section Consumption: the six lines.
+Meaning is never read here.
 """
 
 from __future__ import annotations

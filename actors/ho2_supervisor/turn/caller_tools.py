@@ -1,6 +1,6 @@
 """Tools that the caller of a turn runs itself: what may be offered, which calls it is handed, whose results it sends.
 
-Nothing here runs one. Pure. Source: spec page "Launching, scaling, tapping, watching", HTTP edge (tool calls).
+Nothing here runs one. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a classification may say: the closed label vocabulary is enforced, the rest is taken as checked by its contract.
 
-Pure. A label outside the vocabulary is dropped and recorded. Source: spec page "Work orders", section Contracts and
-prompt packs (Classify).
+Pure. A label outside the vocabulary is dropped and recorded.
 """
 
 from __future__ import annotations

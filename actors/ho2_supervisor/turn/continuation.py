@@ -2,7 +2,6 @@
 
 The order that asked and its receipt stand in the journal under ids that follow from the order's own. What that model
 was shown, the rounds before included, is shown again as it was; its calls with their results come as one more round.
-Source: spec pages "Work orders" and "Session contracts", Where it lives.
 """
 
 from __future__ import annotations

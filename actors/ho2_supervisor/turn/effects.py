@@ -3,7 +3,6 @@
 Driven again after a crash or a take-over, the same calls in the same order answer from the journal at once: a recorded
 step is not recorded again, an ended order gives its recorded receipt, an order without end is sent again with the same
 bytes under the next attempt.
-Source: spec pages "Session contracts" (Where it lives, and how a turn survives) and "Work orders".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What was said before: the delivered turns of a session, and the segments that a prompt gets of them. Pure.
 
 Newest turns stand verbatim, whole turns only, within a token budget and a count; older ones as one line each, newest
-first, while the budget lasts. Source: spec page "Session host and HO2 supervisor", section History.
+first, while the budget lasts.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The orders of a run are much alike: the first one stands whole, a later one names the first of its kind, or else of the
 run (`like`), and holds what differs from that; a context that only grows, what it adds (`more_context`). Expanding the
 recorded form gives the same bytes that were sent first.
-Source: spec page "Session contracts", section Where it lives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One turn of any session as its journal has it, found by its run, without owning that session.
-
-Source: spec page "Session host and HO2 supervisor", section Consolidation (excerpts of the turns behind the events).
-"""
+"""One turn of any session as its journal has it, found by its run, without owning that session."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How an order gets its receipt from the pool of executors, and what stands for one that it never gave.
-
-Source: spec pages "Session contracts" (Where it lives, and how a turn survives) and "Work orders".
-"""
+"""How an order gets its receipt from the pool of executors, and what stands for one that it never gave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Is this answer acceptable? Every acceptance criterion that exists is enforced; pure.
-
-Source: spec page "Session host and HO2 supervisor", A turn in HO2, step 6.
-"""
+"""Is this answer acceptable? Every acceptance criterion that exists is enforced; pure."""
 
 from __future__ import annotations
 

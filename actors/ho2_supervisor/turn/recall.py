@@ -1,7 +1,6 @@
 """The memory lines of a turn: read as of its event time, chosen by numbers, recorded before a prompt shows them.
 
 Driven again after a crash, a turn shows the lines that its recorded order holds and asks nobody anew.
-Source: spec pages "Session host and HO2 supervisor" (A turn in HO2, steps 2 and 4) and "HO3: signal-based memory".
 """
 
 from __future__ import annotations

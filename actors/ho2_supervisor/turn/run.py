@@ -1,7 +1,6 @@
 """One run as its turn sees it: what it is about, its rounds and steps, and where it stands still between them.
 
 What it does beyond itself goes through `effects.py`, by which a run that is driven again goes on where it was.
-Source: spec pages "Session contracts" (Where it lives, and how a turn survives) and "Work orders".
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Calls that need an approval run when they have it, after the others; a denied one runs never. One of a tool that the
 model made up is no order: whoever looked for it would wait for a worker that never comes.
-Source: spec page "Session contracts", section Fences, leases, batches.
 """
 
 from __future__ import annotations

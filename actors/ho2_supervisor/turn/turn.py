@@ -1,7 +1,6 @@
 """One user turn, top to bottom. Every await is a recorded order or the barrier before the reply.
 
 After a crash it runs again from the top, and what the journal holds answers at once (`effects.py`).
-Source: spec page "Session host and HO2 supervisor", A turn in HO2, in order.
 """
 
 from __future__ import annotations

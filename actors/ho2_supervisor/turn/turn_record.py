@@ -1,7 +1,4 @@
-"""How a turn ends in the record: the answer with its chain and its judgement, or the verdict; durable before the reply.
-
-Source: spec pages "Session host and HO2 supervisor" (A turn in HO2, step 7) and "The ledger" (once keys, barriers).
-"""
+"""How a turn ends in the record: the answer with its chain and judgement, or the verdict; durable before the reply."""
 
 from __future__ import annotations
 

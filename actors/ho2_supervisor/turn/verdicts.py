@@ -1,7 +1,4 @@
-"""Ends of a run that are refusals on purpose: the user is told, nobody degrades. Pure.
-
-Source: spec page "Session host and HO2 supervisor", Verdicts do not degrade.
-"""
+"""Ends of a run that are refusals on purpose: the user is told, nobody degrades. Pure."""
 
 from __future__ import annotations
 

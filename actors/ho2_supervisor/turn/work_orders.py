@@ -1,7 +1,4 @@
-"""Work orders: built once, validated in words, and who may move one to which state. Pure.
-
-Source: spec page "Work orders and the HO1 executor".
-"""
+"""Work orders: built once, validated in words, and who may move one to which state. Pure."""
 
 from __future__ import annotations
 

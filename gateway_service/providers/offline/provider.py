@@ -1,6 +1,6 @@
 """The provider `offline`: deterministic, no key, no network; honest about what it is in its metadata.
 
-Source: spec page "Gateway", Providers. Its model is asked as a server of the kind `openai` is: this shell writes the
+Its model is asked as a server of the kind `openai` is: this shell writes the
 request and reads the answer as that kind does, and hands the model nothing else.
 """
 

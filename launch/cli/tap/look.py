@@ -1,7 +1,4 @@
-"""A look at bodies of sensitive types stands in the record: before the first one is shown, and when the look is over.
-
-Source: spec page "Launching, scaling, tapping, watching", Tap and audit.
-"""
+"""A look at bodies of sensitive types stands in the record: before the first one is shown, and when it is over."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One seed, from its plan to its verdict. Same arguments, same bytes, on any machine and hash seed.
-
-Source: spec pages "The bus", section Simulation, and "Performance and reliability", R5.
-"""
+"""One seed, from its plan to its verdict. Same arguments, same bytes, on any machine and hash seed."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_plain_overlays_of_one_signal_differ_by_their_bias():
 
 
 def test_a_category_that_is_no_type_reads_as_a_topic():
-    """Seed 001 leaves the category free."""
+    """A plain overlay's category is free text."""
     assert artifact_of(PLAIN.model_copy(update={"category": "mood"}), config()).artifact_type == "topic_affinity"
 
 

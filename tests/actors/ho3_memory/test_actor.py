@@ -326,7 +326,7 @@ def test_a_weight_is_changed_once_however_often_it_is_sent():
 
 
 def test_a_plain_overlay_is_accepted_and_read_as_an_artifact():
-    """Of seed 001's form."""
+    """The short form."""
     with cluster() as made:
         made.log(signal(0, 0))
         plain = m.PlainOverlay(

@@ -63,7 +63,7 @@ def test_after_the_window_an_event_newer_than_the_consolidation_is_needed(last, 
 
 
 def test_without_that_requirement_the_old_events_cross_again():
-    """Setting ho3.require_fresh_evidence, as seed 001 has it."""
+    """Setting ho3.require_fresh_evidence off."""
     assert judged(as_of=200.0, last=0.0, consolidated=0.0, rules=config(require_fresh_evidence=False)).crossed
 
 
