@@ -88,5 +88,5 @@ def machine() -> dict[str, Any]:
 
 
 def _hobus(home: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "hobus.launch.cli.main", "--home", str(home), *arguments]
+    command = [sys.executable, "-m", "hobus", "--home", str(home), *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

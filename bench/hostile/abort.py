@@ -136,6 +136,6 @@ def _wait_until_whole(up: Cluster) -> None:
 
 
 def _asks(up: Cluster) -> bool:
-    command = [sys.executable, "-m", "hobus.launch.cli.main", "--home", str(up.home), "ask", "--json", "How are you?"]
+    command = [sys.executable, "-m", "hobus", "--home", str(up.home), "ask", "--json", "How are you?"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode == 0 and json.loads(done.stdout)["outcome"] == "success"

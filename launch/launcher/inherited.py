@@ -74,7 +74,7 @@ def execute(words: Sequence[str], names: Sequence[str], given: Mapping[str, str]
     os.set_inheritable(file.fileno(), True)  # noqa: FBT003 - positional only
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    argv = children.python("launch", *words)
+    argv = children.python("hobus", *words)
     os.execve(argv[0], argv, environ)  # noqa: S606 - this interpreter, this project's own command
 
 

@@ -231,7 +231,7 @@ def test_a_worker_of_another_version_is_refused_by_name(site: Site) -> None:
     """At its join, and, if it was changed later, at its hello."""
     (site.directory / "stub").mkdir()
     (site.directory / "stub" / "sitecustomize.py").write_text(
-        "import hobus.launch.cluster.version\nhobus.launch.version.software_version = lambda: '9.9.9'\n"
+        "import hobus.launch.cluster.version\nhobus.launch.cluster.version.software_version = lambda: '9.9.9'\n"
     )
     other = {"PYTHONPATH": f"{site.directory / 'stub'}:{Path.cwd()}"}
     refused = site.join("one", token_of(site.cluster), env=other)
