@@ -64,6 +64,8 @@ def ctrl_c_is_heard() -> None:
     """Also where a shell runs the tests in its background: it has them ignore Ctrl-C, and what they start inherits that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` did that
 
 
 @pytest.fixture
