@@ -67,7 +67,7 @@ async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id
     order = order_codec.recorded_order(memo.orders[wo_id])
     receipt = cancelled_receipt(order, by=resources.bus.instance, at=session.now())
     entry = resources.own_entries.lost_order(
-        receipt, provenance=session.provenance(memo.run_id, wo_id), at_us=session.at_us(), trace=trace
+        receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), at_us=session.at_us(), trace=trace
     )
     if not await session.stands(entry):
         [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
-from hobus.actors.ho2_supervisor.session.outcome import Outcome
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import follow_up_input
@@ -78,7 +77,7 @@ def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig) -
     return ""
 
 
-def receive(session: OwnedSession, command: HostCommand, config: AdminConfig, *, trace: str = "") -> Outcome | None:
+def receive(session: OwnedSession, command: HostCommand, config: AdminConfig, *, trace: str = "") -> Reduced | None:
     """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier."""
     text, refusal = text_of(command), refusal_of(session.record.state, command, config)
     session.append(
@@ -89,7 +88,7 @@ def receive(session: OwnedSession, command: HostCommand, config: AdminConfig, *,
     return decide(session, refusal=refusal, trace=trace)
 
 
-def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Outcome | None:
+def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Reduced | None:
     """The command received last is applied or rejected; also after its owner died in between."""
     command = session.record.state.received_command
     if command is None:

@@ -14,7 +14,7 @@ from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefu
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
-from hobus.actors.ho2_supervisor.session import leases
+from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.turn import answers, turn, turn_record
 from hobus.actors.ho2_supervisor.turn.run import Run
@@ -61,7 +61,7 @@ class Driver:
         """The clock is journaled as soon as the run's lease is over by it."""
         session = task.session
         while True:
-            expires_at = leases.expiry(session.record.state)
+            expires_at = commands.lease_expiry(session.record.state)
             # Before it was issued, and it is never over sooner than that.
             left_s = terms.heartbeat_timeout_secs if expires_at is None else parse_iso(expires_at) - self._bus.now()
             if expires_at is not None and left_s <= 0:

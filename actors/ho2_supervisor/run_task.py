@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
-from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunStops
+from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import Lifecycle, RunRequested, TurnResult
 from hobus.bus.streaming import Draft
@@ -95,11 +95,11 @@ class RunTask:
         if self.scope is not None and not self.scope.expired():
             self.scope.reschedule(deadline)
 
-    def notice(self, outcome: Outcome | None) -> None:
+    def notice(self, outcome: Reduced | None) -> None:
         """What an event did to the run: it is cancelled, goes on, or sees what was said when it looks."""
         if outcome is None or self.answer.done():
             return
-        if self.is_begun and any(isinstance(effect, RunStops) for effect in outcome.effects):
+        if self.is_begun and "run_stops" in outcome.effects:
             self._is_stopping = True  # a task that has not begun sees it for itself
             self.task.cancel()
         self.changed()

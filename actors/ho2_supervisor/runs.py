@@ -21,7 +21,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
-from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.bus.errors import BusError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import (
@@ -223,7 +223,7 @@ class Runs:
         self.notice(session, commanding.receive(session, command, self._config, trace=run.trace))
         session.flush()
 
-    def notice(self, session: OwnedSession, outcome: Outcome | None) -> None:
+    def notice(self, session: OwnedSession, outcome: Reduced | None) -> None:
         """What an event did to the session is told to its run."""
         run = self.of(session)
         if run is not None:

@@ -67,7 +67,9 @@ class Learning:
         agent = self._snapshot.agents.get(session.record.state.agent_id or "")
         if ended is None or agent is None:
             return Learned()
-        signals = signals_of(ended, tools=agent.tools, vocabulary=self._snapshot.config.classify_labels)
+        signals = signals_of(
+            ended, session.session_id, tools=agent.tools, vocabulary=self._snapshot.config.classify_labels
+        )
         return await self.memory.log(agent.agent_id, signals, trace=trace)
 
     def _due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
@@ -75,7 +77,7 @@ class Learning:
         return self._own_entries.ho2m(
             "CONSOLIDATION_DUE",
             SignalsNamed(tuple(learned.candidates)),
-            provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
+            provenance=session.provenance(ended.run_seq), parents=[ended.ended_by], at_us=session.at_us(),
             trace=trace, once=candidates_key(session.session_id, ended.input_id),
         )  # fmt: skip
 
@@ -87,7 +89,7 @@ class Learning:
             self._own_entries.ho2m(
                 "MEMORY_WARNING",
                 SignalsNamed(tuple(learned.unknown)),
-                provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
+                provenance=session.provenance(ended.run_seq), parents=[ended.ended_by], at_us=session.at_us(),
                 reason=learned.code, trace=trace,
             )
         )  # fmt: skip

@@ -11,15 +11,10 @@ from dataclasses import replace
 from hobus.actors.ho2_supervisor.admission import Admission, Refused
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
-from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, settle
-from hobus.bus.messages.ids import RunId, delivered_key, requested_id, turn_key
+from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, known_input, settle
+from hobus.bus.messages.ids import delivered_key, requested_id, turn_key
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import (
-    RunRequested,
-    SessionEventKind,
-    TurnDegraded,
-    form_of,
-)
+from hobus.bus.messages.session import RunRequested, SessionEventKind, TurnDegraded
 from hobus.bus.record.ends import End, end_in
 from hobus.bus.record.journal import recorded
 
@@ -31,7 +26,7 @@ def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool
     """
     if input_id in record.inputs:
         return False
-    return record.forgotten.unrequested or (record.forgotten.inputs and isinstance(decision, Refused))
+    return record.unrequested_forgotten or (record.inputs_forgotten and isinstance(decision, Refused))
 
 
 async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
@@ -40,10 +35,10 @@ async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
     requested, answered, delivered = await session.entries(
         [requested_id(*about)], once=[turn_key(*about), delivered_key(*about)]
     )
-    known = _requested(session.session_id, requested)
+    known = _requested(requested)
     end = delivered or answered
-    if end is None and known is not None and known.run_id is not None:
-        end = await session.end_of(known.run_id)
+    if end is None and known is not None and known.run_seq is not None:
+        end = await session.end_of(known.run_seq)
     if known is None:
         ended = _event_of(end)
         if not isinstance(ended, TurnDegraded):
@@ -69,12 +64,11 @@ def reason_in(degraded: Entry | None) -> str:
     return "" if end is None else end.reason
 
 
-def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:
+def _requested(entry: Entry | None) -> KnownInput | None:
     event = _event_of(entry)
     if entry is None or not isinstance(event, RunRequested):
         return None
-    run_id = RunId(session_id=session_id, run_seq=entry.provenance.run_seq)
-    return KnownInput(event.input_id, event.input_digest, event.input_ref, run_id, form=form_of(event.run_overrides))
+    return known_input(event, entry.provenance.run_seq)
 
 
 def _end_in(entry: Entry | None) -> End | None:

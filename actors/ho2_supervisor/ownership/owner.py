@@ -16,14 +16,14 @@ from functools import partial
 from hobus.actors.ho2_supervisor.ownership import loading
 from hobus.actors.ho2_supervisor.ownership.loading import Loaded
 from hobus.actors.ho2_supervisor.session import journal, snapshot
-from hobus.actors.ho2_supervisor.session.outcome import Outcome
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import RunId, candidates_key, iso_of_us, us_of_iso
+from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from hobus.bus.messages.session import SessionEventKind, TookOver, TurnResult
 from hobus.bus.port import Bus
@@ -162,11 +162,11 @@ class OwnedSession:
         """The entries of these ids, then of these once keys, in one question; None where nothing is."""
         return await self._client.lookup(ids, once, with_bodies=True)
 
-    async def end_of(self, run_id: RunId) -> Entry | None:
+    async def end_of(self, run_seq: int) -> Entry | None:
         """The entry that says how a run ended that left its input's key free."""
         stream = session_stream(self.session_id)
         for event_type in ("RunFailed", "RunCancelled"):
-            where = {"stream": stream, "event_type": event_type, "run_seq": run_id.run_seq}
+            where = {"stream": stream, "event_type": event_type, "run_seq": run_seq}
             found = await self._client.query(where, limit=1, with_bodies=True)
             if found.entries:
                 return found.entries[0]
@@ -191,7 +191,7 @@ class OwnedSession:
         work_order_id: str = "",
         trace: str = "",
         result: TurnResult | None = None,
-    ) -> Outcome:
+    ) -> Reduced:
         """The event stands in the state and is queued for the journal. Raises EventRejected, changing nothing.
 
         `result`: what a body is packed of.
@@ -202,6 +202,7 @@ class OwnedSession:
         if outcome.rejection is not None:
             raise EventRejected(self.session_id, event.kind, outcome.rejection.reason)
         submission_id = journal.derived_id(self.session_id, event, state.run_id) or self.new_id(event.kind)
+        run = state.run or outcome.state.run
         entry = journal.entry_of(
             enveloped,
             submission_id=submission_id,
@@ -210,7 +211,7 @@ class OwnedSession:
             at_us=us_of_iso(event.at),
             bodies=bodies,
             once=once,
-            provenance=self.provenance(state.run_id or outcome.state.run_id, work_order_id),
+            provenance=self.provenance(0 if run is None else run.run_id.run_seq, work_order_id),
             trace=trace,
         )
         self.record.take(Recorded(submission_id, enveloped, tuple(entry.bodies), result=result), outcome)
@@ -372,17 +373,17 @@ class OwnedSession:
         """The package that owns the session's agent; empty: none."""
         return self._packages.get(self.record.state.agent_id or "", "")
 
-    def provenance(self, run_id: RunId | None, work_order_id: str = "") -> Provenance:
+    def provenance(self, run_seq: int, work_order_id: str = "") -> Provenance:
         """Who and what an entry of this moment is about."""
         state = self.record.state
         about = (
             state.agent_id or "",
-            0 if run_id is None else run_id.run_seq,
+            run_seq,
             0 if state.run is None or state.run.turn_id is None else state.run.turn_id.turn_seq,
             work_order_id,
         )
         if about != self._about:  # entries that lie next to each other are about the same
-            agent_id, run_seq, round_seq, _ = self._about = about
+            agent_id, _, round_seq, _ = self._about = about
             self._provenance = Provenance(
                 agent_id, "", "", self.package_id, self.session_id, run_seq, round_seq, work_order_id, "ho2"
             )

@@ -1,38 +1,35 @@
-"""What a host command does to a session: received, then applied or rejected with its reason. Pure.
+"""What a host command does to a session: received, then applied or rejected with its reason; and a run's lease. Pure.
 
-A command that does not apply leaves the state
-as it was before it came.
+A command that does not apply leaves the state as it was before it came. A lease is issued when its requester asked for
+one, renewed by heartbeats, and over at a journaled time: no clock is read here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from hobus.actors.ho2_supervisor.session import leases
-from hobus.actors.ho2_supervisor.session.lifecycle import walk
-from hobus.actors.ho2_supervisor.session.outcome import (
-    BatchComplete,
-    Effect,
-    Rejected,
-    RunGoesOn,
-    RunStops,
-    Verdict,
-)
 from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
+    Rejected,
+    RunLease,
     RunState,
     SessionState,
+    Verdict,
     epochs_raised,
     of_run,
     resolve_run_config,
+    walk,
 )
 from hobus.bus.messages import session as commands
-from hobus.bus.messages.ids import body_ref, iso, parse_iso
+from hobus.bus.messages.ids import body_ref, iso, lease_id_of, parse_iso
 from hobus.bus.messages.session import HostCommand
 
 DENIED = "denied"
 """The code of a call that an operator refused."""
+FIRST_LEASE = 1
+"""A run has one lease; its number is part of its id."""
 
 
 def text_ref(session_id: str, command_id: str) -> str:
@@ -53,7 +50,7 @@ def received(state: SessionState, command: HostCommand) -> Verdict:
         return Rejected(f"command {state.received_command.command_id} is not decided yet")
     if command.command_id in state.applied_command_ids:
         return Rejected(f"command {command.command_id} was applied already")
-    return state._replace(received_command=command), ()
+    return state._replace(received_command=command)
 
 
 def rejected(state: SessionState, command_id: str) -> Verdict:
@@ -61,7 +58,7 @@ def rejected(state: SessionState, command_id: str) -> Verdict:
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")
-    return state._replace(received_command=None), ()
+    return state._replace(received_command=None)
 
 
 def applied(state: SessionState, command_id: str, at: str) -> Verdict:
@@ -72,11 +69,10 @@ def applied(state: SessionState, command_id: str, at: str) -> Verdict:
     verdict = _addressed(state, command) or _COMMANDS[command.command.kind](state, command, at)
     if isinstance(verdict, Rejected):
         return verdict
-    after, effects = verdict
     remembered = [*state.applied_command_ids, command_id]
     if state.applied_commands_max is not None:
         remembered = remembered[max(0, len(remembered) - state.applied_commands_max) :]
-    return after._replace(received_command=None, applied_command_ids=remembered), effects
+    return verdict._replace(received_command=None, applied_command_ids=remembered)
 
 
 def cancelling(state: SessionState, reason: str) -> Verdict:
@@ -99,8 +95,7 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
         lease=None,
         config=run.config or resolve_run_config(state.session_config, run.overrides),
     )
-    after = epochs_raised(state)._replace(lifecycle="Cancelling", run=stopping)
-    return after, (RunStops(run.run_id, reason),)
+    return epochs_raised(state)._replace(lifecycle="Cancelling", run=stopping)
 
 
 # --- whom it is for -----------------------------------------------------------------------------------------------
@@ -118,49 +113,47 @@ def _addressed(state: SessionState, command: HostCommand) -> Rejected | None:
     return None
 
 
-def _run_of(state: SessionState) -> RunState | Rejected:
-    """The run that a command is about; one that is being cancelled takes none."""
-    if state.run is None:
-        return Rejected("no_active_run: no run is active")
-    if state.lifecycle == "Cancelling":
-        return Rejected("cancelling: the run is being cancelled")
-    return state.run
-
-
 # --- the commands -------------------------------------------------------------------------------------------------
 
+_Rule = Callable[[SessionState, HostCommand, str], Verdict]
 
-def _steer(state: SessionState, command: HostCommand, _at: str) -> Verdict:
-    run = _run_of(state)
-    if isinstance(run, Rejected):
-        return run
+
+def _of_active_run(rule: Callable[[SessionState, RunState, Any, str], Verdict]) -> _Rule:
+    """The rule of a command about the active run; one that is being cancelled takes none. It is given what was said."""
+
+    def checked(state: SessionState, command: HostCommand, at: str) -> Verdict:
+        if state.run is None:
+            return Rejected("no_active_run: no run is active")
+        if state.lifecycle == "Cancelling":
+            return Rejected("cancelling: the run is being cancelled")
+        return rule(state, state.run, command.command, at)
+
+    return checked
+
+
+def _steer(state: SessionState, command: HostCommand, at: str) -> Verdict:
     ref = text_ref(state.session_id, command.command_id)
-    return of_run(state, run, pending_steer=[*run.pending_steer, ref]), ()
+    heard = _of_active_run(lambda state, run, _said, _at: of_run(state, run, pending_steer=[*run.pending_steer, ref]))
+    return heard(state, command, at)
 
 
 def _follow_up(state: SessionState, command: HostCommand, _at: str) -> Verdict:
     ref = text_ref(state.session_id, command.command_id)
-    return state._replace(pending_follow_up=[*state.pending_follow_up, ref]), ()
+    return state._replace(pending_follow_up=[*state.pending_follow_up, ref])
 
 
-def _pause(state: SessionState, _command: HostCommand, _at: str) -> Verdict:
-    run = _run_of(state)
-    if isinstance(run, Rejected):
-        return run
+def _pause(state: SessionState, run: RunState, _said: commands.Pause, _at: str) -> Verdict:
     if state.lifecycle == "Paused" or run.pause_requested:
         return Rejected("already_paused: the run is paused, or will be at the next step boundary")
-    return of_run(state, run, pause_requested=True), ()
+    return of_run(state, run, pause_requested=True)
 
 
-def _resume(state: SessionState, _command: HostCommand, at: str) -> Verdict:
+def _resume(state: SessionState, run: RunState, _said: commands.Resume, at: str) -> Verdict:
     """Also takes back a pause that has not begun."""
-    run = _run_of(state)
-    if isinstance(run, Rejected):
-        return run
     if state.lifecycle == "Paused":
         return _goes_on(state, run, at)
     if run.pause_requested:
-        return of_run(state, run, pause_requested=False), ()
+        return of_run(state, run, pause_requested=False)
     return Rejected(f"not_paused: the run is {state.lifecycle}")
 
 
@@ -169,71 +162,104 @@ def _cancel(state: SessionState, command: HostCommand, _at: str) -> Verdict:
     return cancelling(state, command.command.reason or "")
 
 
-def _heartbeat(state: SessionState, command: HostCommand, _at: str) -> Verdict:
-    run = _run_of(state)
-    if isinstance(run, Rejected):
-        return run
-    assert isinstance(command.command, commands.LeaseHeartbeat)  # noqa: S101 - by the table below
-    return leases.renewed(state, command.command)
-
-
-def _approve(state: SessionState, command: HostCommand, at: str) -> Verdict:
-    assert isinstance(command.command, commands.Approve)  # noqa: S101 - by the table below
-    found = _held(state, command.command.call_id)
-    if isinstance(found, Rejected):
-        return found
-    run, batch = found
-    held = [call for call in batch.held if call != command.command.call_id]
+def _approve(state: SessionState, run: RunState, said: commands.Approve, at: str) -> Verdict:
+    batch = _holding(run, said.call_id)
+    if isinstance(batch, Rejected):
+        return batch
+    held = [call for call in batch.held if call != said.call_id]
     return _decided(state, run, batch.model_copy(update={"held": held}), at)
 
 
-def _deny(state: SessionState, command: HostCommand, at: str) -> Verdict:
-    assert isinstance(command.command, commands.Deny)  # noqa: S101 - by the table below
-    found = _held(state, command.command.call_id)
-    if isinstance(found, Rejected):
-        return found
-    run, batch = found
-    return _decided(state, run, batch.with_status(command.command.call_id, CallStatus(state="Failed", code=DENIED)), at)
+def _deny(state: SessionState, run: RunState, said: commands.Deny, at: str) -> Verdict:
+    batch = _holding(run, said.call_id)
+    if isinstance(batch, Rejected):
+        return batch
+    return _decided(state, run, batch.with_status(said.call_id, CallStatus(state="Failed", code=DENIED)), at)
 
 
-def _held(state: SessionState, call_id: str) -> tuple[RunState, ActiveToolBatch] | Rejected:
-    run = _run_of(state)
-    if isinstance(run, Rejected):
-        return run
+def _holding(run: RunState, call_id: str) -> ActiveToolBatch | Rejected:
+    """The batch in which this call waits for an approval."""
     batch = run.tool_batch
     if batch is None or call_id not in batch.held:
         waiting = "none" if batch is None or not batch.held else ", ".join(batch.held)
         return Rejected(f"call_not_open: call {call_id} waits for no approval; waiting: {waiting}")
-    return run, batch
+    return batch
 
 
-def _decided(state: SessionState, run: RunState, batch: ActiveToolBatch, at: str) -> Verdict:
+def _decided(state: SessionState, run: RunState, batch: ActiveToolBatch, at: str) -> SessionState:
     """The batch after one more decision; with the last one a run that waited for them goes on."""
     decided = run._replace(tool_batch=batch)
-    effects: tuple[Effect, ...] = (BatchComplete(tuple(batch.expected_call_ids)),) if batch.is_complete else ()
     if batch.held or state.lifecycle != "WaitingInput":
-        return state._replace(run=decided), effects
-    after, going = _goes_on(state, decided, at)
-    return after, effects + going
+        return state._replace(run=decided)
+    return _goes_on(state, decided, at)
 
 
-def _goes_on(state: SessionState, run: RunState, at: str) -> tuple[SessionState, tuple[Effect, ...]]:
+def _goes_on(state: SessionState, run: RunState, at: str) -> SessionState:
     """Running again; the time that was waited is added to the deadline."""
     deadline_at = run.deadline_at
     if run.waiting_since is not None:
         waited = max(0.0, parse_iso(at) - parse_iso(run.waiting_since))
         deadline_at = iso(parse_iso(deadline_at) + waited)
-    going = run._replace(waiting_since=None, deadline_at=deadline_at)
-    return state._replace(lifecycle="Running", run=going), (RunGoesOn(run.run_id),)
+    return state._replace(lifecycle="Running", run=run._replace(waiting_since=None, deadline_at=deadline_at))
 
 
-_COMMANDS: dict[str, Callable[[SessionState, HostCommand, str], Verdict]] = {
+# --- leases -------------------------------------------------------------------------------------------------------
+
+
+def lease_issued(state: SessionState, event: commands.LeaseIssued) -> Verdict:
+    """The lease that RunRequested asked for, under its terms, once."""
+    run = state.run
+    if run is None or (terms := run.lease_terms) is None:
+        return Rejected("no active run asked for a lease")
+    if run.lease is not None:
+        return Rejected(f"lease {run.lease.lease_id} is active")
+    if event.lease_id != lease_id_of(run.run_id, FIRST_LEASE):
+        return Rejected(f"lease {event.lease_id}, the run's is {lease_id_of(run.run_id, FIRST_LEASE)}")
+    expires_at = iso(parse_iso(event.issued_at) + terms.ttl_secs)
+    if (event.expires_at, event.heartbeat_timeout_secs) != (expires_at, terms.heartbeat_timeout_secs):
+        return Rejected("the lease is not the one that was asked for")
+    lease = RunLease(**event.model_dump(exclude={"kind", "at"}))
+    return of_run(state, run, lease=lease, last_heartbeat_at=None)
+
+
+def _renewed(state: SessionState, heartbeat: commands.LeaseHeartbeat) -> Verdict:
+    """Both ends of the lease move to this heartbeat."""
+    run = state.run
+    lease = None if run is None else run.lease
+    if run is None or lease is None or run.lease_terms is None or lease.lease_id != heartbeat.lease_id:
+        active = "none" if lease is None else lease.lease_id
+        return Rejected(f"wrong_lease: {heartbeat.lease_id[:200]} is not the active lease ({active})")
+    if heartbeat.heartbeat_at <= (run.last_heartbeat_at or lease.issued_at):
+        return Rejected(f"not_newer: the lease was renewed at {run.last_heartbeat_at or lease.issued_at}")
+    if is_lease_over(state, heartbeat.heartbeat_at):
+        return Rejected(f"lease_expired: {lease.lease_id} was over before {heartbeat.heartbeat_at}")
+    expires_at = iso(parse_iso(heartbeat.heartbeat_at) + run.lease_terms.ttl_secs)
+    longer = lease.model_copy(update={"expires_at": expires_at})
+    return of_run(state, run, lease=longer, last_heartbeat_at=heartbeat.heartbeat_at)
+
+
+def is_lease_over(state: SessionState, at: str) -> bool:
+    """Whether the active lease is over at this journaled time; False without one."""
+    over_at = lease_expiry(state)
+    return over_at is not None and at >= over_at
+
+
+def lease_expiry(state: SessionState) -> str | None:
+    """When the active lease is over unless it is renewed; None without one. Timestamps compare as text."""
+    run = state.run
+    if run is None or (lease := run.lease) is None:
+        return None
+    silent = iso(parse_iso(run.last_heartbeat_at or lease.issued_at) + lease.heartbeat_timeout_secs)
+    return min(lease.expires_at, silent)
+
+
+_COMMANDS: dict[str, _Rule] = {
     "Steer": _steer,
     "FollowUp": _follow_up,
-    "Pause": _pause,
-    "Resume": _resume,
+    "Pause": _of_active_run(_pause),
+    "Resume": _of_active_run(_resume),
     "Cancel": _cancel,
-    "LeaseHeartbeat": _heartbeat,
-    "Approve": _approve,
-    "Deny": _deny,
+    "LeaseHeartbeat": _of_active_run(lambda state, _run, said, _at: _renewed(state, said)),
+    "Approve": _of_active_run(_approve),
+    "Deny": _of_active_run(_deny),
 }

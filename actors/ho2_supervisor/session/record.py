@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.session.commands import text_ref
-from hobus.actors.ho2_supervisor.session.outcome import Outcome
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
 from hobus.actors.ho2_supervisor.turn.order_codec import whole
@@ -37,11 +36,17 @@ class KnownInput:
     input_id: str
     digest: str | None  # None: degraded before HO2 saw it; follows from the text behind input_ref
     input_ref: str
-    run_id: RunId | None
+    run_seq: int | None  # None: the host answered it, and no run was requested
     became: AnswerKind = "running"
     result_ref: str = ""  # answered: the packed TurnResult; degraded: the reply's text
     code: str = ""  # failed: why
     form: str | None = None  # `form_of` what it asked for; None: nobody recorded it
+
+
+def known_input(event: events.RunRequested, run_seq: int) -> KnownInput:
+    """The input of a request, its run still to end."""
+    form = events.form_of(event.run_overrides)
+    return KnownInput(event.input_id, event.input_digest, event.input_ref, run_seq, form=form)
 
 
 def settle(known: KnownInput, end: End | None) -> None:
@@ -51,14 +56,6 @@ def settle(known: KnownInput, end: End | None) -> None:
         return
     known.became = "failed" if end.became == "cancelled" else end.became
     known.result_ref, known.code = end.result_ref or end.reply_ref, end.code
-
-
-@dataclass(slots=True)
-class Forgotten:
-    """Of what a record has let some go, so that an input that it does not know may stand in the ledger."""
-
-    inputs: bool = False
-    unrequested: bool = False  # inputs that the host answered before any run was requested
 
 
 @dataclass(slots=True)
@@ -109,7 +106,7 @@ class RunMemo:
 class EndedRun:
     """What the journal says of the newest run that is over, as far as memory learns from it."""
 
-    run_id: RunId
+    run_seq: int
     input_id: str
     requested_at: str
     classified: dict[str, Any] | None  # the checked answer of its classification
@@ -129,7 +126,8 @@ class SessionRecord:
         self.since_snapshot = 0  # entries after the newest STATE_SNAPSHOT
         self.inputs: dict[str, KnownInput] = {}  # the newest ones; older ones stand in the ledger
         self.commands: dict[str, str] = {}  # id -> why it was rejected; empty: applied; the newest ones
-        self.forgotten = Forgotten()
+        self.inputs_forgotten = False  # some were let go: one that is not known here may stand in the ledger
+        self.unrequested_forgotten = False  # also of those that the host answered before any run was requested
         self.follow_ups: dict[str, str] = {}  # ref -> text, of those that wait
         self.history = History()
         self.total_tokens = 0
@@ -144,7 +142,7 @@ class SessionRecord:
         """Turns that were delivered, degraded ones included."""
         return self.history.count
 
-    def take(self, entry: Recorded, reduced: Outcome | None = None) -> Outcome:
+    def take(self, entry: Recorded, reduced: Reduced | None = None) -> Reduced:
         """Fold one entry; a rejected event leaves everything but the stream's head as it was.
 
         `reduced`: what `reduce` says of it, where the caller has asked already.
@@ -209,13 +207,13 @@ class SessionRecord:
         kept = self._limits.known_max
         if len(self.inputs) > kept:
             settled = [known for known in self.inputs.values() if known.became != "running"]
-            requested = [known.input_id for known in settled if known.run_id is not None]
-            unrequested = [known.input_id for known in settled if known.run_id is None]
+            requested = [known.input_id for known in settled if known.run_seq is not None]
+            unrequested = [known.input_id for known in settled if known.run_seq is None]
             gone = [*requested[: max(0, len(requested) - kept)], *unrequested[: max(0, len(unrequested) - kept)]]
             for input_id in gone:
                 del self.inputs[input_id]
-            self.forgotten.inputs |= bool(gone)
-            self.forgotten.unrequested |= len(unrequested) > kept
+            self.inputs_forgotten |= bool(gone)
+            self.unrequested_forgotten |= len(unrequested) > kept
         while len(self.commands) > kept:
             del self.commands[next(iter(self.commands))]
 
@@ -236,10 +234,7 @@ class SessionRecord:
         run_id = self.state.run_id
         if run_id is None:
             raise AssertionError("the reducer accepted RunRequested without an active run")
-        known = KnownInput(
-            event.input_id, event.input_digest, event.input_ref, run_id, form=events.form_of(event.run_overrides)
-        )
-        self.inputs[event.input_id] = known
+        self.inputs[event.input_id] = known_input(event, run_id.run_seq)
         text = own_text(entry, event.input_ref)
         self.run = RunMemo(
             run_id,
@@ -299,9 +294,8 @@ def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
             classified = ((memo.receipts.get(wo_id) or {}).get("output_result") or {}).get("parsed")
         elif order.get("tool_call"):
             tool_ids[order["tool_call"]["tool_id"]] = None
-    return EndedRun(
-        memo.run_id, memo.requested.input_id, memo.requested.at, classified, tuple(tool_ids), outcome, ended_by
-    )
+    asked = memo.requested
+    return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, classified, tuple(tool_ids), outcome, ended_by)
 
 
 def with_reply(turn: DeliveredTurn, entry: Recorded, end: End, result: TurnResult | None) -> DeliveredTurn:

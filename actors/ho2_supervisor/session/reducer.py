@@ -3,8 +3,8 @@
 No clock, no randomness, no I/O: every time comes in the event. An event that does not apply is rejected and leaves the
 state as it was, timestamps included; nothing here raises.
 
-Every rule takes the state and the event and returns the state after it with its effects, or a Rejected. What a host
-command does stands in `commands.py`, what a lease is in `leases.py`.
+Every rule takes the state and the event and returns the state after it, or a Rejected. What a host command does, and
+what a lease is, stands in `commands.py`.
 """
 
 from __future__ import annotations
@@ -12,27 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hobus.actors.ho2_supervisor.session import commands, leases
-from hobus.actors.ho2_supervisor.session.lifecycle import DEGRADED_PATH, walk
-from hobus.actors.ho2_supervisor.session.outcome import (
-    BatchComplete,
-    Effect,
-    Outcome,
-    ReceiptIgnored,
-    Rejected,
-    RunOver,
-    Verdict,
-)
+from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
+    Reduced,
+    Rejected,
     RunState,
     SessionState,
+    Verdict,
     epochs_raised,
     names_no_model,
     of_run,
     resolve_run_config,
     state_hash,
+    walk,
 )
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
@@ -45,16 +39,16 @@ _UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnap
 """Kinds that change nothing of what a session is, and so not when it changed last."""
 
 
-def reduce(state: SessionState, event: SessionEvent) -> Outcome:
+def reduce(state: SessionState, event: SessionEvent) -> Reduced:
     """The state after the event, or the same state and why the event does not apply."""
-    verdict = _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
-    if isinstance(verdict, Rejected):
-        return Outcome(state, rejection=verdict)
-    after, effects = verdict
+    after = _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
+    if isinstance(after, Rejected):
+        return Reduced(state, rejection=after)
     if event.event.kind in _UNSTAMPED:
-        return Outcome(after, effects)
+        return Reduced(after)
     at = event.event.at
-    return Outcome(after._replace(updated_at=at, created_at=state.created_at or at), effects)
+    stamped = after._replace(updated_at=at, created_at=state.created_at or at)
+    return Reduced(stamped, ("run_stops",) if after.lifecycle == "Cancelling" != state.lifecycle else ())
 
 
 def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
@@ -82,13 +76,13 @@ def _session_started(state: SessionState, event: events.SessionStarted) -> Verdi
         session_config=event.session_config,
         max_in_flight_effects=event.max_in_flight_effects,
         applied_commands_max=event.applied_commands_max,
-    ), ()
+    )
 
 
 def _took_over(state: SessionState, event: events.TookOver) -> Verdict:
     if event.tenure != state.tenure + 1:
         return Rejected(f"tenure {event.tenure} does not follow {state.tenure}")
-    return state._replace(tenure=event.tenure, owner=event.instance), ()
+    return state._replace(tenure=event.tenure, owner=event.instance)
 
 
 def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
@@ -96,13 +90,13 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
         return Rejected("the session is not open")
     if state.run is not None:
         return Rejected(f"run {state.run_id} is active")
-    return state._replace(status="closed", pending_follow_up=[]), ()
+    return state._replace(status="closed", pending_follow_up=[])
 
 
 def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
     if event.state_hash != (actual := state_hash(state)):
         return Rejected(f"the snapshot is of state {event.state_hash}, the journal gives {actual}")
-    return state, ()
+    return state
 
 
 def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
@@ -112,10 +106,8 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
         waiting = [
             ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
         ]
-        return state._replace(open_calls=None, pending_follow_up=waiting), ()
-    over = RunOver(run.run_id, event.input_id, DEGRADED_PATH[0])
-    after = epochs_raised(state)._replace(run=None, lifecycle=DEGRADED_PATH[-1], open_calls=None)
-    return after, (*_ignored_calls(run), over)
+        return state._replace(open_calls=None, pending_follow_up=waiting)
+    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None)
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -145,7 +137,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         open_orders=[],
     )
     waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
-    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting), ()
+    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting)
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
@@ -153,23 +145,19 @@ def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
     if run is None or state.lifecycle != "Idle" or lifecycle is None:
         return Rejected(f"no requested run to start (lifecycle {state.lifecycle})")
     config = resolve_run_config(state.session_config, run.overrides)
-    return state._replace(lifecycle=lifecycle, run=run._replace(config=config)), ()
+    return state._replace(lifecycle=lifecycle, run=run._replace(config=config))
 
 
 def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
     if state.run is None:
         return Rejected("no active run to attach to")
     # Timestamps have one width, so that text order is time order.
-    return of_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at)), ()
-
-
-def _lease_issued(state: SessionState, event: events.LeaseIssued) -> Verdict:
-    return leases.issued(state, event)
+    return of_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at))
 
 
 def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
-    if not leases.is_over(state, event.at):
-        return state, ()
+    if not commands.is_lease_over(state, event.at):
+        return state
     return commands.cancelling(state, "lease_expired")
 
 
@@ -177,18 +165,7 @@ def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
     if state.run is not None and state.run.is_in_flight:
         return Rejected("effects are still in flight")
     ended = _run_ended(state, event.input_id, "Completed")
-    if isinstance(ended, Rejected):
-        return ended
-    after, effects = ended
-    return after._replace(open_calls=event.open_calls), effects
-
-
-def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
-    return _run_ended(state, event.input_id, "Failed")
-
-
-def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
-    return _run_ended(state, event.input_id, "Cancelled")
+    return ended if isinstance(ended, Rejected) else ended._replace(open_calls=event.open_calls)
 
 
 def _lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> Verdict:
@@ -209,7 +186,7 @@ def _waits(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     batch = None if run is None else run.tool_batch
     if run is None or batch is None or not batch.held or walk(state.lifecycle, "WaitingInput") is None:
         return Rejected(f"nothing to wait for (lifecycle {state.lifecycle})")
-    return state._replace(lifecycle="WaitingInput", run=run._replace(waiting_since=event.at)), ()
+    return state._replace(lifecycle="WaitingInput", run=run._replace(waiting_since=event.at))
 
 
 def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
@@ -220,22 +197,7 @@ def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     if run.open_orders:
         return Rejected("not at a step boundary: effects are in flight")
     paused = run._replace(pause_requested=False, waiting_since=run.waiting_since or event.at)
-    return state._replace(lifecycle="Paused", run=paused), ()
-
-
-# --- host commands ------------------------------------------------------------------------------------------------
-
-
-def _command_received(state: SessionState, event: events.HostCommandReceived) -> Verdict:
-    return commands.received(state, event.command)
-
-
-def _command_applied(state: SessionState, event: events.HostCommandApplied) -> Verdict:
-    return commands.applied(state, event.command_id, event.at)
-
-
-def _command_rejected(state: SessionState, event: events.HostCommandRejected) -> Verdict:
-    return commands.rejected(state, event.command_id)
+    return state._replace(lifecycle="Paused", run=paused)
 
 
 # --- steps, orders, tool batches ----------------------------------------------------------------------------------
@@ -261,7 +223,7 @@ def _step_started(state: SessionState, event: events.StepStarted) -> Verdict:
         step_orders=[],
         pending_steer=[] if event.new_round else run.pending_steer,
     )
-    return state._replace(step_epoch=state.step_epoch + 1, run=began), ()
+    return state._replace(step_epoch=state.step_epoch + 1, run=began)
 
 
 def _order_dispatched(state: SessionState, event: events.OrderDispatched) -> Verdict:
@@ -277,14 +239,14 @@ def _order_dispatched(state: SessionState, event: events.OrderDispatched) -> Ver
     if len(run.open_orders) >= state.max_in_flight_effects:
         return Rejected(f"{len(run.open_orders)} effects in flight; at most {state.max_in_flight_effects}")
     orders = {"step_orders": [*run.step_orders, event.wo_id], "open_orders": [*run.open_orders, event.wo_id]}
-    return of_run(state, run, **orders), ()
+    return of_run(state, run, **orders)
 
 
 def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
     run = state.run
     if run is None or event.wo_id not in run.open_orders:
-        return state, (ReceiptIgnored(event.wo_id),)
-    return of_run(state, run, open_orders=[wo_id for wo_id in run.open_orders if wo_id != event.wo_id]), ()
+        return state  # ignored: it came too late, or twice
+    return of_run(state, run, open_orders=[wo_id for wo_id in run.open_orders if wo_id != event.wo_id])
 
 
 def _batch_issued(state: SessionState, event: events.ToolBatchIssued) -> Verdict:
@@ -311,7 +273,7 @@ def _batch_issued(state: SessionState, event: events.ToolBatchIssued) -> Verdict
         call_status={call: CallStatus(state="Pending") for call in calls},
         held=sorted(event.held),
     )
-    return of_run(state, run, tool_batch=issued), ()
+    return of_run(state, run, tool_batch=issued)
 
 
 def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
@@ -319,19 +281,15 @@ def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
     run = state.run
     batch = None if run is None else run.tool_batch
     if run is None or batch is None or batch.tool_batch_id != event.tool_batch_id:
-        return state, (ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}"),)
+        return state  # ignored as well
     status = batch.call_status.get(event.call_id)
     if status is None:
         return Rejected(f"batch {batch.tool_batch_id} has no call {event.call_id}")
     if status.is_terminal:
-        return state, (ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}"),)
+        return state  # ignored as well
     is_stale = (event.session_epoch, event.step_epoch) != (state.session_epoch, state.step_epoch)
     became = CallStatus(state="IgnoredStale") if is_stale else CallStatus(state=event.status, code=event.code)
-    changed = batch.with_status(event.call_id, became)
-    effects: list[Effect] = [ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}")] if is_stale else []
-    if changed.is_complete:
-        effects.append(BatchComplete(tuple(changed.expected_call_ids)))
-    return of_run(state, run, tool_batch=changed), tuple(effects)
+    return of_run(state, run, tool_batch=batch.with_status(event.call_id, became))
 
 
 def _batch_settled(state: SessionState, event: events.BatchSettled) -> Verdict:
@@ -343,7 +301,7 @@ def _batch_settled(state: SessionState, event: events.BatchSettled) -> Verdict:
         return Rejected(f"calls of {event.tool_batch_id} are pending")
     if not event.results_ref:
         return Rejected("a settled batch names its results")
-    return of_run(state, run, tool_batch=batch.model_copy(update={"results_ref": event.results_ref})), ()
+    return of_run(state, run, tool_batch=batch.model_copy(update={"results_ref": event.results_ref}))
 
 
 # --- shared facts -------------------------------------------------------------------------------------------------
@@ -382,13 +340,7 @@ def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdi
     lifecycle = walk(state.lifecycle, *started, terminal, "Idle")
     if lifecycle is None:
         return Rejected(f"{state.lifecycle} -> {terminal} is not in the table")
-    over = RunOver(run.run_id, input_id, terminal)
-    return state._replace(lifecycle=lifecycle, run=None), (*_ignored_calls(run), over)
-
-
-def _ignored_calls(run: RunState) -> tuple[Effect, ...]:
-    """What is still open when a run is over is ignored as stale."""
-    return tuple(ReceiptIgnored(wo_id) for wo_id in run.open_orders)
+    return state._replace(lifecycle=lifecycle, run=None)
 
 
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
@@ -397,9 +349,9 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "RunRequested": _run_requested,
     "RunStarted": _run_started,
     "RunAttached": _run_attached,
-    "HostCommandReceived": _command_received,
-    "HostCommandApplied": _command_applied,
-    "HostCommandRejected": _command_rejected,
+    "HostCommandReceived": lambda state, event: commands.received(state, event.command),
+    "HostCommandApplied": lambda state, event: commands.applied(state, event.command_id, event.at),
+    "HostCommandRejected": lambda state, event: commands.rejected(state, event.command_id),
     "LifecycleChanged": _lifecycle_changed,
     "StepStarted": _step_started,
     "OrderDispatched": _order_dispatched,
@@ -407,11 +359,11 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "ToolBatchIssued": _batch_issued,
     "ToolReceipt": _tool_receipt,
     "BatchSettled": _batch_settled,
-    "LeaseIssued": _lease_issued,
+    "LeaseIssued": commands.lease_issued,
     "TimePassed": _time_passed,
     "RunCompleted": _run_completed,
-    "RunFailed": _run_failed,
-    "RunCancelled": _run_cancelled,
+    "RunFailed": lambda state, event: _run_ended(state, event.input_id, "Failed"),
+    "RunCancelled": lambda state, event: _run_ended(state, event.input_id, "Cancelled"),
     "TurnDegraded": _turn_degraded,
     "StateSnapshot": _state_snapshot,
     "SessionEnded": _session_ended,

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import asdict
-from typing import Any, Literal
+from dataclasses import replace
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
-from hobus.actors.ho2_supervisor.session.record import AnswerKind, EndedRun, Forgotten, KnownInput, SessionRecord
+from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
 from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
-from hobus.bus.messages.ids import RunId, body_ref
+from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.session import StateSnapshot
 from hobus.bus.record.journal import Recorded
 
@@ -31,57 +30,40 @@ _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""
 
 
-class _Input(Record):
-    input_id: str
-    digest: str | None
-    input_ref: str
-    run_seq: Count | None
-    became: AnswerKind
-    result_ref: str
-    code: str
-    form: str | None
-
-
 class _Command(Record):
     command_id: str
     reason: str
 
 
-class _Turn(Record):
-    input_id: str
-    input_ref: str
-    reply_ref: str
-    tool_ids: list[str]
-    is_degraded: bool
-
-
-class _Ended(Record):
-    run_seq: Count
-    input_id: str
-    requested_at: str
-    classified: dict[str, Any] | None
-    tool_ids: list[str]
-    outcome: Literal["success", "failed", "escalated", ""]
-    ended_by: str
-
-
 class _Packed(Record):
-    """Everything of a SessionRecord between two runs but texts, and what follows from the snapshot's own entry."""
+    """Everything of a SessionRecord between two runs but texts, and what follows from the snapshot's own entry.
+
+    What reads only because it was coerced does not count: its bytes are not those that it was read from.
+    """
+
+    model_config = ConfigDict(strict=False)
 
     state: SessionState
     head: str
     appended: Count
-    inputs: list[_Input]
+    inputs: list[KnownInput]
     commands: list[_Command]
     inputs_forgotten: bool
     unrequested_forgotten: bool
-    turns: list[_Turn]
+    turns: list[DeliveredTurn]
     line_inputs: list[str] = Field(description="whose lines body 2 has, in order")
     turn_count: Count
     total_tokens: Count
     total_cost_usd: float | None
-    last_run: _Ended | None
+    last_run: EndedRun | None
     degraded_agent_id: str
+
+
+_AS_THEY_ARE = (
+    "state", "head", "appended", "inputs_forgotten", "unrequested_forgotten", "total_tokens", "total_cost_usd",
+    "last_run", "degraded_agent_id",
+)  # fmt: skip
+"""Fields that a record has under the same name, with the same value."""
 
 
 def is_due(record: SessionRecord, every: int) -> bool:
@@ -109,23 +91,17 @@ def packed_record(record: SessionRecord) -> bytes:
     """What body 1 holds: the same record, the same bytes."""
     if record.run is not None:
         raise ValueError(f"run {record.run.run_id} is active: a snapshot is made between two runs")
-    ended, history = record.last_run, record.history
+    history = record.history
+    # Of an input that was never requested no digest was recorded: one that was worked out since is no part of the fold.
+    inputs = [replace(known, digest=None) if known.run_seq is None else known for known in record.inputs.values()]
     return canonical_bytes(
         _Packed(
-            state=record.state,
-            head=record.head,
-            appended=record.appended,
-            inputs=[_packed_input(known) for known in record.inputs.values()],
+            inputs=inputs,
             commands=[_Command(command_id=key, reason=reason) for key, reason in record.commands.items()],
-            inputs_forgotten=record.forgotten.inputs,
-            unrequested_forgotten=record.forgotten.unrequested,
-            turns=[_packed_turn(turn) for turn in history.turns],
+            turns=list(history.turns),
             line_inputs=[input_id for input_id, _ in history.digests],
             turn_count=history.count,
-            total_tokens=record.total_tokens,
-            total_cost_usd=record.total_cost_usd,
-            last_run=None if ended is None else _packed_end(ended),
-            degraded_agent_id=record.degraded_agent_id,
+            **{name: getattr(record, name) for name in _AS_THEY_ARE},
         )
     )
 
@@ -155,21 +131,14 @@ def restored(entry: Recorded, limits: HistoryLimits) -> SessionRecord:
     packed = _packed(entry.bodies[1] or b"")
     if isinstance(packed, str):
         raise ValueError(packed)  # noqa: TRY004 - `fault_of` was not asked
-    session_id = packed.state.session_id
-    record = SessionRecord(session_id, limits)
-    record.state, record.head, record.appended = packed.state, packed.head, packed.appended
-    record.inputs = {known.input_id: _known(known, session_id) for known in packed.inputs}
+    record = SessionRecord(packed.state.session_id, limits)
+    for name in _AS_THEY_ARE:
+        setattr(record, name, getattr(packed, name))
+    record.inputs = {known.input_id: known for known in packed.inputs}
     record.commands = {command.command_id: command.reason for command in packed.commands}
-    record.forgotten = Forgotten(packed.inputs_forgotten, packed.unrequested_forgotten)
     lines = _lines(entry, len(packed.line_inputs), limits)
-    record.history = History(
-        turns=tuple(_turn(turn) for turn in packed.turns),
-        digests=tuple(zip(packed.line_inputs, lines, strict=True)),
-        count=packed.turn_count,
-    )
-    record.total_tokens, record.total_cost_usd = packed.total_tokens, packed.total_cost_usd
-    record.last_run = None if packed.last_run is None else _ended(packed.last_run, session_id)
-    record.degraded_agent_id = packed.degraded_agent_id
+    digests = tuple(zip(packed.line_inputs, lines, strict=True))
+    record.history = History(turns=tuple(packed.turns), digests=digests, count=packed.turn_count)
     return record
 
 
@@ -203,56 +172,6 @@ def _inflated(body: bytes) -> bytes:
     if not stream.eof or stream.unused_data:
         raise ValueError("not one deflated value")
     return data
-
-
-def _packed_input(known: KnownInput) -> _Input:
-    # Of an input that was never requested no digest was recorded: one that was worked out since is no part of the fold.
-    return _Input(
-        input_id=known.input_id,
-        digest=None if known.run_id is None else known.digest,
-        input_ref=known.input_ref,
-        run_seq=None if known.run_id is None else known.run_id.run_seq,
-        became=known.became,
-        result_ref=known.result_ref,
-        code=known.code,
-        form=known.form,
-    )
-
-
-def _known(packed: _Input, session_id: str) -> KnownInput:
-    run_id = None if packed.run_seq is None else RunId(session_id=session_id, run_seq=packed.run_seq)
-    return KnownInput(
-        packed.input_id, packed.digest, packed.input_ref, run_id, packed.became, packed.result_ref, packed.code,
-        packed.form,
-    )  # fmt: skip
-
-
-def _packed_turn(turn: DeliveredTurn) -> _Turn:
-    return _Turn(
-        input_id=turn.input_id,
-        input_ref=turn.input_ref,
-        reply_ref=turn.reply_ref,
-        tool_ids=list(turn.tool_ids),
-        is_degraded=turn.is_degraded,
-    )
-
-
-def _turn(packed: _Turn) -> DeliveredTurn:
-    return DeliveredTurn(
-        packed.input_id, packed.input_ref, packed.reply_ref, None, None, tuple(packed.tool_ids), packed.is_degraded
-    )
-
-
-def _packed_end(ended: EndedRun) -> _Ended:
-    values = asdict(ended) | {"run_seq": ended.run_id.run_seq, "tool_ids": list(ended.tool_ids)}
-    return _Ended.model_validate({name: values[name] for name in _Ended.model_fields})
-
-
-def _ended(packed: _Ended, session_id: str) -> EndedRun:
-    return EndedRun(
-        RunId(session_id=session_id, run_seq=packed.run_seq), packed.input_id, packed.requested_at, packed.classified,
-        tuple(packed.tool_ids), packed.outcome, packed.ended_by,
-    )  # fmt: skip
 
 
 def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[str]:

@@ -1,11 +1,15 @@
-"""The state that a session's journal folds to (`aos.agent/SessionState@1` and our extensions).
+"""The state that a session's journal folds to (`aos.agent/SessionState@1` and our extensions), and what may follow it.
 
-Values only; what changes them is `reducer.reduce`.
+Values, and the table of the life cycle, from which check, diagram and tests are made; what changes a state is
+`reducer.reduce`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -218,3 +222,63 @@ def state_bytes(state: SessionState) -> bytes:
 def state_hash(state: SessionState) -> str:
     """SHA-256 of the canonical state bytes, in hex."""
     return hashlib.sha256(state_bytes(state)).hexdigest()
+
+
+# --- the life cycle ---------------------------------------------------------------------------------------------------
+
+TRANSITIONS: Mapping[Lifecycle, tuple[Lifecycle, ...]] = MappingProxyType(
+    {
+        "Idle": ("Running",),
+        "Running": ("WaitingInput", "Paused", "Cancelling", "Completed", "Failed"),
+        "WaitingInput": ("Running", "Paused", "Cancelling", "Completed", "Failed"),
+        "Paused": ("Running", "Cancelling"),
+        "Cancelling": ("Cancelled",),
+        "Completed": ("Idle",),
+        "Failed": ("Idle",),
+        "Cancelled": ("Idle",),
+    }
+)
+"""Completed, Failed and Cancelled are left again by the event that ends the run. TurnDegraded is legal in every state:
+it ends the active run at once, past the table, by way of Cancelled."""
+
+
+def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:
+    """The last state of the path if every step of it stands in the table, else None."""
+    for target in path:
+        if target not in TRANSITIONS[source]:
+            return None
+        source = target
+    return source
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram (docs/sessions.md holds exactly this text)."""
+    lines = ["stateDiagram-v2", "    [*] --> Idle"]
+    lines += [f"    {source} --> {target}" for source, targets in TRANSITIONS.items() for target in targets]
+    return "\n".join(lines)
+
+
+# --- what an event does -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The event does not apply; the state is the one before it, timestamps included."""
+
+    reason: str
+
+
+Verdict = SessionState | Rejected
+"""What one rule says of one event: the state after it, but for when it changed last."""
+
+Effect = Literal["run_stops"]
+"""The run is being cancelled: whoever drives it issues nothing more, closes what is open, and ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """What `reduce` answers: the new state and its effects, or the unchanged one beside `rejection`."""
+
+    state: SessionState
+    effects: tuple[Effect, ...] = ()
+    rejection: Rejected | None = None

@@ -149,7 +149,7 @@ class Effects:
             )  # fmt: skip
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
-        provenance = session.provenance(self._memo.run_id, order.wo_id)
+        provenance = session.provenance(self._memo.run_id.run_seq, order.wo_id)
         session.also(
             self._resources.own_entries.lost_order(
                 receipt, provenance=provenance, at_us=session.at_us(), trace=task.trace

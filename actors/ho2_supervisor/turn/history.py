@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Annotated
+
+from pydantic import Field
 
 from hobus.actors.ho2_supervisor.turn.text_parts import Shown
 from hobus.bus.messages.work_order import Segment
@@ -34,13 +37,13 @@ class HistoryLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredTurn:
-    """One answered input as the user saw it; a text is None until it was read from the record."""
+    """One answered input as the user saw it; a text is None until it was read from the record, and in no snapshot."""
 
     input_id: str
     input_ref: str
     reply_ref: str
-    input_text: str | None
-    reply_text: str | None
+    input_text: Annotated[str | None, Field(exclude=True)] = None
+    reply_text: Annotated[str | None, Field(exclude=True)] = None
     tool_ids: tuple[str, ...] = ()
     is_degraded: bool = False
 

@@ -48,7 +48,7 @@ def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segm
         run.resources.own_entries.ho2m(
             "CONTEXT_ASSEMBLED", payload, texts=[artifact.context_line for artifact in chosen],
             stream="ho2_context_authority",
-            provenance=run.session.provenance(run.run_id),
+            provenance=run.session.provenance(run.run_id.run_seq),
             parents=[requested_id(run.session.session_id, run.requested.input_id)],
             at_us=run.session.at_us(), reason=found.code, trace=run.trace,
         )

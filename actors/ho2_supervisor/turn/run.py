@@ -8,7 +8,7 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask, standstill_of
-from hobus.actors.ho2_supervisor.session.leases import FIRST
+from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
 from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.turn.effects import Effects
 from hobus.actors.ho2_supervisor.turn.history import History
@@ -109,7 +109,7 @@ class Run:
         issued_at = self.session.now()
         self.effects.step(
             LeaseIssued(
-                lease_id=lease_id_of(self.run_id, FIRST),
+                lease_id=lease_id_of(self.run_id, FIRST_LEASE),
                 issued_at=issued_at,
                 expires_at=iso(parse_iso(issued_at) + terms.ttl_secs),
                 heartbeat_timeout_secs=terms.heartbeat_timeout_secs,

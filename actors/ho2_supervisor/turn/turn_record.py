@@ -52,7 +52,7 @@ async def record_answer(
     unobserved = run.session.record.state.pending_steer  # no round was left for them
     has_own_text = bool(handed_out) or not answer.text.ref
     words = caller_tools.words_of_reply(answer.text.text, handed_out)
-    about = run.session.provenance(run.run_id)
+    about = run.session.provenance(run.run_id.run_seq)
     run.session.append(
         RunCompleted(
             input_id=run.requested.input_id,
@@ -156,7 +156,7 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
         run.resources.own_entries.ho2m(
             "BUDGET_WARNING",
             RunBudget(tokens_used, run.budget_tokens),
-            provenance=run.session.provenance(run.run_id),
+            provenance=run.session.provenance(run.run_id.run_seq),
             parents=[requested_id(run.session.session_id, run.requested.input_id)],
             at_us=run.session.at_us(),
             reason="followup_min_remaining",

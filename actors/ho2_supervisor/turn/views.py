@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor.session import leases
+from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_hash
 from hobus.bus.messages.session import CallView, HeldCall, RunView, SessionView
@@ -49,7 +49,7 @@ def run_view_of(record: SessionRecord) -> RunView | None:
         pending_steers=len(run.pending_steer),
         deadline_at=run.deadline_at,
         lease_id=None if run.lease is None else run.lease.lease_id,
-        lease_expires_at=leases.expiry(state),
+        lease_expires_at=commands.lease_expiry(state),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hobus.actors.ho2_supervisor.session.lifecycle import TRANSITIONS
+from hobus.actors.ho2_supervisor.session.state import TRANSITIONS
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hobus.actors.ho2_supervisor.session import journal
-from hobus.actors.ho2_supervisor.session.outcome import Outcome
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
@@ -112,7 +111,7 @@ def degraded(input_id: str = "i1") -> events.TurnDegraded:
     )
 
 
-def reduced(state: SessionState, event: SessionEventKind) -> Outcome:
+def reduced(state: SessionState, event: SessionEventKind) -> Reduced:
     """What the reducer says to this event under the current correlation fields."""
     return reduce(state, journal.envelope(state, event))
 

@@ -10,21 +10,18 @@ import pytest
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.run_task import RunTask
-from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunStops
-from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.errors import SessionFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import RunId, iso
+from hobus.bus.messages.ids import iso
 from hobus.bus.messages.session import RunRequested
 from hobus.bus.sim.world import World
 from hobus.bus.streaming import Draft
 from hobus.bus.turnstile import Turnstile
 from tests.actors.ho2_supervisor.rig import SESSION, snapshot
 
-CANCELLED = Outcome(
-    SessionState(session_id=SESSION), (RunStops(RunId(session_id=SESSION, run_seq=1), "not needed any more"),)
-)
+CANCELLED = Reduced(SessionState(session_id=SESSION), ("run_stops",))
 GIVEN_UP = SessionFault("moved", "somebody else drives it", retryable=True)
 
 

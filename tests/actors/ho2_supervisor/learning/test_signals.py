@@ -6,7 +6,6 @@ from typing import Any
 
 from hobus.actors.ho2_supervisor.learning.signals import signals_of
 from hobus.actors.ho2_supervisor.session.record import EndedRun
-from hobus.bus.messages.ids import RunId
 from hobus.config.schema import ClassifyLabels
 from tests.actors.ho2_supervisor.rig import SESSION
 
@@ -17,7 +16,7 @@ AT = "2026-01-01T00:00:00.000000Z"
 def ended(**changes: Any) -> EndedRun:
     """A run that was classified, used two tools and was answered."""
     values: dict[str, Any] = {
-        "run_id": RunId(session_id=SESSION, run_seq=3), "input_id": "i1", "requested_at": AT,
+        "run_seq": 3, "input_id": "i1", "requested_at": AT,
         "classified": {"speech_act": "question", "labels": {"domain": ["system", "config"], "task": "inspect"}},
         "tool_ids": ("list_tools", "list_packages"), "outcome": "success", "ended_by": "RunCompleted:x",
     }  # fmt: skip
@@ -27,7 +26,7 @@ def ended(**changes: Any) -> EndedRun:
 def ids(run: EndedRun) -> list[str]:
     """The signals of a run whose agent has three tools."""
     tools = ("list_packages", "list_tools", "bad tool")
-    return [signal.signal_id for signal in signals_of(run, tools=tools, vocabulary=VOCABULARY)]
+    return [signal.signal_id for signal in signals_of(run, SESSION, tools=tools, vocabulary=VOCABULARY)]
 
 
 def test_every_fact_is_one_signal_in_a_fixed_order() -> None:
@@ -36,9 +35,9 @@ def test_every_fact_is_one_signal_in_a_fixed_order() -> None:
         "intent:question", "domain:system", "domain:config", "task:inspect", "tool:list_tools", "tool:list_packages",
         "outcome:success",
     ]  # fmt: skip
-    first = signals_of(ended(), tools=(), vocabulary=VOCABULARY)[0]
+    first = signals_of(ended(), SESSION, tools=(), vocabulary=VOCABULARY)[0]
     assert (first.event_id, first.session_id, first.at) == (f"EVT-{SESSION}-3-intent:question", SESSION, AT)
-    assert signals_of(ended(), tools=(), vocabulary=VOCABULARY)[0] == first
+    assert signals_of(ended(), SESSION, tools=(), vocabulary=VOCABULARY)[0] == first
 
 
 def test_a_missing_field_gives_no_signal_and_no_error() -> None:
@@ -60,6 +59,6 @@ def test_what_a_model_made_up_is_no_signal() -> None:
 def test_a_wildcard_of_the_agent_names_its_tools():
     """All of a server's are its own; another server's are not."""
     run = ended(tool_ids=("s__read", "t__read"))
-    found = [signal.signal_id for signal in signals_of(run, tools=("s__*",), vocabulary=VOCABULARY)]
+    found = [signal.signal_id for signal in signals_of(run, SESSION, tools=("s__*",), vocabulary=VOCABULARY)]
     assert "tool:s__read" in found
     assert "tool:t__read" not in found

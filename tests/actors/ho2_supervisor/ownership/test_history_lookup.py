@@ -39,8 +39,8 @@ def test_memory_of_inputs_and_commands_is_bounded() -> None:
         record = session_of(rig).record
         assert list(record.inputs) == ["i5", "i6"]
         assert list(record.commands) == ["c2", "c3"]
-        assert record.forgotten.inputs
-        assert not record.forgotten.unrequested
+        assert record.inputs_forgotten
+        assert not record.unrequested_forgotten
 
 
 def test_old_input_gets_its_answer_and_nothing_runs() -> None:
@@ -141,7 +141,7 @@ def test_old_input_that_only_the_host_answered_is_known() -> None:
         for number in range(4):
             rig.run(rig.write(degraded_entry(f"host{number}", "hello?", f"bare reply {number}")))
         rig.run(turns(rig, 3))
-        assert session_of(rig).record.forgotten.unrequested
+        assert session_of(rig).record.unrequested_forgotten
         sent = len(rig.pool.received)
         result = rig.run(rig.turn("host0", "hello?"))
         assert (result.outcome, result.response) == ("degraded", "bare reply 0")

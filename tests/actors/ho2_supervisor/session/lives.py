@@ -12,11 +12,10 @@ from typing import Any
 
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
-from hobus.actors.ho2_supervisor.session.leases import FIRST
-from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, state_bytes
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.messages import session as events
 from hobus.bus.messages.base import pack
@@ -275,7 +274,7 @@ def _rejected(life: Life) -> Move:
 def _leased(life: Life) -> Move:
     ttl = life.pick([TERMS.ttl_secs, TERMS.ttl_secs, 1])
     lease = events.LeaseIssued(
-        lease_id=lease_id_of(life.run(), FIRST),
+        lease_id=lease_id_of(life.run(), FIRST_LEASE),
         issued_at=life.now,
         expires_at=iso(parse_iso(life.now) + ttl),
         heartbeat_timeout_secs=TERMS.heartbeat_timeout_secs,
@@ -364,7 +363,7 @@ FORWARD = [
 # --- what must hold -------------------------------------------------------------------------------------------------
 
 
-def faults(before: SessionState, event: SessionEvent, outcome: Outcome) -> list[str]:
+def faults(before: SessionState, event: SessionEvent, outcome: Reduced) -> list[str]:
     """Every invariant of the state that does not hold after this event."""
     after, kind = outcome.state, event.event.kind
     batch = after.tool_batch
@@ -466,7 +465,15 @@ def fingerprint(record: SessionRecord) -> bytes:
     """Everything that a record holds, as bytes."""
     run = record.run
     memo = [] if run is None else [sorted(run.steps), run.orders, run.dispatched_in, run.receipts, run.steers]
-    rest = (record.history, record.inputs, record.commands, record.last_run, record.forgotten, record.follow_ups)
+    rest = (
+        record.history,
+        record.inputs,
+        record.commands,
+        record.last_run,
+        record.inputs_forgotten,
+        record.unrequested_forgotten,
+        record.follow_ups,
+    )
     return pack(
         [
             state_bytes(record.state),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session import commands as rules
-from hobus.actors.ho2_supervisor.session import leases
 from hobus.actors.ho2_supervisor.session.journal import envelope
-from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunGoesOn, RunStops
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState, of_run
+from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, of_run
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId, iso, lease_id_of, parse_iso
 from tests.actors.ho2_supervisor.journals import (
@@ -40,7 +39,7 @@ def received(state: SessionState, command: events.Command, **fields: object) -> 
     return fold(state, events.HostCommandReceived(command=sent, at=at(1)))
 
 
-def decided(state: SessionState, command: events.Command, *, when: int = 2, **fields: object) -> Outcome:
+def decided(state: SessionState, command: events.Command, *, when: int = 2, **fields: object) -> Reduced:
     """What applying this command gives."""
     state = received(state, command, **fields)
     return reduce(state, envelope(state, events.HostCommandApplied(command_id="c1", at=at(when))))
@@ -133,7 +132,6 @@ def test_resume_goes_on_and_gives_the_waited_time_back() -> None:
     state = paused()
     before = state.deadline_at
     outcome = decided(state, events.Resume(), when=8)
-    assert outcome.effects == (RunGoesOn(RUN),)
     assert (outcome.state.lifecycle, (outcome.state.run and outcome.state.run.waiting_since)) == ("Running", None)
     assert before is not None
     assert outcome.state.deadline_at == iso(parse_iso(before) + 5)
@@ -147,7 +145,7 @@ def test_cancel_raises_both_epochs_and_tells_who_drives(state: SessionState) -> 
     state = state._replace(applied_command_ids=[])
     outcome = decided(state, events.Cancel(reason="enough"))
     after = outcome.state
-    assert outcome.effects == (RunStops(RUN, "enough"),)
+    assert outcome.effects == ("run_stops",)
     assert (after.lifecycle, (after.run and after.run.cancel_reason)) == ("Cancelling", "enough")
     assert (after.session_epoch, after.step_epoch) == (state.session_epoch + 1, state.step_epoch + 1)
     assert reduced(after, step(after)).rejection is not None
@@ -184,7 +182,7 @@ def test_a_heartbeat_moves_both_ends_of_the_lease() -> None:
     """Silence is counted from the last heartbeat, the length too; an older one, or of another lease, is refused."""
     state = applied(leased(), events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4)))
     assert state.lease is not None
-    assert (state.lease.expires_at, leases.expiry(state)) == (at(14), at(8))
+    assert (state.lease.expires_at, commands.lease_expiry(state)) == (at(14), at(8))
     state = state._replace(applied_command_ids=[])
     assert refused(state, events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4))) == "not_newer"
     assert refused(state, events.LeaseHeartbeat(lease_id="LEASE-x-1", heartbeat_at=at(5))) == "wrong_lease"
@@ -197,7 +195,7 @@ def test_a_lease_is_over_at_a_journaled_time_and_cancels_once() -> None:
     before = reduced(state, events.TimePassed(at=at(4)))
     assert before.state.lifecycle == "Running"
     outcome = reduced(state, events.TimePassed(at=at(5)))
-    assert outcome.effects == (RunStops(RUN, "lease_expired"),)
+    assert outcome.effects == ("run_stops",)
     assert reduced(outcome.state, events.TimePassed(at=at(9))).effects == ()
     wrong = events.LeaseIssued(lease_id=LEASE, issued_at=at(1), expires_at=at(12), heartbeat_timeout_secs=4, at=at(1))
     assert reduced(of_run(before.state, before.state.run, lease=None), wrong).rejection is not None

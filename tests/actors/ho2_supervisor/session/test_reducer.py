@@ -8,7 +8,6 @@ import pytest
 
 from hobus.actors.ho2_supervisor.session import reducer
 from hobus.actors.ho2_supervisor.session.journal import envelope
-from hobus.actors.ho2_supervisor.session.outcome import BatchComplete, ReceiptIgnored, RunOver
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
 from hobus.bus.messages import session as events
@@ -16,7 +15,6 @@ from hobus.bus.messages.session import SessionConfig, SessionEventKind
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,
-    batch_of,
     degraded,
     dispatched,
     ended,
@@ -174,7 +172,7 @@ def test_second_receipt_is_journaled_and_ignored() -> None:
     state = fold(running(), step(running()))
     state = fold(state, order := dispatched(state), ended(order.wo_id))
     outcome = reduced(state, ended(order.wo_id))
-    assert outcome.effects == (ReceiptIgnored(order.wo_id),)
+    assert outcome.rejection is None
     assert outcome.state == state._replace(updated_at=outcome.state.updated_at)
 
 
@@ -222,7 +220,7 @@ def test_batch_settles_when_every_call_is_terminal_and_names_its_results() -> No
     state = fold(state, receipt(state, "002", "Failed"))
     assert "pending" in refusal(state, settled(state))
     outcome = reduced(state, receipt(state, "001"))
-    assert outcome.effects == (BatchComplete(("001", "002")),)
+    assert outcome.state.tool_batch is not None and outcome.state.tool_batch.is_complete
     state = outcome.state
     assert "names its results" in refusal(state, settled(state).model_copy(update={"results_ref": None}))
     state = fold(state, settled(state))
@@ -236,7 +234,7 @@ def test_first_terminal_status_of_a_call_stands() -> None:
     state = in_batch("001")
     state = fold(state, receipt(state, "001", "Failed"))
     outcome = reduced(state, receipt(state, "001", "Succeeded"))
-    assert outcome.effects == (ReceiptIgnored(f"{batch_of(state)}.001"),)
+    assert outcome.rejection is None
     assert outcome.state.tool_batch == state.tool_batch
 
 
@@ -255,7 +253,7 @@ def test_receipt_under_another_fence_is_ignored_as_stale(epochs: dict[str, int])
     outcome = reduced(state, receipt(state, "001", **epochs))
     assert outcome.state.tool_batch is not None
     assert outcome.state.tool_batch.call_status["001"].state == "IgnoredStale"
-    assert outcome.effects == (ReceiptIgnored(f"{batch_of(state)}.001"), BatchComplete(("001",)))
+    assert outcome.state.tool_batch.is_complete
 
 
 def test_receipt_after_the_run_was_cleared_is_journaled_and_ignored() -> None:
@@ -265,7 +263,7 @@ def test_receipt_after_the_run_was_cleared_is_journaled_and_ignored() -> None:
     cleared = fold(state, FAILED)
     outcome = reduced(cleared, late)
     assert outcome.rejection is None
-    assert outcome.effects == (ReceiptIgnored(f"{late.tool_batch_id}.001"),)
+    assert outcome.state == cleared._replace(updated_at=outcome.state.updated_at)
 
 
 def test_receipt_for_a_call_that_was_never_asked_is_rejected() -> None:
@@ -273,13 +271,12 @@ def test_receipt_for_a_call_that_was_never_asked_is_rejected() -> None:
     assert "no call" in refusal(in_batch("001"), receipt(in_batch("001"), "009"))
 
 
-@pytest.mark.parametrize(("event", "terminal"), [(COMPLETED, "Completed"), (FAILED, "Failed")])
-def test_end_of_a_run_clears_it_and_the_session_is_idle(event: SessionEventKind, terminal: str) -> None:
+@pytest.mark.parametrize("event", [COMPLETED, FAILED])
+def test_end_of_a_run_clears_it_and_the_session_is_idle(event: SessionEventKind) -> None:
     """The run is over, its number is spent, the session stays open."""
     state = running()
     outcome = reduced(state, event)
     after = outcome.state
-    assert [effect.terminal for effect in outcome.effects if isinstance(effect, RunOver)] == [terminal]
     assert (after.lifecycle, after.run_id, (after.run and after.run.input_id), after.status) == (
         "Idle",
         None,
@@ -319,7 +316,6 @@ def test_degraded_turn_ends_its_run_at_once() -> None:
     state = fold(state, dispatched(state, "001"))
     outcome = reduced(state, degraded())
     after = outcome.state
-    assert ReceiptIgnored(state.open_orders[0]) in outcome.effects
     assert (after.lifecycle, after.run_id, len(after.open_orders)) == ("Idle", None, 0)
     assert (after.session_epoch, after.step_epoch) == (state.session_epoch + 1, state.step_epoch + 1)
 

@@ -107,7 +107,7 @@ def test_digest_that_was_worked_out_later_is_no_part_of_the_fold() -> None:
     record = lived(1).record
     before = snapshot.packed_record(record)
     for known in record.inputs.values():
-        if known.run_id is None:
+        if known.run_seq is None:
             known.digest = "learned"
     assert snapshot.packed_record(record) == before
 

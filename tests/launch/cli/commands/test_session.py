@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.actors.ho2_supervisor.session.lifecycle import TRANSITIONS
+from hobus.actors.ho2_supervisor.session.state import TRANSITIONS
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 
