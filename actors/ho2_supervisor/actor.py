@@ -9,12 +9,10 @@ import asyncio
 from functools import partial
 
 from hobus.actors.ho2_supervisor import commanding
-from hobus.actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
+from hobus.actors.ho2_supervisor.admission import Admission, admit, is_pending_follow_up, provider_fault, settings_fault
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.learning.consolidations import Consolidations
-from hobus.actors.ho2_supervisor.learning.learning import Learning
-from hobus.actors.ho2_supervisor.learning.memory import Memory
-from hobus.actors.ho2_supervisor.own_entries import OwnEntries
+from hobus.actors.ho2_supervisor.learning.learning import Learning, MemoryClient
 from hobus.actors.ho2_supervisor.ownership import history_lookup
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
@@ -25,8 +23,7 @@ from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.runs import Runs
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.settings import provider_fault, settings_fault
-from hobus.actors.ho2_supervisor.turn import answers, turn, views
+from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
@@ -80,12 +77,11 @@ class Supervisor(Actor):
             client=self._client,
             snapshot=self._snapshot,
             config=self._config,
-            own_entries=OwnEntries(bus.instance),
             limits=turn.history_limits(self._config, *self._snapshot.agents.values()),
             packages=self._snapshot.agent_packages(),
         )
         memory = self._config.memory
-        self._learning = memory and Learning(resources, Memory(bus, memory))
+        self._learning = memory and Learning(resources, MemoryClient(bus, memory))
         self._consolidations = memory and Consolidations(resources, memory)
         self._unowned = Unowned(resources)
         self._registry = Registry(resources, self._unowned)
@@ -154,20 +150,20 @@ class Supervisor(Actor):
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
-            case Refused(code, detail):
-                raise SessionFault(code, detail)
-            case Known(known):
+            case SessionFault():
+                raise decision
+            case KnownInput():
                 run = self._runs.of(session)
                 if run is None or run.input_id != message.input_id:
-                    return TurnReply(result=await self._recorded(session, known, call))
-            case Attach():
+                    return TurnReply(result=await self._recorded(session, decision, call))
+            case "attach":
                 run = self._runs.of(session)
                 if run is None:
                     raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
                 self._runs.attach(run, deadline_at)
                 if is_renewing:
                     self._runs.renew(run)
-            case Begin():
+            case "begin":
                 run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         with run.draft.watched(call.stream if is_watching else None):
@@ -185,7 +181,7 @@ class Supervisor(Actor):
             async with asyncio.timeout(min(left_s, self._config.ledger.outage_wait_ms / 1000)):
                 while True:
                     try:
-                        return await answers.recorded(session, known)
+                        return await history_lookup.answer_of(session, known)
                     except RuntimeFault as fault:
                         if not is_answered or not fault.retryable:
                             raise
@@ -317,7 +313,8 @@ class Supervisor(Actor):
                 known = await history_lookup.input_of(session, message.input_id)
                 found = {} if known is None else {known.input_id: known}
                 continue
-            if not isinstance(decision, Refused) or decision.code != "run_active" or not await self._is_over(session):
+            is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"
+            if not is_held_up or not await self._is_over(session):
                 return session, decision
         raise self._keeps_moving(message.session_id)
 

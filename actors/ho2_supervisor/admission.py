@@ -1,46 +1,26 @@
-"""May this input start a run, join one, or was it answered? Pure: one synchronous step of the supervisor."""
+"""May this input start a run, join one, or was it answered? And may a session or a run have these settings? Pure.
+
+Admission is one synchronous step of the supervisor.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
-from hobus.actors.ho2_supervisor.settings import settings_fault
 from hobus.actors.ho2_supervisor.turn import caller_tools
+from hobus.bus.errors import SessionFault
 from hobus.bus.messages.ids import follow_up_input, is_follow_up
 from hobus.bus.messages.session import CallResult, SessionConfig, form_of
-from hobus.config.schema import SessionsConfig
+from hobus.config.answer_form import schema_fault
+from hobus.config.schema import GatewayConfig, SessionsConfig
 
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """A new run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attach:
-    """The active run is about this very input: wait for its answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The input's run is over, or the host answered it: give what the record says."""
-
-    known: KnownInput
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A verdict: `code` of the session faults, and what is the matter."""
-
-    code: str
-    detail: str
-
-
-Admission = Begin | Attach | Known | Refused
+Admission = KnownInput | SessionFault | Literal["begin", "attach"]
+"""An input whose run is over, or that the host answered: give what the record says. A verdict, to be raised. Else a new
+run begins, or the active run is about this very input: wait for its answer."""
 
 
 def admit(  # noqa: PLR0913 - what a request and a session are
@@ -57,30 +37,32 @@ def admit(  # noqa: PLR0913 - what a request and a session are
 ) -> Admission:
     """What becomes of a request. A known input comes first: its answer stands whatever the session is by now."""
     if not results and not text.strip():
-        return Refused("invalid_input", f"input {input_id} is blank; a turn needs text")
+        return SessionFault("invalid_input", f"input {input_id} is blank; a turn needs text")
     if agent_id is not None and agent_id != state.agent_id:
-        return Refused(
+        return SessionFault(
             "agent_mismatch",
             f"session {state.session_id} is one of agent {state.agent_id}; another agent needs another",
         )
     known = inputs.get(input_id)
     if known is not None:
         if fault := conflict(known, digest, form_of(overrides)):
-            return Refused("input_conflict", fault)
-        return Attach() if known.became == "running" else Known(known)
+            return SessionFault("input_conflict", fault)
+        return "attach" if known.became == "running" else known
     if state.status == "closed":
-        return Refused("session_closed", f"session {state.session_id} has ended; start another one")
+        return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
     if state.run is not None:
-        return Refused("run_active", f"run {state.run_id} answers input {state.run.input_id}; wait until it is over")
+        return SessionFault(
+            "run_active", f"run {state.run_id} answers input {state.run.input_id}; wait until it is over"
+        )
     if names_no_model(state.session_config, overrides):
-        return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
+        return SessionFault("invalid_input", "the run's provider or model is blank; name both or leave them out")
     if fault := settings_fault(overrides, limits) or caller_tools.results_fault(results, text, state.open_calls):
-        return Refused("invalid_input", fault)
+        return SessionFault("invalid_input", fault)
     if is_follow_up(input_id):  # else the follow-up of that name could never begin
-        return Refused(
+        return SessionFault(
             "invalid_input", f"no follow-up was said whose answer {input_id} asks for; name the input otherwise"
         )
-    return Begin()
+    return "begin"
 
 
 def conflict(known: KnownInput, digest: str, form: str) -> str:
@@ -95,3 +77,35 @@ def conflict(known: KnownInput, digest: str, form: str) -> str:
 def is_pending_follow_up(state: SessionState, input_id: str) -> bool:
     """Whether this input is a message that waits for its turn: its run is still to come."""
     return any(follow_up_input(command_of(ref)) == input_id for ref in state.pending_follow_up)
+
+
+def settings_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
+    """Why no run can have these settings; empty: one can, as far as the session knows."""
+    if fault := caller_tools.offer_fault(wanted, limits):
+        return fault
+    schema = None if wanted is None else wanted.output_schema
+    fault = "" if schema is None else schema_fault(schema, limits)
+    return f"output_schema {fault}" if fault else ""
+
+
+def provider_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:
+    """What a session's settings name that is not configured, and what is; empty: all of it is there.
+
+    Said when it begins: each of its turns would be refused for it. A run's own settings meet that at the gateway.
+    """
+    provider_id = wanted.provider or gateway.default_route.provider_id
+    instance = gateway.providers.get(provider_id)
+    if instance is None:
+        known = ", ".join(sorted(gateway.providers))
+        return f"session_config.provider: no provider {provider_id[:80]!r} is configured; there are {known}"
+    models = [model.model_id for model in instance.models]
+    if wanted.model and wanted.model not in models and not instance.any_model:
+        known = ", ".join(models) or "none"
+        return f"session_config.model: {provider_id} has no model {wanted.model[:80]!r}; configured are {known}"
+    if wanted.provider_profile_id is not None and wanted.provider_profile_id not in gateway.profiles:
+        known = ", ".join(sorted(gateway.profiles)) or "none"
+        return (
+            f"session_config.provider_profile_id: there is no profile {wanted.provider_profile_id[:80]!r}; "
+            f"configured are {known}"
+        )
+    return ""

@@ -13,11 +13,10 @@ from hobus.actors.ho2_supervisor.turn import chain, order_codec
 from hobus.actors.ho2_supervisor.turn.pool import cancelled_receipt
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.messages.ids import end_key, parse_iso, turn_key
-from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
 from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record.journal import pack_result
-from hobus.bus.record.payloads import orders
+from hobus.bus.record.payloads.orders import receipt_in
 
 CANCELLED = "cancelled"
 
@@ -57,7 +56,7 @@ async def _take_ends(resources: Resources, session: OwnedSession, memo: RunMemo,
     open_orders = session.record.state.open_orders
     found = await resources.client.lookup(once=[end_key(wo_id) for wo_id in open_orders], with_bodies=True)
     for wo_id, entry in zip(open_orders, found, strict=True):
-        receipt = receipt_in(entry)
+        receipt = entry and receipt_in(entry)
         if receipt is not None:
             _ended(session, memo, wo_id, receipt, trace)
 
@@ -66,12 +65,10 @@ async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id
     """An end of our own making, unless one came at the last moment."""
     order = order_codec.recorded_order(memo.orders[wo_id])
     receipt = cancelled_receipt(order, by=resources.bus.instance, at=session.now())
-    entry = resources.own_entries.lost_order(
-        receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), at_us=session.at_us(), trace=trace
-    )
+    entry = resources.lost_order(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
     if not await session.stands(entry):
         [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)
-        receipt = receipt_in(winner) or receipt
+        receipt = (winner and receipt_in(winner)) or receipt
     _ended(session, memo, wo_id, receipt, trace)
 
 
@@ -85,11 +82,6 @@ def _ended(session: OwnedSession, memo: RunMemo, wo_id: str, receipt: Receipt, t
     if call is None or batch is None:
         return
     session.append(chain.end_of_call(batch.tool_batch_id, call["call_id"], receipt, session.now()), trace=trace)
-
-
-def receipt_in(entry: Entry | None) -> Receipt | None:
-    """The receipt that an end records; None without one, or once it is erased."""
-    return None if entry is None else orders.receipt_in(entry)
 
 
 def _close_calls(session: OwnedSession, trace: str) -> None:
@@ -121,10 +113,9 @@ def _result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
         session_id=session.session_id,
         run_id=memo.run_id,
         input_id=memo.requested.input_id,
-        cost=chain.total_cost(receipts, elapsed_ms),
+        receipts=receipts,
         elapsed_ms=elapsed_ms,
         tool_calls=_calls(session, memo, {receipt.wo_id: receipt for receipt in receipts}),
-        exchange_entry_ids=chain.prompt_records(receipts),
     )
 
 

@@ -16,7 +16,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.turn import answers, turn, turn_record
+from hobus.actors.ho2_supervisor.turn import turn, turn_record
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.turn import Progress
 from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict
@@ -99,7 +99,7 @@ class Driver:
             if known is None:
                 self._request_again(task)
             elif known.became != "running":
-                return await answers.recorded(session, known)
+                return await history_lookup.answer_of(session, known)
         self._registry.drop(session)
         raise SessionFault("moved", f"session {session.session_id}: its head keeps moving", retryable=True)
 
@@ -171,7 +171,7 @@ class Driver:
         if active is None or active.requested.input_id != task.input_id:
             # The deadline passed while RunCompleted was on its way: it decides.
             await session.barrier()
-            return await answers.recorded(session, session.record.inputs[task.input_id])
+            return await history_lookup.answer_of(session, session.record.inputs[task.input_id])
         if run is not None and is_verdict(fault.code):
             return _told(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault

@@ -1,26 +1,80 @@
-"""What every part of a supervisor works with: built once when it starts, and the same as long as it lives."""
+"""What every part of a supervisor works with, and the entries that it writes beside journals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
 
-from hobus.actors.ho2_supervisor.own_entries import OwnEntries
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import by_writer, dispatched_id, end_key, entry_id
+from hobus.bus.messages.ledger import Provenance, WriteEntry
+from hobus.bus.messages.work_order import Receipt
 from hobus.bus.port import Bus
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.orders import end_of
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The ways out of the process, and what is configured."""
+    """The ways out of the process, and what is configured; built once, and the same as long as a supervisor lives."""
 
     bus: Bus
     client: LedgerClient
     snapshot: Snapshot
     config: AdminConfig
-    own_entries: OwnEntries
     limits: HistoryLimits
     packages: Mapping[str, str]  # agent id -> the package that owns it
+    _numbers: Iterator[int] = field(default_factory=partial(count, 1))
+
+    def entry(  # noqa: PLR0913 - an entry has these fields
+        self,
+        event_type: str,
+        payload: tuple[Any, ...],
+        *,
+        provenance: Provenance,
+        parents: Sequence[str],
+        texts: Iterable[str] = (),
+        submission_id: str = "",
+        stream: str = "ho2m",
+        decision: str = "",
+        reason: str = "",
+        trace: str = "",
+        once: str | None = None,
+    ) -> WriteEntry:
+        """An entry beside the journals, of this moment; its parents say which journal entry it stands on.
+
+        Counted, per incarnation, without an id of its own. `texts`: what the payload is about, as bodies behind it.
+        """
+        counted = by_writer(self.bus.instance, str(next(self._numbers))) if not submission_id else ""
+        return WriteEntry(
+            submission_id=submission_id or entry_id(event_type, counted),
+            stream=stream,
+            event_type=event_type,
+            decision=decision,
+            reason=reason,
+            provenance=provenance,
+            parents=list(parents),
+            trace=trace,
+            at_us=self._now_us(),
+            bodies=[pack_payload(payload), *(text.encode() for text in texts)],
+            once=once,
+        )
+
+    def lost_order(self, receipt: Receipt, *, provenance: Provenance, trace: str) -> WriteEntry:
+        """WO_FAILED of an order that nobody answered; an end that HO1 recorded after all stands before it."""
+        submission_id = entry_id("WO_FAILED", by_writer(receipt.wo_id, self.bus.instance))
+        parents = [dispatched_id(receipt.wo_id)]
+        return self.entry(
+            "WO_FAILED", end_of(receipt, submission_id, parents, at_us=self._now_us()), submission_id=submission_id,
+            stream="ho1m", reason="" if receipt.error is None else receipt.error.code, provenance=provenance,
+            parents=parents, trace=trace, once=end_key(receipt.wo_id),
+        )  # fmt: skip
+
+    def _now_us(self) -> int:
+        return round(self.bus.now() * 1_000_000)

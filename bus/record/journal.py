@@ -233,16 +233,15 @@ def pack_result(result: TurnResult) -> bytes:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def recorded(entry: Entry | WriteEntry) -> Recorded | None:
-    """The event behind an entry; None for an entry whose event was erased or is of a version not known here."""
-    bodies = tuple(entry.bodies)
-    if not bodies or bodies[0] is None:
+def recorded(entry: Entry | WriteEntry | None) -> Recorded | None:
+    """The event behind an entry; None without one, or where it was erased or is of a version not known here."""
+    if entry is None or not entry.bodies or entry.bodies[0] is None:
         return None
     try:
         event = event_in(entry)
     except ValueError:
         return None
-    return Recorded(entry.submission_id, event, bodies, entry.provenance.agent_id)
+    return Recorded(entry.submission_id, event, tuple(entry.bodies), entry.provenance.agent_id)
 
 
 def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from hobus.actors.ho2_supervisor.session.commands import text_ref
-from hobus.actors.ho2_supervisor.session.fold import Step
+from hobus.actors.ho2_supervisor.session.journal import Step
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import body_ref, shown_session
 from hobus.bus.messages.ledger import Entry

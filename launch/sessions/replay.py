@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.actors.ho2_supervisor.session import snapshot
-from hobus.actors.ho2_supervisor.session.fold import Step, state_after, steps
-from hobus.actors.ho2_supervisor.session.journal import break_before
+from hobus.actors.ho2_supervisor.session.journal import Step, break_before, state_after, steps
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes, state_hash
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.actors.ho2_supervisor.session.fold import NOTHING, Step, step
+from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
 from hobus.actors.ho2_supervisor.session.snapshot import state_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages.ledger import Entry

@@ -116,7 +116,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.actors.ho2_supervisor.session.snapshot.*", "hobus.bus.messages.memory.AgentId:*", "hobus.bus.messages.memory.ArtifactId:*",
         "hobus.bus.messages.memory.SignalId:*", "hobus.bus.messages.memory.Signal.event_id:*",
         "hobus.bus.messages.memory.LogConsolidationFailure.*", "hobus.actors.session_host.records._REASON_MAX_CHARS",
-        "hobus.actors.ho3_memory.decay.DECIMALS", "hobus.actors.ho2_supervisor.turn.biases._DECIMALS",
+        "hobus.actors.ho3_memory.decay.DECIMALS", "hobus.actors.ho2_supervisor.turn.recall._DECIMALS",
         "hobus.actors.ho2_supervisor.turn.text_parts.*", "hobus.gateway_service.service._ENTRIES_OF_CALL",
         "hobus.launch.cli.tap.capture._BATCH_FIELDS",
     ),
@@ -145,7 +145,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.sessions.cluster_client.ClusterClient.__init__(timeout_s)",
     ),
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
-        "hobus.actors.ho2_supervisor.turn.biases._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
+        "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
         "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
         "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE", "hobus.launch.cli.commands.token._UNITS",
         "hobus.launch.lab.demo_story._US", "hobus.launch.lab.drill_story._US", "hobus.launch.filters.quantities.*", "hobus.launch.process.orphan.STAGES",

@@ -14,11 +14,11 @@ import structlog
 
 from hobus.actors.ho2_supervisor.learning import consolidation
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Judged
-from hobus.actors.ho2_supervisor.learning.memory import HO3, code_of
+from hobus.actors.ho2_supervisor.learning.learning import HO3, code_of
+from hobus.actors.ho2_supervisor.ownership.history_lookup import turn_of_run
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.turn import chain, order_codec, pool, work_orders
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.actors.ho2_supervisor.turn.past_turns import turn_of_run
 from hobus.bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import completed_id, dispatched_id, end_key, iso
 from hobus.bus.messages.ledger import Provenance
@@ -53,7 +53,7 @@ class Consolidations:
         self._config = resources.config
         self._memory = memory
         self._timeout_s = memory.consolidation_timeout_ms / 1000
-        self._own_entries = resources.own_entries
+        self._resources = resources
 
     async def run(self, message: Consolidate, *, trace: str) -> None:
         """Each signal once: consolidated, recorded as failed, or left for the next turn that names it."""
@@ -130,10 +130,10 @@ class Consolidations:
         owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
         order = work_orders.advance(owned, "dispatched", "ho2")
         form = order_codec.blank_order(order, {})
-        entry = self._own_entries.ho2m(
+        entry = self._resources.entry(
             "WO_DISPATCHED", ConsolidationDispatched(form, crossing.gate.model_dump(), crossing.as_of_ts),
             texts=brought, submission_id=dispatched_id(wo_id), provenance=_provenance(order),
-            parents=[completed_id(crossing.run_id)], at_us=self._at_us(), trace=trace,
+            parents=[completed_id(crossing.run_id)], trace=trace,
         )  # fmt: skip
         [ack] = await self._client.write([entry], trace=trace)
         if not ack.is_first:
@@ -192,21 +192,18 @@ class Consolidations:
     def _lost(self, order: WorkOrder, fault: RuntimeFault, trace: str) -> Receipt:
         """An order that nobody answered has an end all the same; one that HO1 recorded stands before it."""
         receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=iso(self._bus.now()))
-        entry = self._own_entries.lost_order(receipt, provenance=_provenance(order), at_us=self._at_us(), trace=trace)
+        entry = self._resources.lost_order(receipt, provenance=_provenance(order), trace=trace)
         self._client.submit([entry], trace=trace)
         return receipt
 
     def _note_judgement(self, order: WorkOrder, judged: Judged, trace: str) -> None:
-        entry = self._own_entries.ho2m(
+        entry = self._resources.entry(
             "WO_QUALITY_GATE",
             QualityGate(tuple(judged.faults), tuple(judged.dropped)),
-            provenance=_provenance(order), parents=[dispatched_id(order.wo_id)], at_us=self._at_us(),
+            provenance=_provenance(order), parents=[dispatched_id(order.wo_id)],
             decision="REJECTED" if judged.lesson is None else "ACCEPTED", trace=trace,
         )  # fmt: skip
         self._client.submit([entry], trace=trace)
-
-    def _at_us(self) -> int:
-        return round(self._bus.now() * 1_000_000)
 
 
 def _provenance(order: WorkOrder) -> Provenance:

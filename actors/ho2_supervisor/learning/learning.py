@@ -1,33 +1,45 @@
-"""What runs teach: their signals, logged with HO3 when they are over.
+"""What HO2 and HO3 tell each other in a turn: READ before the prompt, LOG of what the run teaches when it is over.
 
-The answer and its lesson are recorded at the same time: RunCompleted is on its way to the ledger while the signals are
-on theirs to HO3. So the candidates that come back stand in CONSOLIDATION_DUE, not in RunCompleted's bytes. It stands
-before any reply names them, once for each input, and whoever answers the input again reads it: every answer names the
-same. Where it does not stand no answer names any; the gates stay crossed, and the next turn that logs such a
+MemoryClient is an aid, never a precondition: HO3 silent within its time-out, or gone, is an outcome with a code.
+
+A run teaches by rules alone: one event per signal and run, its id derived from the run, so that what is logged again
+counts once. The answer and its lesson are recorded at the same time: RunCompleted is on its way to the ledger while the
+signals are on theirs to HO3. So the candidates that come back stand in CONSOLIDATION_DUE, not in RunCompleted's bytes.
+It stands before any reply names them, once for each input, and whoever answers the input again reads it: every answer
+names the same. Where it does not stand no answer names any; the gates stay crossed, and the next turn that logs such a
 signal names it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Collection, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from hobus.actors.ho2_supervisor.learning.memory import Learned, Memory, beside
-from hobus.actors.ho2_supervisor.learning.signals import signals_of
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import EndedRun
-from hobus.bus.messages.ids import candidates_key
+from hobus.actors.ho2_supervisor.turn.classification import read_classification
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import RunId, candidates_key, signal_event_id
 from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.messages.memory import AsOf, Bias, Biases, LogSignals, ReadActiveBiases, Signal, SignalsLogged
+from hobus.bus.port import Bus, R
 from hobus.bus.record.payloads.orders import SignalsNamed
+from hobus.config.assets import names
+from hobus.config.schema import ClassifyLabels, Ho3Config
 
 
 class Learning:
     """Logs what runs teach. The long-lived owner of the tasks that do so when nobody waits for the result."""
 
-    def __init__(self, resources: Resources, memory: Memory) -> None:
+    def __init__(self, resources: Resources, memory: MemoryClient) -> None:
         self.memory = memory
         self._snapshot = resources.snapshot
-        self._own_entries = resources.own_entries
+        self._resources = resources
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:
@@ -37,8 +49,7 @@ class Learning:
         """
         ended = session.record.last_run
         _, learned = await beside(session.barrier(), self._log(session, ended, trace))
-        if learned.code:
-            self._warn(session, ended, learned, trace)
+        self._warn(session, ended, learned, trace)
         if ended is None or not learned.candidates:
             return learned
         if await session.stands(self._due(session, ended, learned, trace)):
@@ -59,9 +70,7 @@ class Learning:
             await asyncio.gather(*self._tasks)
 
     async def _log_and_warn(self, session: OwnedSession, ended: EndedRun, trace: str) -> None:
-        learned = await self._log(session, ended, trace)
-        if learned.code:
-            self._warn(session, ended, learned, trace)
+        self._warn(session, ended, await self._log(session, ended, trace), trace)
 
     async def _log(self, session: OwnedSession, ended: EndedRun | None, trace: str) -> Learned:
         agent = self._snapshot.agents.get(session.record.state.agent_id or "")
@@ -74,22 +83,122 @@ class Learning:
 
     def _due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
         """What the input's answer names beyond RunCompleted's bytes; the first one written is the one that counts."""
-        return self._own_entries.ho2m(
+        return self._resources.entry(
             "CONSOLIDATION_DUE",
             SignalsNamed(tuple(learned.candidates)),
-            provenance=session.provenance(ended.run_seq), parents=[ended.ended_by], at_us=session.at_us(),
+            provenance=session.provenance(ended.run_seq), parents=[ended.ended_by],
             trace=trace, once=candidates_key(session.session_id, ended.input_id),
         )  # fmt: skip
 
     def _warn(self, session: OwnedSession, ended: EndedRun | None, learned: Learned, trace: str) -> None:
-        """MEMORY_WARNING: the signals of which nobody knows whether they count."""
-        if ended is None:
+        """MEMORY_WARNING where HO3 did not acknowledge: the signals of which nobody knows whether they count."""
+        if ended is None or not learned.code:
             return
         session.note(
-            self._own_entries.ho2m(
+            self._resources.entry(
                 "MEMORY_WARNING",
                 SignalsNamed(tuple(learned.unknown)),
-                provenance=session.provenance(ended.run_seq), parents=[ended.ended_by], at_us=session.at_us(),
+                provenance=session.provenance(ended.run_seq), parents=[ended.ended_by],
                 reason=learned.code, trace=trace,
             )
         )  # fmt: skip
+
+
+HO3 = "ho3"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What HO3 had in force for a turn, and as of what; `code` says why there is nothing."""
+
+    biases: tuple[Bias, ...] = ()
+    as_of: AsOf | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The signals whose gates the turn's events have crossed; `code` says why nobody knows, and of which signals."""
+
+    candidates: tuple[str, ...] = ()
+    code: str = ""
+    unknown: tuple[str, ...] = ()
+    """With a code: the signals that HO3 did not acknowledge."""
+
+
+class MemoryClient:
+    """HO3 as a turn sees it."""
+
+    def __init__(self, bus: Bus, config: Ho3Config) -> None:
+        self._bus = bus
+        self._config = config
+
+    async def recall(self, agent_id: str, session_id: str, *, as_of_ts: str, trace: str) -> Recalled:
+        """What is in force as of then, within `ho3.read_timeout_ms`."""
+        question = ReadActiveBiases(agent_id=agent_id, as_of_ts=as_of_ts, session_id=session_id)
+        try:
+            found = await self._asked(question, Biases, self._config.read_timeout_ms, trace)
+        except (TimeoutError, RuntimeFault) as fault:
+            return Recalled(code=code_of(fault))
+        return Recalled(tuple(found.biases), found.as_of)
+
+    async def log(self, agent_id: str, signals: Sequence[Signal], *, trace: str) -> Learned:
+        """The turn's events, in one message, within `ho3.log_timeout_ms`. Logged again, they count once."""
+        if not signals:
+            return Learned()
+        message = LogSignals(agent_id=agent_id, signals=list(signals))
+        try:
+            logged = await self._asked(message, SignalsLogged, self._config.log_timeout_ms, trace)
+        except (TimeoutError, RuntimeFault) as fault:
+            return Learned(code=code_of(fault), unknown=tuple(signal.signal_id for signal in signals))
+        return Learned(tuple(gate.signal_id for gate in logged.gates if gate.crossed))
+
+    async def _asked(self, message: Message, expect: type[R], timeout_ms: int, trace: str) -> R:
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await self._bus.request(HO3, message, expect=expect, timeout_s=timeout_ms / 1000, trace=trace)
+
+
+def code_of(fault: TimeoutError | RuntimeFault) -> str:
+    """The closed code under which a record names it."""
+    return fault.code if isinstance(fault, RuntimeFault) else "expired"
+
+
+async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) -> tuple[T, Any]:
+    """Both results, the two awaited at once; what `main` raises is raised as it is, and ends `aside`."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(aside)
+            result = await main
+    except BaseExceptionGroup as faults:
+        raise faults.exceptions[0] from None
+    return result, task.result()
+
+
+_IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
+
+
+def signals_of(ended: EndedRun, session_id: str, *, tools: Collection[str], vocabulary: ClassifyLabels) -> list[Signal]:
+    """The signals of a run that is over, in a fixed order; a fact that is missing gives none.
+
+    `tools`: those that the agent has, wildcards among them; a name that a model made up is no signal.
+    """
+    labels = read_classification(ended.classified, vocabulary, is_first=False)
+    run_id = RunId(session_id=session_id, run_seq=ended.run_seq)
+    found = [
+        *([f"intent:{labels.speech_act}"] if labels.speech_act else []),
+        *(f"domain:{label}" for label in labels.domain),
+        *(f"task:{label}" for label in labels.task),
+        *(f"tool:{tool_id}" for tool_id in ended.tool_ids if names(tools, tool_id)),
+        *([f"outcome:{ended.outcome}"] if ended.outcome else []),
+    ]
+    return [
+        Signal(
+            event_id=signal_event_id(run_id, signal_id),
+            signal_id=signal_id,
+            session_id=session_id,
+            at=ended.requested_at,
+        )
+        for signal_id in dict.fromkeys(found)
+        if _IS_SIGNAL.fullmatch(signal_id)
+    ]

@@ -1,22 +1,27 @@
 """What a session's owner keeps in memory no longer, found in the ledger by the ids and keys that follow from it.
 
 An ordinary new input costs no question: RunRequested's own id follows from the input, so that the ledger itself refuses
-an old one, and only then, or before a refusal, anybody looks.
+an old one, and only then, or before a refusal, anybody looks. An input whose run is over has the same answer for
+everybody who asks again; a turn of another session is found by its run, without owning that session.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from hobus.actors.ho2_supervisor.admission import Admission, Refused
+from hobus.actors.ho2_supervisor.admission import Admission
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
-from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, known_input, settle
-from hobus.bus.messages.ids import delivered_key, requested_id, turn_key
-from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import RunRequested, SessionEventKind, TurnDegraded
-from hobus.bus.record.ends import End, end_in
-from hobus.bus.record.journal import recorded
+from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, known_input, settle, with_reply
+from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict, verdict_result
+from hobus.bus.errors import LedgerError, SessionFault, WorkOrderFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import RunId, candidates_key, completed_id, delivered_key, requested_id, turn_key
+from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.session import RunRequested, SessionEventKind, TurnDegraded, TurnResult
+from hobus.bus.record.ends import End, end_in, result_in
+from hobus.bus.record.journal import Recorded, answer_in, own_text, recorded
 
 
 def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool:
@@ -26,7 +31,7 @@ def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool
     """
     if input_id in record.inputs:
         return False
-    return record.unrequested_forgotten or (record.inputs_forgotten and isinstance(decision, Refused))
+    return record.unrequested_forgotten or (record.inputs_forgotten and isinstance(decision, SessionFault))
 
 
 async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
@@ -49,21 +54,6 @@ async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
     return known
 
 
-def as_delivered(known: KnownInput, delivered: Entry | None) -> KnownInput:
-    """The input as a client was told of it meanwhile, if one was; the fold meets that entry with the next append."""
-    if delivered is None:
-        return known
-    told = replace(known)
-    settle(told, _end_in(delivered))
-    return told
-
-
-def reason_in(degraded: Entry | None) -> str:
-    """Why the host answered, as this TurnDegraded says; empty: it does not."""
-    end = _end_in(degraded)
-    return "" if end is None else end.reason
-
-
 def _requested(entry: Entry | None) -> KnownInput | None:
     event = _event_of(entry)
     if entry is None or not isinstance(event, RunRequested):
@@ -77,7 +67,7 @@ def _end_in(entry: Entry | None) -> End | None:
 
 
 def _event_of(entry: Entry | None) -> SessionEventKind | None:
-    taken = None if entry is None else recorded(entry)
+    taken = recorded(entry)
     return None if taken is None else taken.event.event
 
 
@@ -85,3 +75,68 @@ async def digest_of(session: OwnedSession, known: KnownInput) -> str | None:
     """Of an input that only the host recorded it follows from the text; an erased text matches any."""
     text = await session.text_or_none(known.input_ref)
     return None if text is None else journal.input_digest(known.input_id, text)
+
+
+async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
+    """The recorded result: of RunCompleted, of a verdict, or what the host delivered. Raises a failed run's fault.
+
+    What it delivered while the record was away may have come in behind the run's own end.
+    """
+    about = session.session_id, known.input_id
+    keys = [candidates_key(*about), delivered_key(*about), turn_key(*about)]
+    due, delivered, decided = await session.entries((), once=keys)
+    if delivered is not None:  # as a client was told of it meanwhile; the fold meets that entry with the next append
+        known = replace(known)
+        settle(known, _end_in(delivered))
+    run_id = None if known.run_seq is None else RunId(session_id=session.session_id, run_seq=known.run_seq)
+    if known.became == "degraded":
+        end = _end_in(delivered or decided)
+        return TurnResult(
+            response=await session.text(known.result_ref),
+            outcome="degraded",
+            session_id=session.session_id,
+            run_id=run_id,
+            input_id=known.input_id,
+            code="degraded",
+            reason="" if end is None else end.reason,
+        )
+    if known.became == "failed" and not is_verdict(known.code):
+        over = f"run {run_id} of input {known.input_id} has failed; it is not run again"
+        why = await session.text_or_none(known.result_ref) if known.result_ref else None
+        raise WorkOrderFault(failure_code(known.code), why or over)
+    if not known.result_ref:
+        return verdict_result(known.code, session_id=session.session_id, run_id=run_id, input_id=known.input_id)
+    body = await session.body(known.result_ref)
+    try:
+        return answer_in(body, due)
+    except ValueError as fault:
+        raise LedgerError("damaged", f"the answer behind {known.result_ref} does not read") from fault
+
+
+async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | None:
+    """What was asked, and what was answered if it was; None where what was asked is erased or not to be found."""
+    [entry] = await client.lookup([completed_id(run_id)], with_bodies=True)
+    completed = recorded(entry)
+    end = None if completed is None else end_in(completed.event.event, completed)
+    if completed is None or end is None:
+        return _asked(await _requested_by_run(client, run_id))
+    [entry] = await client.lookup([requested_id(run_id.session_id, end.input_id)], with_bodies=True)
+    asked = _asked(recorded(entry))
+    return asked and with_reply(asked, completed, end, result_in(completed, end.result_ref))
+
+
+async def _requested_by_run(client: LedgerClient, run_id: RunId) -> Recorded | None:
+    """A run that was never completed, from the index: its request names its input, not its run."""
+    where = {
+        "stream": session_stream(run_id.session_id), "event_type": "RunRequested", "run_seq": run_id.run_seq,
+    }  # fmt: skip
+    found = (await client.query(where, limit=1, with_bodies=True)).entries
+    return recorded(found[0]) if found else None
+
+
+def _asked(requested: Recorded | None) -> DeliveredTurn | None:
+    if requested is None or not isinstance(requested.event.event, RunRequested):
+        return None
+    asked = requested.event.event
+    text = own_text(requested, asked.input_ref)
+    return None if text is None else DeliveredTurn(asked.input_id, asked.input_ref, "", text, None)

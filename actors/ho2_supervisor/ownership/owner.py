@@ -364,10 +364,6 @@ class OwnedSession:
         """The bus's wall clock as a timestamp."""
         return iso_of_us(round(self._bus.now() * 1_000_000))
 
-    def at_us(self) -> int:
-        """The bus's wall clock in microseconds."""
-        return round(self._bus.now() * 1_000_000)
-
     @property
     def package_id(self) -> str:
         """The package that owns the session's agent; empty: none."""

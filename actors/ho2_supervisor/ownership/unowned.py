@@ -76,7 +76,7 @@ class Unowned:
         self._bus = resources.bus
         self._client = resources.client
         self._config = resources.config
-        self._own_entries = resources.own_entries
+        self._resources = resources
         self._given_up: dict[str, set[Taken]] = {}  # session -> our tenures of it; the last one may not stand
         self._task: asyncio.Task[None] | None = None
         self.found = 0
@@ -154,8 +154,7 @@ class Unowned:
 
     def _note_settled(self, through: int, living: Iterable[str]) -> None:
         payload = OwnersSettled(through, tuple(sorted(living)))
-        at_us = round(self._bus.now() * 1_000_000)
-        entry = self._own_entries.ho2m(SETTLED, payload, provenance=Provenance(tier="ho2"), parents=[], at_us=at_us)
+        entry = self._resources.entry(SETTLED, payload, provenance=Provenance(tier="ho2"), parents=[])
         self._client.submit([entry])
 
     async def _read_taken(self, taken: dict[str, Taken], where: dict[str, str], *, after: int) -> int:

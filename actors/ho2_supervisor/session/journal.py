@@ -1,18 +1,22 @@
-"""Journal entries of session events: submission ids, once keys, and what follows what. Pure.
+"""A session's journal: what an entry of it is made of, what follows what, and what all entries fold to. Pure.
 
-Body 0 of an entry is the event (`bus.record.journal`); further bodies are texts and documents that it names by ref.
+Body 0 of an entry is the event (`bus.record.journal`); further bodies are texts and documents that it names by ref. The
+fold is for everybody who reads a journal without owning its session; its owner's, `SessionRecord`, goes by the same
+rules and remembers what a run needs besides.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
+from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages.ids import completed_id, entry_id
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
 from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
-from hobus.bus.record.journal import pack_event
+from hobus.bus.record.journal import Recorded, pack_event, recorded
 
 
 def input_digest(input_id: str, text: str) -> str:
@@ -95,3 +99,48 @@ def break_before(entry: Entry, head: str, tenure: int) -> str:
         return f"the entry before it is {entry.prev or 'none'}, and {head or 'nothing'} is what the record has there"
     expected = tenure + (entry.event_type == "TookOver")
     return "" if entry.tenure == expected else f"it is of tenure {entry.tenure}, the stream is in tenure {expected}"
+
+
+NOTHING = SessionState(session_id="")
+"""Before any entry: which session it is, the first one says."""
+
+
+class Step(NamedTuple):
+    """One entry. What is rejected, or does not read, leaves the state as it was."""
+
+    entry: Entry
+    recorded: Recorded | None  # None: its event was erased, or is of a version that is not known here
+    before: SessionState
+    after: SessionState
+    rejection: str = ""  # why its event does not apply; empty: it does
+
+    @property
+    def event(self) -> SessionEventKind | None:
+        """What happened; None where that does not read."""
+        return None if self.recorded is None else self.recorded.event.event
+
+
+def step(before: SessionState, entry: Entry) -> Step:
+    """What one entry does to the state that the entries before it gave."""
+    taken = recorded(entry)
+    if taken is None:
+        return Step(entry, None, before, before)
+    before = before if before.session_id else SessionState(session_id=taken.event.session_id)
+    outcome = reduce(before, taken.event)
+    rejection = "" if outcome.rejection is None else outcome.rejection.reason
+    return Step(entry, taken, before, outcome.state, rejection)
+
+
+def steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[Step]:
+    """Entries in their order, from this state on."""
+    for entry in entries:
+        one = step(state, entry)
+        state = one.after
+        yield one
+
+
+def state_after(entries: Iterable[Entry], state: SessionState) -> SessionState:
+    """What all of them give."""
+    for one in steps(entries, state):
+        state = one.after
+    return state

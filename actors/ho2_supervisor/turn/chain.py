@@ -14,31 +14,20 @@ from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
 CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 
 
+_COUNTS = (
+    "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "llm_calls", "tool_calls",
+)  # fmt: skip
+
+
 def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
     """The sum of the receipts' costs; money is unknown as soon as one of them is. Tools are named once each."""
-    tokens_in = tokens_out = tokens = cached = thought = llm_calls = tool_calls = 0
-    tools: dict[str, None] = {}
+    costs = [receipt.cost for receipt in receipts]
     usd: float | None = 0.0
-    for receipt in receipts:
-        cost = receipt.cost
-        tokens_in += cost.input_tokens
-        tokens_out += cost.output_tokens
-        tokens += cost.total_tokens
-        cached += cost.cached_tokens
-        thought += cost.reasoning_tokens
-        llm_calls += cost.llm_calls
-        tool_calls += cost.tool_calls
-        tools |= dict.fromkeys(cost.tool_ids_used)
+    for cost in costs:
         usd = None if usd is None or cost.cost_usd is None else round(usd + cost.cost_usd, 9)
     return Cost(
-        input_tokens=tokens_in,
-        output_tokens=tokens_out,
-        total_tokens=tokens,
-        cached_tokens=cached,
-        reasoning_tokens=thought,
-        llm_calls=llm_calls,
-        tool_calls=tool_calls,
-        tool_ids_used=list(tools),
+        **{name: sum(getattr(cost, name) for cost in costs) for name in _COUNTS},
+        tool_ids_used=list(dict.fromkeys(tool_id for cost in costs for tool_id in cost.tool_ids_used)),
         elapsed_ms=elapsed_ms,
         cost_usd=usd,
     )

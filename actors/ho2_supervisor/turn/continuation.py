@@ -82,7 +82,7 @@ async def _whole(session: OwnedSession, form: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _events(session: OwnedSession, *ids: str) -> list[Any]:
-    taken = [None if entry is None else recorded(entry) for entry in await session.entries(ids)]
+    taken = [recorded(entry) for entry in await session.entries(ids)]
     return [None if one is None else one.event.event for one in taken]
 
 

@@ -2,7 +2,7 @@
 
 Driven again after a crash or a take-over, the same calls in the same order answer from the journal at once: a recorded
 step is not recorded again, an ended order gives its recorded receipt, an order without end is sent again with the same
-bytes under the next attempt.
+bytes under the next attempt. A text is recorded with the order that shows it first, and named by ref from then on.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing
+from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
-from hobus.actors.ho2_supervisor.turn import order_codec, pool, work_orders
-from hobus.actors.ho2_supervisor.turn.texts import OrderTexts
+from hobus.actors.ho2_supervisor.turn import order_codec, pool, text_parts, work_orders
+from hobus.actors.ho2_supervisor.turn.text_parts import Shown
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
-from hobus.bus.messages.ids import dispatched_id
+from hobus.bus.messages.ids import body_ref, dispatched_id
 from hobus.bus.messages.session import OrderDispatched, OrderEnded, SessionEventKind
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 
@@ -150,9 +150,44 @@ class Effects:
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
         provenance = session.provenance(self._memo.run_id.run_seq, order.wo_id)
-        session.also(
-            self._resources.own_entries.lost_order(
-                receipt, provenance=provenance, at_us=session.at_us(), trace=task.trace
-            )
-        )
+        session.also(self._resources.lost_order(receipt, provenance=provenance, trace=task.trace))
         return receipt
+
+
+class OrderTexts:
+    """What the orders of a run have brought so far, at one attempt to drive it."""
+
+    def __init__(self, session: OwnedSession) -> None:
+        self._session = session
+        self._refs: dict[str, str] = {}  # text -> where it stands
+        self._composed: dict[str, Sequence[Shown]] = {}  # text -> its parts
+
+    def one_segment(self, name: str, parts: Sequence[Shown]) -> list[Segment]:
+        """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
+        if len(parts) <= 1:
+            return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
+        segment = text_parts.whole(name, parts)
+        self._composed[segment.text] = parts
+        return [segment]
+
+    def owned(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
+        """The order whose longer texts have refs, and the bodies that it brings for those that are new.
+
+        A composed text is brought as its parts; older lines only when much has been added.
+        """
+        order, brought = work_orders.with_own_texts(planned, submission_id, self._refs, self._composed)
+        self._refs |= brought
+        bodies: list[bytes] = []
+        fresh: list[bytes] = []
+        for text in brought:
+            parts = self._composed.get(text)
+            if parts is None:
+                bodies.append(text.encode())
+                continue
+            new_ref = body_ref(submission_id, len(brought) + len(fresh) + 1)
+            body, kept = text_parts.shared(parts, self._session.older_lines, new_ref)
+            bodies.append(body)
+            if kept is not None:
+                self._session.older_lines = kept
+                fresh.append(kept.text.encode())
+        return order, bodies + fresh

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.actors.ho2_supervisor.learning.memory import beside
+from hobus.actors.ho2_supervisor.learning.learning import beside
 from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,

@@ -85,9 +85,8 @@ async def record_answer(
         also.append(("ESCALATION", "ESCALATED", Escalation(receipts[-1].wo_id, faults)))
     for event_type, decision_of, payload in also:
         run.session.also(
-            run.resources.own_entries.ho2m(
-                event_type, payload, provenance=about, parents=[completion_id], at_us=run.session.at_us(),
-                decision=decision_of, trace=run.trace,
+            run.resources.entry(
+                event_type, payload, provenance=about, parents=[completion_id], decision=decision_of, trace=run.trace,
             )
         )  # fmt: skip
     if run.learning is None:
@@ -99,21 +98,18 @@ async def record_answer(
 
 async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
     """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
-    receipts = list(run.effects.receipts.values())
-    code = fault.code
     result = verdict_result(
-        code,
+        fault.code,
         session_id=run.session.session_id,
         run_id=run.run_id,
         input_id=run.requested.input_id,
-        cost=chain.total_cost(receipts, run.elapsed_ms),
+        receipts=list(run.effects.receipts.values()),
         elapsed_ms=run.elapsed_ms,
-        tool_calls=list(tool_calls),
-        exchange_entry_ids=chain.prompt_records(receipts),
+        tool_calls=tool_calls,
         detail=fault.detail,
     )
     once = turn_key(run.session.session_id, result.input_id)
-    _append_failed(run.session, result.input_id, code, pack_result(result), trace=run.trace, once=once)
+    _append_failed(run.session, result.input_id, fault.code, pack_result(result), trace=run.trace, once=once)
     await (
         run.session.barrier()
         if run.learning is None
@@ -153,12 +149,11 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
     if run.is_round_recorded(run.round_count + 1):
         return
     run.session.also(
-        run.resources.own_entries.ho2m(
+        run.resources.entry(
             "BUDGET_WARNING",
             RunBudget(tokens_used, run.budget_tokens),
             provenance=run.session.provenance(run.run_id.run_seq),
             parents=[requested_id(run.session.session_id, run.requested.input_id)],
-            at_us=run.session.at_us(),
             reason="followup_min_remaining",
             trace=run.trace,
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
+from hobus.actors.ho2_supervisor.turn import chain
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import HeldCall, ToolCallSummary, TurnResult
-from hobus.bus.messages.work_order import Cost
+from hobus.bus.messages.work_order import Receipt
 
 GATEWAY_REFUSALS = frozenset(
     {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}
@@ -62,10 +63,9 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     session_id: str,
     run_id: RunId | None,
     input_id: str,
-    cost: Cost,
-    elapsed_ms: int,
-    tool_calls: list[ToolCallSummary],
-    exchange_entry_ids: list[str],
+    receipts: Sequence[Receipt] = (),
+    elapsed_ms: int = 0,
+    tool_calls: Sequence[ToolCallSummary] = (),
     detail: str = "",
 ) -> TurnResult:
     """The answer that a verdict is; a budget's has the figures, a provider's who refused, and the mend."""
@@ -76,9 +76,9 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
         session_id=session_id,
         run_id=run_id,
         input_id=input_id,
-        tool_calls=tool_calls,
-        exchange_entry_ids=exchange_entry_ids,
-        cost=cost,
+        tool_calls=list(tool_calls),
+        exchange_entry_ids=chain.prompt_records(receipts),
+        cost=chain.total_cost(receipts, elapsed_ms),
         elapsed_ms=elapsed_ms,
         code=code,
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.own_entries import OwnEntries
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Provenance
 from hobus.bus.messages.session import TurnResult
@@ -124,10 +124,10 @@ def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
     with Rig(*ON) as rig:
         memory = remembering(rig)
         memory.crossing = lambda _: True
-        mine = OwnEntries(rig.writers["ho2"]._bus.instance).ho2m(
+        another = replace(rig.supervisors[0]._learning._resources, bus=rig.writers["ho2"]._bus)
+        mine = another.entry(
             "CONSOLIDATION_DUE", SignalsNamed(("domain:system",)),
-            provenance=Provenance(session_id=SESSION),
-            parents=[], at_us=1, once=f"candidates:{SESSION}/i1",
+            provenance=Provenance(session_id=SESSION), parents=[], once=f"candidates:{SESSION}/i1",
         )  # fmt: skip
         rig.run(rig.write(mine))
         assert asked(rig).consolidation_candidates == ["domain:system"]

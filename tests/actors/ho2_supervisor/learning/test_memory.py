@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.learning.memory import beside
+from hobus.actors.ho2_supervisor.learning.learning import beside
 from hobus.bus.errors import WorkOrderFault
 
 

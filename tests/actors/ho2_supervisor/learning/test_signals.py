@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hobus.actors.ho2_supervisor.learning.signals import signals_of
+from hobus.actors.ho2_supervisor.learning.learning import signals_of
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.config.schema import ClassifyLabels
 from tests.actors.ho2_supervisor.rig import SESSION

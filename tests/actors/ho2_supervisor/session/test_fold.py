@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from hobus.actors.ho2_supervisor.session.fold import NOTHING, step, steps
+from hobus.actors.ho2_supervisor.session.journal import NOTHING, step, steps
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session as events

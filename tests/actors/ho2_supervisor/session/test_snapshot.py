@@ -48,6 +48,12 @@ def test_texts_are_refs_in_the_packed_record() -> None:
     assert (event.after, event.record_version) == (life.record.head, snapshot.VERSION)
 
 
+def test_the_packed_record_keeps_its_bytes() -> None:
+    """A snapshot that was written before reads as what it was, and is written so again (`snapshot.VERSION`)."""
+    packed = snapshot.packed_record(lived(8).record)
+    assert hashlib.sha256(packed).hexdigest() == "0b83c04c779888ba9f0c1b6608c62343489338305afa0e079ba565d623738668"
+
+
 def test_a_snapshot_takes_little_beside_the_entries_that_it_stands_for() -> None:
     """What each input repeats is there once."""
     life = lived(60)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.biases import TokenBudget, score, select_biases
+from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
 from hobus.bus.messages.memory import Artifact, Bias, Labels
 from tests.actors.ho2_supervisor.remembering import bias
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor.turn.past_turns import turn_of_run
+from hobus.actors.ho2_supervisor.ownership.history_lookup import turn_of_run
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
