@@ -149,9 +149,9 @@ def caller_call_id(run: RunId, turn_seq: int, call: str) -> str:
     return f"call_{run.session_id[:8]}_{run.run_seq}_{turn_seq}_{call}"
 
 
-def signal_event_id(run: RunId, signal_id: str) -> str:
+def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
     """`EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
-    return f"EVT-{run}-{signal_id}"
+    return f"EVT-{session_id}-{run_seq}-{signal_id}"
 
 
 def gate_window_key(as_of: str, window_hours: float) -> int:

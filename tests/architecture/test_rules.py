@@ -38,7 +38,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho1_executor.mcp_servers.stdio": "the streams of a server that is a process",
     "hobus.actors.ho1_executor.tools.protocol": "MessagePack frames between worker and tool process, which loads nothing of the bus",
     "hobus.actors.ho2_supervisor.actor": "where turns arrive",
-    "hobus.actors.ho2_supervisor.ownership.history_lookup": "gives one answer to everybody who waits for an input",
+    "hobus.actors.ho2_supervisor.ownership.history_lookup": "asks the ledger what memory has let go",
     "hobus.actors.ho2_supervisor.cancelling": "closes cancelled runs",
     "hobus.actors.ho2_supervisor.commanding": "asks the ledger whether a command came before",
     "hobus.actors.ho2_supervisor.turn.continuation": "reads what a model was shown when it asked for its caller's calls",

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.bus.messages.ids import RunId, artifact_id, gate_window_key, overlay_id, signal_event_id
+from hobus.bus.messages.ids import artifact_id, gate_window_key, overlay_id, signal_event_id
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
 
 def test_a_signal_has_one_event_per_run():
     """`EVT-<session>-<run>-<signal>`."""
-    assert signal_event_id(RunId(session_id=SESSION, run_seq=3), "tool:x") == f"EVT-{SESSION}-3-tool:x"
+    assert signal_event_id(SESSION, 3, "tool:x") == f"EVT-{SESSION}-3-tool:x"
 
 
 @pytest.mark.parametrize(

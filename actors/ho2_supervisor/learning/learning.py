@@ -24,7 +24,7 @@ from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import read_classification
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import RunId, candidates_key, signal_event_id
+from hobus.bus.messages.ids import candidates_key, signal_event_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import AsOf, Bias, Biases, LogSignals, ReadActiveBiases, Signal, SignalsLogged
 from hobus.bus.port import Bus, R
@@ -184,7 +184,6 @@ def signals_of(ended: EndedRun, session_id: str, *, tools: Collection[str], voca
     `tools`: those that the agent has, wildcards among them; a name that a model made up is no signal.
     """
     labels = read_classification(ended.classified, vocabulary, is_first=False)
-    run_id = RunId(session_id=session_id, run_seq=ended.run_seq)
     found = [
         *([f"intent:{labels.speech_act}"] if labels.speech_act else []),
         *(f"domain:{label}" for label in labels.domain),
@@ -194,7 +193,7 @@ def signals_of(ended: EndedRun, session_id: str, *, tools: Collection[str], voca
     ]
     return [
         Signal(
-            event_id=signal_event_id(run_id, signal_id),
+            event_id=signal_event_id(session_id, ended.run_seq, signal_id),
             signal_id=signal_id,
             session_id=session_id,
             at=ended.requested_at,
