@@ -132,7 +132,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.faults._MAY_HAVE_WORKED", "hobus.gateway_service.providers.http.faults._OF_TYPES",
         "hobus.gateway_service.providers.http.faults._TOO_MANY", "hobus.gateway_service.providers.http.faults._RETRY_AFTER_MAX_MS",
         "hobus.gateway_service.providers.http.guard._FIRST_OTHER", "hobus.gateway_service.providers.http.names._NAME_MAX_CHARS",
-        "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.typed._PRIVATE", "hobus.launch.cli.main._PRIVATE",
+        "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.launcher.descriptors.*", "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
         "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.providers.check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.app._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
@@ -160,7 +160,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
         "hobus.bus.broker.deadlines._COMPACT_FROM", "hobus.bus.broker.ring.*", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK",
-        "hobus.bus.zeromq.unsent._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.meanwhile._READ_AT_ONCE",
+        "hobus.bus.zeromq.unsent._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",
@@ -180,7 +180,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
         "hobus.launch.cli.checkup.*", "hobus.launch.launcher.children._REAP_INTERVAL_S", "hobus.launch.cli.commands.logs._LOOK_INTERVAL_S",
-        "hobus.launch.launcher.stale.*", "hobus.launch.cli.tap.sink._GRACE_MS", "hobus.launch.cli.chat.typed._WAKE_EVERY_S",
+        "hobus.launch.launcher.stale.*", "hobus.launch.cli.tap.sink._GRACE_MS",
     ),
     "the grammar of the embedded model: its answers are these numbers": ("hobus.gateway_service.providers.offline.*",),
     "the play of a demonstration, a drill or a simulation: a seed means these numbers": (

@@ -43,7 +43,7 @@ def conversation(cluster: Cluster) -> str:
         chat.type("/bye")
         chat.until("no such command")
         chat.leave()
-        lines = ["$ hobus chat", *chat.terminal.seen]
+        lines = ["$ hobus chat", *chat.seen]
     return _IDS.sub(lambda found: f"{found.group()[:8]}-…", "\n".join(lines)) + "\n"
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
-import re
 import select
 import struct
 import subprocess
@@ -13,15 +13,14 @@ import termios
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO
 
-from hobus.launch.launcher.children import environment
-from tests.launch.cli.chat.terminal import Terminal
+import pyte
 
-_MODES = re.compile(r"\x1b\[\?\d+[hl]")
-_UNFINISHED = re.compile(r"\x1b(\[[\d;?]*)?\Z")
+from hobus.launch.launcher.children import environment
+
 TIMEOUT_S = 60.0
+_SCROLLED_MAX = 10_000
 
 
 class Typing:
@@ -30,31 +29,59 @@ class Typing:
     def __init__(self, process: subprocess.Popen[bytes], master: int, columns: int, rows: int) -> None:
         self.process = process
         self.master = master
-        self.terminal = Terminal(columns, rows, breaks_rows=True)
-        self._rest = ""  # of a command that came in two parts
-        self.moments: list[str] = []  # the last row after each piece of output
+        self.screen = pyte.HistoryScreen(columns, rows, history=_SCROLLED_MAX)
+        self.written = ""
+        self.moments: list[str] = []  # all that is seen, after each piece of output
+        self._stream = pyte.Stream(self.screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    @property
+    def seen(self) -> list[str]:
+        """The rows that scrolled away and those of the screen, down to the last one with anything in it."""
+        columns = range(self.screen.columns)
+        scrolled = ["".join(row[column].data for column in columns).rstrip() for row in self.screen.history.top]
+        rows = [*scrolled, *(row.rstrip() for row in self.screen.display)]
+        while rows and not rows[-1]:
+            rows.pop()
+        return rows
 
     @property
     def text(self) -> str:
         """All that is seen so far."""
-        return "\n".join(self.terminal.seen)
+        return "\n".join(self.seen)
 
     def type(self, line: str) -> None:
         """A line and Return."""
         os.write(self.master, line.encode() + b"\r")
+
+    def paste(self, text: str) -> None:
+        """A text as a terminal marks what is pasted, without Return."""
+        data = b"\x1b[200~" + text.encode() + b"\x1b[201~"
+        while data:  # a terminal takes in some thousands of bytes at once
+            if select.select([], [self.master], [], 0.05)[1]:
+                data = data[os.write(self.master, data[:1024]) :]
+            self._read(0)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size of the window."""
+        self.screen.resize(rows, columns)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def press(self, letter: str) -> None:
         """Ctrl and a letter."""
         os.write(self.master, bytes([ord(letter.upper()) - 64]))
 
     def until(self, words: str, count: int = 1) -> None:
-        """Returns when the words are seen so often."""
+        """Returns when the words are seen so often, however the rows break between them."""
         deadline = time.monotonic() + TIMEOUT_S
-        while self.text.count(words) < count:
+        while self._count(words) < count:
             assert time.monotonic() < deadline, f"{words!r} is not {count} times in:\n{self.text}"
             if not self._read(0.05) and self.process.poll() is not None:
                 self._read(0.1)
-                assert self.text.count(words) >= count, self.text
+                assert self._count(words) >= count, self.text
+
+    def _count(self, words: str) -> int:
+        return " ".join(self.text.split()).count(words.strip())
 
     def leave(self) -> int:
         """Ctrl-D at the next prompt; its exit code."""
@@ -63,9 +90,9 @@ class Typing:
         return self.end()
 
     def at_prompt(self) -> None:
-        """Waits until the chat does: what is typed before that may be echoed above the prompt."""
+        """Waits until the last row is an empty prompt."""
         deadline = time.monotonic() + TIMEOUT_S
-        while self.terminal.lines[-1].strip() != "you>":
+        while not self.seen or self.seen[-1] != "you>":
             assert time.monotonic() < deadline and self.process.poll() is None, self.text
             self._read(0.05)
 
@@ -82,25 +109,13 @@ class Typing:
         if not select.select([self.master], [], [], wait_s)[0]:
             return False
         try:
-            data = os.read(self.master, 1 << 16)
+            text = self._decoder.decode(os.read(self.master, 1 << 16))
         except OSError:  # nobody holds the other end any more
             return False
-        while data and data[-1] >= 0x80 and not _is_whole(data):  # a character that was cut in two
-            data += os.read(self.master, 1)
-        text = self._rest + data.decode()
-        cut = _UNFINISHED.search(text)
-        text, self._rest = (text, "") if cut is None else (text[: cut.start()], cut.group())
-        self.terminal.write(_MODES.sub("", text).replace("\a", ""))
-        self.moments.append(self.terminal.lines[-1])
-        return bool(data)
-
-
-def _is_whole(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        self.written += text
+        self._stream.feed(text)
+        self.moments.append(self.text)
+        return True
 
 
 @contextmanager
@@ -111,7 +126,6 @@ def typing(
     env: dict[str, str] | None = None,
     stdin: IO[bytes] | int | None = None,
     stdout: IO[bytes] | int | None = None,
-    inputrc: Path | None = None,
 ) -> Generator[Typing]:
     """`hobus WORDS` with a terminal for every stream that is not given."""
     master, slave = os.openpty()
@@ -121,7 +135,7 @@ def typing(
         stdin=slave if stdin is None else stdin,
         stdout=slave if stdout is None else stdout,
         stderr=slave,
-        env=environment() | {"TERM": "xterm", "NO_COLOR": "1", "INPUTRC": str(inputrc or os.devnull)} | (env or {}),
+        env=environment() | {"TERM": "xterm", "NO_COLOR": "1"} | (env or {}),
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - Ctrl-C comes from there
     )

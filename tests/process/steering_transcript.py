@@ -75,7 +75,7 @@ def turn(cluster: Cluster) -> dict[str, str]:
         shell("session replay", short)
         shell("ledger show", "--limit", "40", f"session={short} & ({' | '.join(f'type={one}' for one in _TYPES)})")
         shell("ledger verify")
-        seen = {"chat": ["$ hobus chat", *chat.terminal.seen], "shell": shell.lines}
+        seen = {"chat": ["$ hobus chat", *chat.seen], "shell": shell.lines}
     return {
         name: _IDS.sub(lambda found: f"{found.group()[:8]}-…", "\n".join(rows)) + "\n" for name, rows in seen.items()
     }

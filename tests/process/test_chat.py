@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -81,7 +82,7 @@ def test_a_conversation_in_a_terminal(slow):
     assert text.count(FIRST_WORDS) == text.count(LAST_WORDS) == 1
     assert f"You asked: “{QUESTION}”" in text
     assert text.count("Hello again.") == 1 and "tool list_packages" in text
-    grown = [row for row in chat.moments if row.startswith("You asked:")]
+    grown = {row for moment in chat.moments for row in moment.splitlines() if row.startswith("You asked:")}
     assert len(grown) > 2, "the answer came at once"
     assert "Traceback" not in text and "\x1b" not in text
     history = slow.home.chat_history
@@ -100,6 +101,55 @@ def test_what_is_typed_while_an_answer_is_written_is_the_next_message_and_distur
     assert chat.text.count("you> what did I ask before?") == 2, "as it was typed, and above its answer"
     assert chat.text.count(f"You asked: “{QUESTION}”") == 1
     assert chat.text.count(FIRST_WORDS) == 1
+
+
+def test_a_pasted_text_is_one_message_at_the_prompt_and_typed_ahead(slow):
+    """Three lines are one turn, with their line ends; so is a line of one's own with Alt-Return in it. Tab and the arrow help."""
+    pasted = "what packages are installed?\n    indented\nlast line"
+    with typing(*chat_of(slow), columns=120) as chat:
+        chat.at_prompt()
+        chat.paste(pasted)
+        chat.until("last line")
+        chat.type("")
+        chat.until(FIRST_WORDS)
+        chat.paste(pasted.replace("last line", "the end"))
+        chat.until("the end")
+        chat.type("")
+        answered(chat, 2)
+        chat.type("hello\x1b\rthere")
+        answered(chat, 3)
+        os.write(chat.master, b"/co\t")
+        chat.until("you> /cost")
+        chat.press("u")
+        os.write(chat.master, b"\x1b[A")
+        chat.until("hello there", 2)
+        chat.press("c")
+        chat.until("Ctrl-D leaves", 2)
+        assert chat.leave() == exit_codes.OK
+    session = slow.entries("RunRequested")[0].provenance.session_id
+    asked = [turn["text"] for turn in slow("session show", "--json", session).json["turns"]]
+    assert asked == [pasted, pasted.replace("last line", "the end"), "hello\nthere"]
+
+
+def test_a_resize_a_flood_and_broken_bytes_end_no_chat(slow):
+    """A window that changes in the middle of an answer, a megabyte pasted, bytes that are no text: the next message is answered."""
+    with typing(*chat_of(slow)) as chat:
+        chat.at_prompt()
+        chat.type(QUESTION)
+        chat.until(FIRST_WORDS)
+        chat.resize(30, 10)
+        answered(chat, 1)
+        chat.resize(80, 24)
+        os.write(chat.master, b"\xff\xfe\r")
+        chat.until("not valid UTF-8")
+        chat.paste("x" * 1_100_000)
+        chat.type("")
+        chat.until("host.prompt_max_bytes")
+        chat.type("hello")
+        chat.until("Hello again")
+        answered(chat, 2)
+        assert chat.leave() == exit_codes.OK
+    assert "Traceback" not in chat.text and chat.text.count("Hello again") == 1
 
 
 def test_a_narrow_window_and_one_of_few_rows(slow):
@@ -287,17 +337,17 @@ def test_terminals_of_all_kinds(slow):
         chat.type("hello")
         answered(chat, 1)
         assert chat.leave() == exit_codes.OK
-    assert "\x1b" not in chat.terminal.written
+    assert "\x1b" not in chat.written
     assert " ".join(chat.text.split()).count("Hello. Ask me about") == 1
     with typing(*chat_of(slow), env={"NO_COLOR": ""}) as chat:
         chat.until("you>")
         chat.type("/help")
         chat.until("/quit")
         assert chat.leave() == exit_codes.OK
-    assert "\x1b[90m" in chat.terminal.written
+    assert "\x1b[90m" in chat.written
     with typing("ask", "--home", str(slow.home.root), "hello") as asked:
         assert asked.end() == exit_codes.OK
-    assert len([row for row in asked.moments if "Hello" in row or "Ask me" in row]) > 1
+    assert len({moment for moment in asked.moments if "Hello" in moment}) > 1
     assert " ".join(asked.text.split()).count("Hello. Ask me about") == 1
     piped = slow("ask", "hello")
     assert piped.out.startswith("Hello. Ask me") and piped.out.count("\n") == 1

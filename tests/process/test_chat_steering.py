@@ -204,10 +204,10 @@ def test_a_chat_that_was_closed_over_a_paused_turn_is_continued(slow):
 
 
 def test_a_line_that_is_not_finished_when_the_answer_comes_is_finished_at_the_prompt(slow):
-    """No key is lost, and none of them is in the answer."""
+    """No key is lost, the cursor moves, and none of it is in the answer."""
     with typing(*chat_of(slow)) as chat:
         at_work(slow, chat, "hello")
-        os.write(chat.master, b"what did I ask\x1b[D befXX\x7f\x7f")
+        os.write(chat.master, b"what did I as bef\x1b[D\x1b[D\x1b[D\x1b[Dk\x1b[FXX\x7f\x7f")
         chat.until("you> what did I ask bef")
         answered(chat, 1)
         chat.type("ore?")
@@ -226,7 +226,7 @@ def test_terminals_without_commands_or_with_colours(slow, env):
         chat.type("/resume")
         answered(chat, 1)
         assert chat.leave() == exit_codes.OK
-    assert ("\x1b" in chat.terminal.written) == ("NO_COLOR" in env)
+    assert ("\x1b" in chat.written) == ("NO_COLOR" in env)
     assert chat.text.count(FIRST_WORDS) == 1
 
 

@@ -12,12 +12,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
 from hobus.bus.messages.base import Message
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.bus.streaming import Continuity
-from hobus.launch.cli.chat.cells import Layout, cells_of, printable, rows_of
-from hobus.launch.cli.chat.region import Region
-from hobus.launch.console.output import note, styled
+from hobus.launch.cli.chat.cells import last_rows, printable, rows_of
+from hobus.launch.cli.chat.outcome import Line
+from hobus.launch.console.output import can_be_commanded, colours, is_terminal, note, say, styled
 
 WAITING = "…"
 WHY_AGAIN = {
@@ -34,132 +39,115 @@ STANDS_STILL = {
     "WaitingInput": "… waits for an approval",
 }
 """What stands there while nothing is written."""
-_CUT = "⋮"
-_TYPED = "you> "
-_RESIZED = "(the window became narrower; what stands above is no answer)"
+RESIZED: Line = ("(the window became narrower; what stands above is no answer)", "bright_black")
 
 
-class Terminal(Protocol):
-    """Where it is shown."""
+class Provisional:
+    """What is seen of an answer that is not whole: `text` as far as it came, else `notice`, why there is none. Pure."""
 
-    def write(self, text: str) -> None:
-        """At once."""
-        ...
-
-    def size(self) -> tuple[int, int]:
-        """Columns and rows, now."""
-        ...
-
-    def dim(self, text: str) -> str:
-        """Less than an answer."""
-        ...
-
-    def coloured(self, text: str, colour: str) -> str:
-        """In this colour, where there are colours."""
-        ...
-
-
-class AnswerView:
-    """What is seen of one answer; `finish` or `abandon` ends it."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._region = Region()
+    def __init__(self) -> None:
         self._where = Continuity()
-        self._text = ""
-        self._notice = WAITING
-        self._typed = ""
-        self._layout = Layout(self._width())
-        self._is_over = False
+        self._columns = 0
+        self.text = ""
+        self.notice = WAITING
+
+    def take(self, message: Message) -> None:
+        """One stream frame; never fails, and never counts."""
+        if isinstance(message, StreamReset):
+            self._where.forget()
+            self.text, self.notice = "", WHY_AGAIN[message.reason]
+        elif isinstance(message, StreamDelta):
+            place = self._where.place(message)
+            self.text = "" if place == "lost" else message.text if place == "anew" else self.text + message.text
+            self.notice = WAITING
+        elif isinstance(message, StreamWaiting):
+            self.notice = WAITING if message.waiting is None else STANDS_STILL[message.waiting]
+
+    def is_wider_than(self, columns: int) -> bool:
+        """Whether rows of it were shown that are not where they were in a window that became so narrow."""
+        return columns < self._columns and bool(self.text.strip())
+
+    def rows(self, columns: int, rows_max: int) -> tuple[list[str], bool]:
+        """Its last rows, none wider than `columns` cells; and whether they are of the answer."""
+        self._columns, text = columns, printable(self.text)
+        return last_rows(text if text.strip() else self.notice, columns, max(1, rows_max)), bool(text.strip())
+
+
+class View(Protocol):
+    """Where one answer is seen; `finish` or `abandon` ends it."""
 
     def begin(self) -> None:
         """Something is on its way."""
-        self._draw()
+        ...
 
     def on_frame(self, message: Message) -> None:
-        """One stream frame; never fails, and never counts."""
-        if self._is_over:
-            return
-        if isinstance(message, StreamReset):
-            self._where.forget()
-            self._text, self._notice = "", WHY_AGAIN[message.reason]
-        elif isinstance(message, StreamDelta):
-            place = self._where.place(message)
-            self._text = "" if place == "lost" else message.text if place == "anew" else self._text + message.text
-            self._notice = WAITING
-        elif isinstance(message, StreamWaiting):
-            self._notice = WAITING if message.waiting is None else STANDS_STILL[message.waiting]
-        with suppress(OSError):  # a terminal that is gone is noticed at the end
-            self._draw()
+        """One stream frame."""
+        ...
 
-    def show_typed(self, text: str) -> None:
-        """The line that somebody types meanwhile; below everything else, and nothing of it stays."""
-        self._typed = text
-        if not self._is_over:
-            self._draw()
-
-    def tell(self, lines: Sequence[tuple[str, str]]) -> None:
-        """These lines (text and colour) stand for good, above what is provisional."""
-        if self._is_over or not lines:
-            return
-        self._follow_width()
-        for text, colour in lines:
-            rows = [self._terminal.coloured(row, colour) for row in rows_of(printable(text), self._layout.width)]
-            self._terminal.write(self._region.show([]) + "\n".join(rows) + "\n")
-        self._draw()
+    def tell(self, lines: Sequence[Line]) -> None:
+        """These lines stand for good, above what is provisional."""
+        ...
 
     def finish(self, answer: str) -> None:
         """The answer stands, once, and nothing else of it."""
-        self._is_over = True
-        self._follow_width()
-        rows = rows_of(printable(answer.rstrip("\n")), self._layout.width) if answer.strip() else []
-        if len(rows) > self._rows_max():  # longer than what can be rewritten
-            self._terminal.write(self._region.show([]) + "\n".join(rows) + "\n")
-        else:
-            shown = self._region.show(rows)
-            self._terminal.write(shown + self._region.keep())
+        ...
 
     def abandon(self) -> None:
         """There is no answer (yet); what was shown is taken back."""
-        self._is_over = True
-        self._follow_width()
-        self._terminal.write(self._region.show([]))
+        ...
 
-    def _draw(self) -> None:
-        self._follow_width()
-        text = printable(self._text)
-        notice = rows_of(self._notice, self._layout.width)[0]
-        rows = self._layout.rows(text) if text.strip() else [self._terminal.dim(notice)]
-        typed = (
-            [self._end_of(printable(_TYPED + self._typed).replace("\n", " "))]
-            if self._typed and self._rows_max() > 1
-            else []
-        )
-        room = self._rows_max() - len(typed)
-        if len(rows) > room:
-            rows = [self._terminal.dim(_CUT), *rows[len(rows) - room + 1 :]]
-        self._terminal.write(self._region.show([*rows, *typed]))
 
-    def _end_of(self, line: str) -> str:
-        """As much of the end of a line as one row shows."""
-        while cells_of(line) > max(2, self._layout.width):
-            line = line[1:]
-        return line
+class LiveView:
+    """The last rows of a terminal, rewritten in place."""
 
-    def _follow_width(self) -> None:
-        """Rows of a window that became narrower are not where they were: they stay, and are said to be nothing."""
-        width = self._width()
-        if width < self._layout.width and self._region.rows and self._text:
-            self._region = Region()
-            self._terminal.write(f"\n{self._terminal.dim(_RESIZED)}\n")
-        if width != self._layout.width:
-            self._layout = Layout(width)
+    def __init__(self) -> None:
+        self._provisional = Provisional()
+        self._console = Console(file=sys.stdout, no_color=not colours(), highlight=False, markup=False, emoji=False)
+        self._live = self._in_place()
 
-    def _width(self) -> int:
-        return self._terminal.size()[0] - 1
+    def begin(self) -> None:
+        """The notice that it is waited for."""
+        self._live.start(refresh=True)
 
-    def _rows_max(self) -> int:
-        return max(1, self._terminal.size()[1] - 1)
+    def on_frame(self, message: Message) -> None:
+        """Redraws; a terminal that is gone is noticed at the end."""
+        self._provisional.take(message)
+        if self._live.is_started:
+            with suppress(OSError):
+                if self._provisional.is_wider_than(window()[0] - 1):
+                    self._live.transient = False
+                    self._live.stop()
+                    self._live = self._in_place()
+                    self.begin()
+                    self.tell([RESIZED])
+                self._live.refresh()
+
+    def tell(self, lines: Sequence[Line]) -> None:
+        """Above it."""
+        if self._live.is_started:
+            for text, colour in lines:
+                self._console.print(Text(printable(text), style=colour))
+
+    def finish(self, answer: str) -> None:
+        """Once, below what was told."""
+        self.abandon()
+        say_answer(answer)
+
+    def abandon(self) -> None:
+        """Nothing of it is left."""
+        self._live.stop()
+
+    def _in_place(self) -> Live:
+        return Live(
+            console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False,
+            get_renderable=self._shown,
+        )  # fmt: skip
+
+    def _shown(self) -> Text:
+        columns, rows = window()
+        self._console.size = self._console.size._replace(width=columns, height=rows)
+        shown, is_answer = self._provisional.rows(columns - 1, rows - 1)
+        return Text("\n".join(shown), style="" if is_answer else "bright_black", no_wrap=True)
 
 
 class PlainView:
@@ -175,10 +163,7 @@ class PlainView:
     def on_frame(self, message: Message) -> None:
         """Nothing is shown."""
 
-    def show_typed(self, text: str) -> None:
-        """Nothing is shown."""
-
-    def tell(self, lines: Sequence[tuple[str, str]]) -> None:
+    def tell(self, lines: Sequence[Line]) -> None:
         """Beside the answer: on a terminal where it will stand, else on standard error."""
         for text, colour in lines:
             if self._is_terminal:
@@ -196,35 +181,48 @@ class PlainView:
         """Nothing was shown."""
 
 
-View = AnswerView | PlainView
+def streams_to_stdout() -> bool:
+    """Whether standard output is a terminal whose last rows can be rewritten."""
+    return is_terminal(sys.stdout) and can_be_commanded()
 
 
-class Screen:
-    """Standard output, where it is a terminal."""
+def view_on_stdout(*, is_live: bool) -> View:
+    """A view of one answer."""
+    return LiveView() if is_live else PlainView(_write, is_terminal=is_terminal(sys.stdout))
 
-    def __init__(self, *, is_coloured: bool) -> None:
-        self._is_coloured = is_coloured
 
-    def write(self, text: str) -> None:
-        """At once, in whatever the terminal's encoding can show."""
-        if text and sys.stdout is not None:
-            encoding = sys.stdout.encoding or "ascii"
-            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-            sys.stdout.flush()
+def show_end(view: View, result: TurnResult) -> None:
+    """The answer stands; the sentence of an error is no answer, and is told elsewhere."""
+    if result.outcome == "error":
+        view.abandon()
+    else:
+        view.finish(result.response)
 
-    def size(self) -> tuple[int, int]:
-        """Columns and rows, now: the window's own, and not what a variable remembers of another one."""
-        with suppress(OSError, ValueError, AttributeError):
-            columns, rows = os.get_terminal_size(sys.stdout.fileno())
-            if columns and rows:
-                return columns, rows
-        columns, rows = shutil.get_terminal_size()
-        return columns, rows
 
-    def dim(self, text: str) -> str:
-        """Grey, where there are colours."""
-        return self.coloured(text, "bright_black")
+def say_answer(answer: str) -> None:
+    """A whole answer on a terminal, broken at spaces; nothing for one without words."""
+    if answer.strip():
+        say_rows(answer.rstrip("\n"), None)
 
-    def coloured(self, text: str, colour: str) -> str:
-        """In this colour, where there are colours."""
-        return styled(text, colour or None) if self._is_coloured else text
+
+def say_rows(text: str, colour: str | None) -> None:
+    """A text that stands for good, broken at spaces where the terminal's rows end."""
+    for row in rows_of(printable(text), window()[0] - 1):
+        say(styled(row, colour))
+
+
+def window() -> tuple[int, int]:
+    """Columns and rows of the terminal, now: the window's own, and not what a variable remembers of another one."""
+    with suppress(OSError, ValueError, AttributeError):
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        if columns and rows:
+            return columns, rows
+    return shutil.get_terminal_size()
+
+
+def _write(text: str) -> None:
+    """At once, in whatever standard output's encoding can show."""
+    if text and sys.stdout is not None:
+        encoding = sys.stdout.encoding or "ascii"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -62,3 +63,17 @@ class PipedLines:
             self._lines.append(None)
         elif raw.strip():
             self._lines.append(raw.decode("utf-8", "surrogateescape"))
+
+
+async def readable(descriptor: int) -> None:
+    """There is something to read, or the end; of a file always."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except OSError:  # a file, which no loop can watch
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

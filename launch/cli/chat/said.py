@@ -1,7 +1,8 @@
-"""Lines that were said while a turn runs, in their order: who hears them, and what is left for afterwards."""
+"""Lines that were typed or piped in, in their order, each of which counts once."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 
@@ -39,14 +40,21 @@ def said(line: str) -> Said:
 
 
 class Sayings:
-    """What was said and not heard yet; and whether whoever types wants to leave."""
+    """What was said and not heard yet, in its order."""
 
     def __init__(self) -> None:
         self.lines: deque[Said] = deque()
-        self.begun = ""  # a line without its Return
-        self.is_left = False
+        self._is_news = asyncio.Event()
 
     def add(self, line: str) -> None:
         """One more; blank ones are none."""
         if line.strip():
             self.lines.append(said(line))
+            self._is_news.set()
+
+    async def first(self) -> Said:
+        """The one to be heard next, which stays; waits for it."""
+        while not self.lines:
+            self._is_news.clear()
+            await self._is_news.wait()
+        return self.lines[0]

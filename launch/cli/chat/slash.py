@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import SessionView
@@ -36,17 +34,23 @@ def is_whole_command(line: str) -> bool:
     return line.rstrip() in NAMES
 
 
-def told(name: str, talk: Talk) -> list[Line]:
-    """What a command tells. Raises RuntimeFault, CommandError."""
-    commands: dict[str, Callable[[Talk], list[Line]]] = {
-        "/help": lambda _talk: _help(),
-        "/session": _session,
-        "/cost": _cost,
-        "/new": _new,
-        "/end": _end,
-    }
-    command = commands.get(name)
-    return command(talk) if command is not None else _unknown(name)
+async def told(name: str, talk: Talk) -> list[Line]:
+    """What a command tells; `/new` and `/end` also do it. Raises RuntimeFault, CommandError."""
+    match name:
+        case "/help":
+            return _help()
+        case "/new":
+            return _new(talk)
+        case "/session" | "/cost" | "/end" if talk.current_session is None:
+            return _NO_SESSION
+        case "/session":
+            return _about_session(talk, await talk.view())
+        case "/cost":
+            return _about_cost(talk, await talk.budget())
+        case "/end":
+            return await _end(talk)
+        case _:
+            return _unknown(name)
 
 
 def _help() -> list[Line]:
@@ -64,19 +68,6 @@ def _unknown(name: str) -> list[Line]:
         ),
         ("to send it as a message, type a space before it", _DIM),
     ]
-
-
-async def told_meanwhile(name: str, talk: Talk) -> list[Line]:
-    """The same while a turn is waited for, for what only tells. Raises RuntimeFault, CommandError."""
-    if name == "/session" and talk.current_session is not None:
-        return _about_session(talk, await talk.read_view())
-    if name == "/cost" and talk.current_session is not None:
-        return _about_cost(talk, await talk.read_budget())
-    return _help() if name == "/help" else _unknown(name)
-
-
-def _session(talk: Talk) -> list[Line]:
-    return _NO_SESSION if talk.session_id is None else _about_session(talk, talk.view())
 
 
 def _about_session(talk: Talk, view: SessionView) -> list[Line]:
@@ -114,10 +105,6 @@ def _about_run(view: SessionView) -> str:
     return "; ".join(parts)
 
 
-def _cost(talk: Talk) -> list[Line]:
-    return _NO_SESSION if talk.session_id is None else _about_cost(talk, talk.budget())
-
-
 def _about_cost(talk: Talk, budget: Budget) -> list[Line]:
     row = next((row for row in budget.scopes if row.scope == f"session:{talk.current_session}"), None)
     if row is None:
@@ -140,11 +127,9 @@ def _new(talk: Talk) -> list[Line]:
     return [(f"left {shown_session(left)}" if left else "there was no session to leave", _DIM)]
 
 
-def _end(talk: Talk) -> list[Line]:
-    ended = talk.session_id
-    if ended is None:
-        return _NO_SESSION
-    turns = talk.end_session()
+async def _end(talk: Talk) -> list[Line]:
+    ended = talk.session_id or ""
+    turns = await talk.end_session()
     if turns is None:
         left = (
             f"left {shown_session(ended)}; nobody could record its end now: `hobus session end {shown_session(ended)}`"

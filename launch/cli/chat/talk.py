@@ -12,10 +12,10 @@ from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.session import EndSession, FollowUp, ProcessTurn, SessionClosed, SessionView, TurnResult
+from hobus.launch.cli.chat.answer_view import View, show_end
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line
 from hobus.launch.cli.chat.run_commands import applied, command_of, needs_held, refused
 from hobus.launch.cli.chat.said import Said, Sayings
-from hobus.launch.cli.chat.showing import View, show_end
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
@@ -74,23 +74,20 @@ class Talk:
         """The next turn, under an input id of its own."""
         return self._turn(self.session_id, SystemClock().new_id(), text)
 
-    def answer(self, turn: ProcessTurn, view: View, others: Sequence[Other] = ()) -> TurnResult:
+    async def answer(self, turn: ProcessTurn, view: View, others: Sequence[Other] = ()) -> TurnResult:
         """The turn's one answer, shown; an error's sentence is none. It waits for a turn of somebody else to be over.
 
         Interrupted or without an answer, the turn stays the unfetched one; one that was refused begins no session.
 
-        Raises KeyboardInterrupt, RuntimeFault, CommandError.
+        Raises RuntimeFault, CommandError.
         """
         place = self.place()
         session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
         self._waited_for, self._is_active = session_id, False
         view.begin()
         try:
-            result = asyncio.run(
-                beside(
-                    self._answered(place, turn, view),
-                    *(other(place, session_id, turn.input_id) for other in others),
-                )
+            result = await beside(
+                self._answered(place, turn, view), *(other(place, session_id, turn.input_id) for other in others)
             )
         except BaseException as error:
             view.abandon()
@@ -154,29 +151,24 @@ class Talk:
             self.follow_ups.append(self._turn(session_id, verdict.input_id, command.text))
         return [applied(verdict, command)]
 
-    def command(self, said: Said) -> list[Line]:
-        """The same while nothing is waited for."""
+    async def command(self, said: Said) -> list[Line]:
+        """`commanded` in the session of the last turn, while nothing is waited for."""
         if self.session_id is None:
             return [("there is no session yet: the first message begins one", "bright_black")]
-        return asyncio.run(self.commanded(self.place(), self.session_id, said))
+        return await self.commanded(self.place(), self.session_id, said)
 
     async def _standing(self, place: Place, session_id: str) -> Standing:
         async with connected(place, "operator") as bus:
             return standing_of(await newest(place, bus, session_id))
 
-    def found(self) -> list[Line]:
+    async def found(self) -> list[Line]:
         """How a session stands that is continued; a turn of it that is not over is one that `/wait` waits for."""
         session_id, place = self.session_id or "", self.place()
-
-        async def look() -> tuple[Noticed, str | None]:
-            noticed = Noticed(session_id, says=in_chat)
-            async with connected(place, "operator") as bus:
-                entries = await newest(place, bus, session_id)
-                noticed.catch_up(entries, input_id="")
-                ref = noticed.standing.input_ref
-                return noticed, await body_text(bus, ref, timeout_s=_client_s(place)) if ref else None
-
-        noticed, text = asyncio.run(look())
+        noticed = Noticed(session_id, says=in_chat)
+        async with connected(place, "operator") as bus:
+            noticed.catch_up(await newest(place, bus, session_id), input_id="")
+            ref = noticed.standing.input_ref
+            text = await body_text(bus, ref, timeout_s=_client_s(place)) if ref else None
         if not noticed.standing.input_id:
             return []
         if text is not None:
@@ -191,35 +183,21 @@ class Talk:
         self.session_id = self.unfetched = None
         self.follow_ups.clear()
 
-    def end_session(self) -> int | None:
+    async def end_session(self) -> int | None:
         """The session is left, and closed; how many turns it had, None: nobody could say, nor whether it is closed."""
-        session_id = self.session_id or ""
-
-        async def close(place: Place) -> SessionClosed:
-            async with connected(place, ROLE) as bus:
-                return await bus.request(
-                    "host", EndSession(session_id=session_id), expect=SessionClosed, timeout_s=_client_s(place)
-                )
-
-        closed = asyncio.run(close(self.place()))
+        place, question = self.place(), EndSession(session_id=self.session_id or "")
+        async with connected(place, ROLE) as bus:
+            closed = await bus.request("host", question, expect=SessionClosed, timeout_s=_client_s(place))
         self.leave_session()
         return closed.turn_count
 
-    def view(self) -> SessionView:
+    async def view(self) -> SessionView:
         """What the supervisor knows of the session."""
-        return asyncio.run(self.read_view())
-
-    async def read_view(self) -> SessionView:
-        """The same while a turn is waited for."""
         place = self.place()
         return await view_of(place, self.current_session or "", timeout_s=_client_s(place))
 
-    def budget(self) -> Budget:
+    async def budget(self) -> Budget:
         """What the session was allowed and used."""
-        return asyncio.run(self.read_budget())
-
-    async def read_budget(self) -> Budget:
-        """The same while a turn is waited for."""
         return await read_budget(self.place(), self.current_session or "")
 
 

@@ -13,9 +13,8 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.launch.cli.chat.answer_view import PlainView
+from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
-from hobus.launch.cli.chat.showing import View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.commands.options import seconds_to_wait, with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place

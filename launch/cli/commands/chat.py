@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,23 +16,23 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.launch.cli.chat.answer_view import PlainView
-from hobus.launch.cli.chat.meanwhile import Meanwhile, keyboard
+from hobus.launch.cli.chat.answer_view import PlainView, streams_to_stdout, view_on_stdout
+from hobus.launch.cli.chat.meanwhile import Meanwhile
 from hobus.launch.cli.chat.outcome import Line, exit_code_of, failed, lines_about, warnings_about, worst
 from hobus.launch.cli.chat.piped import PipedLines
+from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.said import Said, said
-from hobus.launch.cli.chat.showing import streams_to_stdout, view_on_stdout
-from hobus.launch.cli.chat.slash import is_whole_command, told
+from hobus.launch.cli.chat.slash import NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Talk
-from hobus.launch.cli.chat.typed import Typed, restored, unechoed
 from hobus.launch.cli.commands.options import seconds_to_wait, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import colours, is_terminal, note, say, styled
+from hobus.launch.console.output import is_terminal, note, say, styled
+from hobus.launch.sessions.following import beside
 from hobus.launch.sessions.turns import check_text
 from hobus.launch.sessions.watched_turn import ROLE, named_session
 
@@ -61,96 +62,110 @@ def chat(*, home: Home, session: str | None, no_stream: bool, timeout_s: float |
     if session is not None:
         talk.session_id = asyncio.run(named_session(place, session))
     if is_terminal(sys.stdin) and is_terminal(sys.stdout) and not as_json:
-        with restored():
-            return _in_terminal(talk, home, is_live=is_live)
-    return _over_pipe(talk, is_live=is_live, as_json=as_json)
+        return _in_terminal(talk, home)
+    return asyncio.run(_over_pipe(talk, is_live=is_live, as_json=as_json))
 
 
 # --- in a terminal ----------------------------------------------------------------------------------------------------
 
 
-def _in_terminal(talk: Talk, home: Home, *, is_live: bool) -> int:
-    config = talk.place().snapshot.config
-    prompt = "\001\x1b[1m\002you>\001\x1b[0m\002 " if colours() else "you> "
-    typed = Typed(home.chat_history, lines_max=config.launcher.chat_history_lines, prompt=prompt)
-    where = f"continues {shown_session(talk.session_id)}" if talk.session_id else "a new session"
-    _tell([(f"hobus chat · {where} · /help lists commands, Ctrl-D leaves", _DIM)])
-    if talk.session_id is not None:
-        _tell(talk.found())
-    terminal = _Terminal(talk, is_live=is_live)
-    while (said := _next(talk, typed)) is not None and said.text != "/quit":
-        terminal.handle(said)
-    if talk.session_id is not None:
-        _tell([(f"hobus chat --session {shown_session(talk.session_id)} continues this session", _DIM)])
-    return exit_codes.OK
-
-
-def _next(talk: Talk, typed: Typed) -> Said | None:
-    """What was said while a turn ran and is not heard yet, else the next typed line; None: whoever types leaves."""
-    sayings = talk.sayings
-    if sayings.lines:
-        return sayings.lines.popleft()
-    if sayings.is_left:
-        return None
-    begun, sayings.begun = sayings.begun, ""
-    try:
-        return said(typed.read(begun))
-    except EOFError:
-        say()
-        return None
-    except KeyboardInterrupt:
-        _tell([("", _DIM), ("Ctrl-D leaves", _DIM)])
-        return said("")
-
-
-class _Terminal:
+class _Conversation:
     """Lines of a terminal, one after the other; whatever goes wrong is said, and the chat goes on."""
 
-    def __init__(self, talk: Talk, *, is_live: bool) -> None:
-        self._talk = talk
-        self._is_live = is_live
+    def __init__(self, talk: Talk, home: Home) -> None:
+        from hobus.launch.cli.chat import prompt  # noqa: PLC0415 - a pipe needs none, and it takes a tenth of a second
 
-    def handle(self, said: Said) -> None:
+        self._talk = talk
+        self._prompt = prompt.prompt_of_terminal(
+            self._interrupt, history=home.chat_history, commands=[*NAMES, *RUN_NAMES],
+            lines_max=talk.place().snapshot.config.launcher.chat_history_lines,
+        )  # fmt: skip
+        self._new_view = partial(prompt.PromptView, self._prompt)
+        self._tell = partial(prompt.tell, self._prompt)
+        self._waiting: asyncio.Timeout | None = None  # for what a line asked for; Ctrl-C ends it
+
+    async def hold(self) -> None:
+        """Until somebody leaves."""
+        talk = self._talk
+        where = f"continues {shown_session(talk.session_id)}" if talk.session_id else "a new session"
+        self._tell([(f"hobus chat · {where} · /help lists commands, Ctrl-D leaves", _DIM)])
+        await beside(self._answer_all(), self._read())
+
+    async def _read(self) -> None:
+        """Whoever presses Ctrl-D leaves behind all that was typed before."""
+        with suppress(EOFError):
+            while True:
+                self._talk.sayings.add(await self._prompt.read())
+        self._talk.sayings.add("/quit")
+
+    async def _answer_all(self) -> None:
+        talk = self._talk
+        if talk.session_id is not None:
+            self._tell(await talk.found())
+        while (said := await talk.sayings.first()).text != "/quit":
+            talk.sayings.lines.popleft()
+            await self._handle(said)
+
+    def _interrupt(self) -> None:
+        if self._waiting is None:
+            self._tell([("Ctrl-D leaves", _DIM)])
+        else:
+            self._waiting.reschedule(0)
+
+    async def _handle(self, said: Said) -> None:
         """One line, and the answers to what was said meanwhile."""
         try:
-            if said.text:
-                self._handle(said)
-            while self._talk.follow_ups and self._talk.unfetched is None:
-                turn = self._talk.follow_ups.popleft()
-                _tell([(f"you> {turn.text}", _DIM)])
-                self._show(turn)
-        except KeyboardInterrupt:
-            _tell(_interrupted(self._talk))
+            async with asyncio.timeout(None) as self._waiting:
+                await self._do(said)
+                while self._talk.follow_ups and self._talk.unfetched is None:
+                    turn = self._talk.follow_ups.popleft()
+                    self._tell([(f"you> {turn.text}", _DIM)])
+                    await self._show(turn)
+        except TimeoutError:
+            self._tell(_interrupted(self._talk))
         except (RuntimeFault, CommandError) as error:
-            _tell(failed(error))
+            self._tell(failed(error))
+        finally:
+            self._waiting = None
 
-    def _handle(self, said: Said) -> None:
+    async def _do(self, said: Said) -> None:
         talk, name = self._talk, said.text.split(maxsplit=1)[0]
         if said.is_run_command or said.is_sent:
-            _tell(talk.command(said))
+            self._tell(await talk.command(said))
         elif said.is_message:
             check_text(said.text, talk.place().snapshot.config.host)
-            self._show(talk.turn_of(said.text))
+            await self._show(talk.turn_of(said.text))
         elif name != "/wait":
-            _tell(told(name, talk))
+            self._tell(await told(name, talk))
         elif talk.unfetched is not None:
-            self._show(talk.unfetched, is_fresh=False)
+            await self._show(talk.unfetched, is_fresh=False)
         elif not talk.follow_ups:
-            _tell(_NOTHING_WAITED_FOR)
+            self._tell(_NOTHING_WAITED_FOR)
 
-    def _show(self, turn: ProcessTurn, *, is_fresh: bool = True) -> None:
-        talk = self._talk
-        view = view_on_stdout(is_live=self._is_live)
-        meanwhile = Meanwhile(talk, view, keyboard=keyboard(), is_fresh=is_fresh)
+    async def _show(self, turn: ProcessTurn, *, is_fresh: bool = True) -> None:
+        talk, view = self._talk, self._new_view()
         try:
-            with unechoed(by_key=self._is_live):
-                result = talk.answer(turn, view, (meanwhile.follow, meanwhile.listen, meanwhile.hear))
+            result = await talk.answer(turn, view, Meanwhile(talk, view, is_fresh=is_fresh).others)
         except (RuntimeFault, CommandError) as error:
-            _tell([*failed(error), (f"the turn may go on: /wait asks for its answer (input {turn.input_id})", _DIM)])
+            kept = f"the turn may go on: /wait asks for its answer (input {turn.input_id})"
+            self._tell([*failed(error), (kept, _DIM)])
             return
-        _tell(lines_about(result))
+        self._tell(lines_about(result))
         if result.code == "run_active" and talk.unfetched is not None:
-            _tell([("the message before it is still being answered: /wait", _DIM)])
+            self._tell([("the message before it is still being answered: /wait", _DIM)])
+
+
+def _in_terminal(talk: Talk, home: Home) -> int:
+    from hobus.launch.cli.chat.prompt import restored  # noqa: PLC0415 - as above
+
+    async def hold() -> None:
+        await _Conversation(talk, home).hold()
+
+    with restored():
+        asyncio.run(hold())
+    if talk.session_id is not None:
+        say(styled(f"hobus chat --session {shown_session(talk.session_id)} continues this session", _DIM))
+    return exit_codes.OK
 
 
 def _interrupted(talk: Talk) -> list[Line]:
@@ -162,15 +177,10 @@ def _interrupted(talk: Talk) -> list[Line]:
     ]
 
 
-def _tell(lines: list[Line]) -> None:
-    for text, colour in lines:
-        say(styled(text, colour))
-
-
 # --- over a pipe ------------------------------------------------------------------------------------------------------
 
 
-def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
+async def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
     """Answers in order, on standard output; what else is to be said, on standard error."""
     if sys.stdin is None:
         note("standard input is closed: nothing was asked")
@@ -183,7 +193,7 @@ def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
     for line in lines:
         if line is not None and is_whole_command(line) and line.strip() == "/quit":
             break
-        pipe.handle(line)
+        await pipe.handle(line)
     if not pipe.codes:
         note("no message came: nothing was asked")
     return worst(pipe.codes)
@@ -199,31 +209,33 @@ class _Pipe:
         self._as_json = as_json
         self.codes: list[int] = []
 
-    def handle(self, line: str | None) -> None:
+    async def handle(self, line: str | None) -> None:
         """A turn or a command, and the answers to what it was followed up with. Raises what ends them all."""
         name = line.strip() if line is not None and is_whole_command(line) else ""
         if line is not None and is_run_command(line):
-            self._command(lambda: self._talk.command(said(line)))
+            await self._command(self._talk.command(said(line)))
         elif name == "/wait" and self._talk.unfetched is not None:
-            self._ask(self._talk.unfetched)
+            await self._ask(self._talk.unfetched)
+        elif name == "/wait":
+            _note(_NOTHING_WAITED_FOR)
+            self.codes.append(exit_codes.OK)
         elif name:
-            self._command(lambda: _NOTHING_WAITED_FOR if name == "/wait" else told(name, self._talk))
+            await self._command(told(name, self._talk))
         else:
-            self._ask(line)
+            await self._ask(line)
         while self._talk.follow_ups:
-            self._ask(self._talk.follow_ups.popleft())
+            await self._ask(self._talk.follow_ups.popleft())
 
-    def _command(self, told: Callable[[], list[Line]]) -> None:
+    async def _command(self, told: Awaitable[list[Line]]) -> None:
         """What it tells is no answer. Raises as a turn does."""
         try:
-            for text, colour in told():
-                note(styled(text, colour, to_stderr=True))
+            _note(await told)
         except (RuntimeFault, CommandError) as error:
             self.codes.append(_said(_of_this_turn(error)))
         else:
             self.codes.append(exit_codes.OK)
 
-    def _ask(self, asked: ProcessTurn | str | None) -> None:
+    async def _ask(self, asked: ProcessTurn | str | None) -> None:
         """Raises what ends them all: the cluster cannot be reached."""
         view = (
             PlainView(lambda _text: None, is_terminal=False) if self._as_json else view_on_stdout(is_live=self._is_live)
@@ -231,15 +243,14 @@ class _Pipe:
         meanwhile = Meanwhile(self._talk, view, pipe=self._source)
         try:
             turn = asked if isinstance(asked, ProcessTurn) else _turn_of(self._talk, asked)
-            result = self._talk.answer(turn, view, (meanwhile.follow, meanwhile.listen, meanwhile.hear))
+            result = await self._talk.answer(turn, view, meanwhile.others)
         except (RuntimeFault, CommandError) as error:
             self._unanswered(_of_this_turn(error))
         else:
             self._answered(result)
         self.codes += meanwhile.codes
         while self._talk.sayings.lines:  # what came as the turn ended
-            left = self._talk.sayings.lines.popleft()
-            self._command(partial(self._talk.command, left))
+            await self._command(self._talk.command(self._talk.sayings.lines.popleft()))
 
     def _answered(self, result: TurnResult) -> None:
         if self._as_json:
@@ -256,6 +267,11 @@ class _Pipe:
         else:
             _said(error)
         self.codes.append(error.exit_code)
+
+
+def _note(lines: list[Line]) -> None:
+    for text, colour in lines:
+        note(styled(text, colour, to_stderr=True))
 
 
 def _said(error: CommandError) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from hobus.launch.cli.chat.cells import Layout, cells_of, printable, rows_of
+from hobus.launch.cli.chat.cells import CUT, last_rows, printable, rows_of
 
 TEXTS = st.text(alphabet=st.sampled_from("ab \n日e\u0301🙂\t-"), max_size=80)
 
@@ -15,7 +16,7 @@ TEXTS = st.text(alphabet=st.sampled_from("ab \n日e\u0301🙂\t-"), max_size=80)
     ("text", "rows"),
     [
         ("", [""]),
-        ("one two three", ["one two ", "three"]),
+        ("one two three", ["one two", "three"]),
         ("a\n\nb", ["a", "", "b"]),
         ("abcdefghijkl", ["abcdefgh", "ijkl"]),
         ("日本語テスト", ["日本語テ", "スト"]),
@@ -34,18 +35,18 @@ def test_no_row_is_wider_than_the_screen_and_nothing_but_spaces_is_lost(text, wi
     """Whatever the text is made of."""
     shown = printable(text)
     rows = rows_of(shown, width)
-    assert all(cells_of(row) <= width for row in rows)
+    assert all(cell_len(row) <= width for row in rows)
     assert "".join("".join(rows).split()) == "".join(shown.split())
 
 
-@given(st.lists(TEXTS, max_size=8), st.integers(2, 12))
-def test_a_growing_text_is_laid_out_as_the_whole_would_be(pieces, width):
-    """Paragraph by paragraph, and anew where it does not continue."""
-    layout, text = Layout(width), ""
-    for piece in pieces:
-        text += printable(piece)
-        assert layout.rows(text) == rows_of(text, width)
-    assert layout.rows("x") == ["x"]
+@given(TEXTS, st.integers(2, 12), st.integers(1, 6))
+def test_the_last_rows_are_the_end_of_all_rows(text, width, rows_max):
+    """Not more than fit, and a mark where something is left out."""
+    rows, last = rows_of(printable(text), width), last_rows(printable(text), width, rows_max)
+    if len(rows) <= rows_max:
+        assert last == rows
+    else:
+        assert last == [CUT, *rows[len(rows) - rows_max + 1 :]]
 
 
 @given(st.text(max_size=50))

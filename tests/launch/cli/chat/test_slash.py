@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -24,14 +25,14 @@ class Told:
         self.unfetched = ProcessTurn(input_id="in-7", text="x")
         self._row = row
 
-    def budget(self) -> Budget:
+    async def budget(self) -> Budget:
         fields: dict[str, Any] = {
             "scope": f"session:{SESSION}", "limit": 1000, "used": 300, "reserved": 0, "remaining": 700, "calls": 2,
             "cost_usd": None, "unknown_calls": 1,
         }  # fmt: skip
         return Budget(mode="enforce", scopes=[ScopeBudget(**{**fields, **self._row})])
 
-    def view(self) -> SessionView:
+    async def view(self) -> SessionView:
         return SessionView(
             session_id=SESSION, agent_id="ADMIN", status="open", lifecycle="Idle", session_epoch=1, step_epoch=1,
             tenure=1, owner="ho2/1@a", turn_count=3, active_input_id=None, created_at="2026-01-01T00:00:00.000000Z",
@@ -43,13 +44,13 @@ class Told:
 
     turns: int | None = 1
 
-    def end_session(self) -> int | None:
+    async def end_session(self) -> int | None:
         return self.turns
 
 
 def lines(name: str, talk: Told | None = None) -> str:
     """What a command tells."""
-    return "\n".join(text for text, _ in told(name, cast("Talk", talk or Told())))
+    return "\n".join(text for text, _ in asyncio.run(told(name, cast("Talk", talk or Told()))))
 
 
 def test_help_names_every_command_and_an_unknown_one_says_what_there_is():

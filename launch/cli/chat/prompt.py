@@ -1,0 +1,296 @@
+"""The line that a person types: open at all times, below what is provisional; all that stands for good goes above both.
+
+Editing, history, completion and pasted texts are prompt_toolkit's; a terminal that takes no commands has its own lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import termios
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import DummyHistory, History
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from hobus.bus.messages.base import Message
+from hobus.launch.cli.chat.answer_view import RESIZED, Provisional, say_answer, say_rows, window
+from hobus.launch.cli.chat.cells import last_rows, printable
+from hobus.launch.cli.chat.outcome import Line
+from hobus.launch.cli.chat.piped import readable
+from hobus.launch.console.output import can_be_commanded, colours
+
+_PRIVATE = 0o600
+_READ_AT_ONCE = 1 << 16
+_YOU = "you> "
+_DIM = "ansibrightblack"
+
+
+class Prompt(Protocol):
+    """Where lines are typed, and what is said stands."""
+
+    async def read(self) -> str:
+        """The next message, which may have several lines. Raises EOFError at Ctrl-D."""
+        ...
+
+    def show(self, provisional: Provisional | None) -> None:
+        """This stands above the line until something else does; None: nothing."""
+        ...
+
+    def say(self, write: Callable[[], None]) -> None:
+        """What this writes to standard output stands for good, in the order of the calls."""
+        ...
+
+
+class LinePrompt:
+    """Lines of a terminal that takes no commands: it edits and echoes them itself."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    async def read(self) -> str:
+        """One line."""
+        self._is_open = True
+        sys.stdout.write(_YOU)
+        sys.stdout.flush()
+        descriptor = sys.stdin.fileno()
+        await readable(descriptor)
+        self._is_open = False
+        data = os.read(descriptor, _READ_AT_ONCE)
+        if not data:
+            raise EOFError
+        return data.decode("utf-8", "surrogateescape").rstrip("\r\n")
+
+    def show(self, provisional: Provisional | None) -> None:
+        """Nothing is shown."""
+
+    def say(self, write: Callable[[], None]) -> None:
+        """Below the line that is open, which is begun anew."""
+        sys.stdout.write("\n" if self._is_open else "")
+        write()
+        sys.stdout.write(_YOU if self._is_open else "")
+        sys.stdout.flush()
+
+
+class EditedPrompt:
+    """Lines of any other terminal."""
+
+    def __init__(self, on_interrupt: Callable[[], None], history: History, commands: Sequence[str]) -> None:
+        self._provisional: Provisional | None = None
+        output = Vt100_Output.from_pty(sys.stdout)
+        output.enable_cpr = False  # a terminal need not say where its cursor is: a prompt begins where nothing stands
+        self._session: PromptSession[str] = PromptSession(
+            self._above, history=history, completer=_Commands(commands), complete_while_typing=False,
+            key_bindings=_keys(on_interrupt), multiline=True, prompt_continuation=" " * len(_YOU), erase_when_done=True,
+            color_depth=None if colours() else ColorDepth.DEPTH_1_BIT, input=_Keyboard(sys.stdin),
+            output=output,
+        )  # fmt: skip
+
+    async def read(self) -> str:
+        """What Return ended; it stands above from then on, or its end where it is longer than the screen."""
+        line = await self._session.prompt_async(handle_sigint=False)
+        if line.strip():
+            columns, rows = window()
+            echo = last_rows(printable(_YOU + line), columns - 1, rows)
+            self.say(lambda: say_rows("\n".join(echo), None))
+        return line
+
+    def show(self, provisional: Provisional | None) -> None:
+        """At once."""
+        self._provisional = provisional
+        self._session.app.invalidate()
+
+    def say(self, write: Callable[[], None]) -> None:
+        """Above the line that is open, without a key of it being lost."""
+        run_in_terminal(write)
+
+    def _above(self) -> StyleAndTextTuples:
+        you: StyleAndTextTuples = [("bold" if colours() else "", _YOU)]
+        if self._provisional is None:
+            return you
+        columns, rows = window()
+        if self._provisional.is_wider_than(columns - 1):
+            self.say(lambda: say_rows(*RESIZED))
+        typed = len(self._session.default_buffer.document.lines)
+        shown, is_answer = self._provisional.rows(columns - 1, rows - 1 - typed)
+        return [("" if is_answer or not colours() else _DIM, "\n".join(shown) + "\n"), *you]
+
+
+class PromptView:
+    """One answer above the line that is open."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self._prompt = prompt
+        self._provisional = Provisional()
+
+    def begin(self) -> None:
+        """The notice that it is waited for."""
+        self._prompt.show(self._provisional)
+
+    def on_frame(self, message: Message) -> None:
+        """Grows, or is taken back."""
+        self._provisional.take(message)
+        self._prompt.show(self._provisional)
+
+    def tell(self, lines: Sequence[Line]) -> None:
+        """For good."""
+        tell(self._prompt, lines)
+
+    def finish(self, answer: str) -> None:
+        """For good; nothing is provisional any more."""
+
+        def write() -> None:
+            self._prompt.show(None)
+            say_answer(answer)
+
+        self._prompt.say(write)
+
+    def abandon(self) -> None:
+        """Nothing of it is left."""
+        self._prompt.show(None)
+
+
+def tell(prompt: Prompt, lines: Sequence[Line]) -> None:
+    """These lines stand for good."""
+
+    def write() -> None:
+        for text, colour in lines:
+            say_rows(text, colour or None)
+
+    if lines:
+        prompt.say(write)
+
+
+def prompt_of_terminal(
+    on_interrupt: Callable[[], None], *, history: Path, lines_max: int, commands: Sequence[str]
+) -> Prompt:
+    """The prompt that this terminal can have; `on_interrupt` is what Ctrl-C does, `commands` what Tab completes."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
+    if not can_be_commanded():
+        return LinePrompt()
+    return EditedPrompt(on_interrupt, ChatHistory(history, lines_max) if lines_max else DummyHistory(), commands)
+
+
+class ChatHistory(History):
+    """Messages that were typed, the newest last, each a JSON text in a line of a private file."""
+
+    def __init__(self, path: Path, lines_max: int) -> None:
+        self._path = path
+        self._lines_max = lines_max
+        super().__init__()
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Newest first; a line that is no JSON text is taken as it is."""
+        return map(_message_of, reversed(self._lines()))
+
+    def store_string(self, string: str) -> None:
+        """What cannot be remembered is still said."""
+        lines = [*self._lines(), json.dumps(string)][-self._lines_max :]
+        with suppress(OSError), os.fdopen(os.open(self._path, os.O_CREAT | os.O_WRONLY, _PRIVATE), "r+b") as file:
+            file.truncate(file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace")))
+
+    def _lines(self) -> list[str]:
+        try:
+            return self._path.read_text("utf-8", "replace").split("\n")[:-1]
+        except OSError:
+            return []
+
+
+def _message_of(line: str) -> str:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return line
+    return message if isinstance(message, str) else line
+
+
+class _Commands(Completer):
+    """Completes the command that a line begins with."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+        typed = document.text_before_cursor
+        names = [name for name in self._names if typed.startswith("/") and name.startswith(typed)]
+        return (Completion(name, -len(typed)) for name in names)
+
+
+class _Keyboard(Vt100Input):
+    """Keys that come while something is written above the line are read after that, and not echoed into it."""
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def detach(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
+    """Return ends a message, Alt-Return a line of it; a text that is pasted keeps its own."""
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @keys.add("c-c")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
+        on_interrupt()
+
+    return keys
+
+
+_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_NO_PASTE_MARKS = b"\x1b[?2004l"
+
+
+@contextmanager
+def restored() -> Generator[None]:
+    """However this ends, by a signal too, the terminal is as it was before; the signal then ends the process."""
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (termios.error, OSError, ValueError):
+        yield
+        return
+
+    def restore() -> None:
+        with suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        restore()
+        with suppress(OSError):
+            if can_be_commanded():  # line editing asks a terminal to mark what is pasted
+                os.write(1, _NO_PASTE_MARKS)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    was = {one: signal.signal(one, end) for one in _ENDS if signal.getsignal(one) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        restore()
+        for one, handler in was.items():
+            signal.signal(one, handler)
