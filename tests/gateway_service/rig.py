@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hobus.bus.dispatch import Actor
-from hobus.bus.ledger_client import every_page
 from hobus.bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptMessage, PromptResponse, ReadBudget
-from hobus.bus.messages.ledger import Entry, Read
+from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.peer import Peer
 from hobus.bus.record.catalog import read_body
-from hobus.bus.sim.world import World
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.service import GatewayService
 from hobus.gateway_service.tokenizer import tokenizers_of
-from hobus.ledger_service.service import LedgerService
+from tests.rig import SimulatedRig, of_type
 from tests.shipped import shipped_snapshot
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
@@ -28,23 +26,12 @@ SHIPPED = shipped_snapshot()
 
 
 def snapshot(**sections: dict[str, Any]) -> Snapshot:
-    """The shipped snapshot with some settings changed: `snapshot(budget={"budget_mode": "enforce"})`."""
+    """The shipped snapshot with some settings changed, `snapshot(budget={"budget_mode": "enforce"})`, and a small ledger."""
     small = {"segment_bytes": 1 << 20, "reserve_bytes": 1 << 14, "zero_fill_chunk_bytes": 1 << 16}
-    data = SHIPPED.config.model_dump()
-    for name, changes in {"ledger": small, **sections}.items():
-        data[name] = {**data[name], **(small if name == "ledger" else {}), **changes}
-    config = type(SHIPPED.config).model_validate(data)
-    return Snapshot(
-        digest=SHIPPED.digest,
-        config=config,
-        agents=SHIPPED.agents,
-        contracts=SHIPPED.contracts,
-        prompt_packs=SHIPPED.prompt_packs,
-        frameworks=SHIPPED.frameworks,
-        specs=SHIPPED.specs,
-        packages=SHIPPED.packages,
-        origins=SHIPPED.origins,
-    )
+    given = {**sections, "ledger": {**small, **sections.get("ledger", {})}}
+    values = SHIPPED.config.model_dump()
+    changed = {name: {**values[name], **changes} for name, changes in given.items()}
+    return replace(SHIPPED, config=type(SHIPPED.config).model_validate({**values, **changed}))
 
 
 def prompt(key: str = "WO-a#1", text: str = "hello", **changes: Any) -> Prompt:
@@ -112,23 +99,22 @@ async def hang(_prompt: Prompt) -> PromptResponse:
     raise AssertionError("a hanging provider answered")
 
 
-class Cluster:
-    """Ledger, gateway and clients in virtual time; every process can be killed and started again."""
+class Cluster(SimulatedRig):
+    """A gateway and its clients; every process can be killed and started again."""
+
+    streams = ("prompts",)
+    rests_s = 0.0
 
     def __init__(
         self, provider: Scripted | None = None, others: dict[str, Scripted] | None = None, **sections: dict[str, Any]
     ) -> None:
-        self.snapshot = snapshot(**sections)
-        self.config = self.snapshot.config
+        super().__init__(snapshot(**sections))
         self.provider = provider or Scripted()
         self.providers = {"offline": self.provider, **(others or {})}
-        self.world = World(self.config.bus)
         self.service: GatewayService
-        self.start_ledger()
         self.start_gateway()
         self.ho1 = self.world.client("ho1")
         self.host = self.world.start(None, role="host")
-        self.operator = self.world.client("operator")
         self.world.run(self.ready())
 
     async def ready(self) -> None:
@@ -139,11 +125,6 @@ class Cluster:
     def start(self, actor: Actor, role: str, disk: str, slots: int = 0) -> Peer:
         medium = self.world.disk(disk)
         return self.world.start(actor, role=role, disk=medium, slots=slots)
-
-    def start_ledger(self) -> Peer:
-        disk = self.world.disk("ledger")
-        self.ledger = self.world.start(LedgerService(disk, self.config.ledger), role="ledger", disk=disk)
-        return self.ledger
 
     def start_gateway(self) -> Peer:
         disk = self.world.disk("gateway")
@@ -157,39 +138,12 @@ class Cluster:
     def kill_gateway(self) -> None:
         self.world.kill(self.gateway.instance)
 
-    def kill_ledger(self) -> None:
-        self.world.kill(self.ledger.instance)
-
-    def run(self, coroutine: Any) -> Any:
-        return self.world.run(coroutine)
-
-    def close(self) -> None:
-        self.world.close()
-
     async def ask(self, wanted: Prompt, timeout_s: float = 30.0, client: Peer | None = None) -> PromptResponse:
         return await (client or self.ho1).request("gateway", wanted, expect=PromptResponse, timeout_s=timeout_s)
 
     async def ask_degraded(self, wanted: Prompt, timeout_s: float = 3.0) -> PromptResponse:
         message = DegradedPrompt(prompt=wanted)
         return await self.host.request("gateway", message, expect=PromptResponse, timeout_s=timeout_s)
-
-    async def entries(self, stream: str = "prompts") -> list[Entry]:
-        question = Read(stream=stream, limit=10_000, with_bodies=True)
-        return (await every_page(self.operator, question, timeout_s=5))[0]
-
-    async def recorded(self) -> None:
-        """What the gateway keeps for the next write that somebody waits for is in the record now."""
-        await asyncio.sleep(0.1)
-
-    async def settled_entries(self) -> list[Entry]:
-        """The stream once nothing is on its way any more."""
-        await asyncio.sleep(2)
-        return await self.entries()
-
-
-def of_type(entries: list[Entry], event_type: str) -> list[Entry]:
-    """Those of one event type."""
-    return [entry for entry in entries if entry.event_type == event_type]
 
 
 def payload(entry: Entry) -> Any:

@@ -177,7 +177,7 @@ def test_a_provider_that_is_down_is_left_alone_and_probed(down):
     wait(down, 10)
     assert ask(down, "d") == ""
     assert breakers(down) == {"offline-rules-1": "closed"}
-    entries = down.run(down.settled_entries())
+    entries = down.run(down.entries(rests_s=2))
     changes = [(payload(entry).before, payload(entry).after) for entry in of_type(entries, "BREAKER_CHANGED")]
     assert changes == [("closed", "open"), ("open", "half_open"), ("half_open", "closed")]
     assert [entry.reason for entry in of_type(entries, "BUDGET_RELEASED")] == ["CIRCUIT_OPEN"]
@@ -194,7 +194,7 @@ def test_an_open_breaker_outlives_its_gateway(down):
     """A restart sends no crowd to a provider that is down: it stays open until it was to be tried."""
     ask(down, "a")
     ask(down, "b")
-    down.run(down.settled_entries())
+    down.run(down.entries(rests_s=2))
     down.kill_gateway()
     down.start_gateway()
     down.run(down.ready())
@@ -311,7 +311,7 @@ def test_a_provider_that_drips_until_its_turn_is_due_had_its_time(dripping, take
 
     for name in "ab":
         dripping.run(taken_back(name))
-    entries = dripping.run(dripping.settled_entries())
+    entries = dripping.run(dripping.entries(rests_s=2))
     assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == [code] * 2
     assert breakers(dripping) == {"offline-rules-1": state}
     dripping.provider.act = None
@@ -323,7 +323,7 @@ def test_a_provider_that_drips_until_its_turn_is_due_had_its_time(dripping, take
 def test_a_provider_that_drips_until_the_deadline_is_at_fault_for_caller_record_and_breaker(dripping):
     """One fault for all three."""
     told = [dripping.run(streamed(dripping, name, due_s=60, timeout_s=7)) for name in "ab"]
-    entries = dripping.run(dripping.settled_entries())
+    entries = dripping.run(dripping.entries(rests_s=2))
     assert {one.error_code for one in told} == {"PROVIDER_TIMEOUT"}
     assert {entry.reason for entry in of_type(entries, "PROMPT_FAILED")} == {"PROVIDER_TIMEOUT"}
     assert breakers(dripping) == {"offline-rules-1": "open"}

@@ -140,7 +140,7 @@ def test_the_next_model_answers_where_a_provider_fails(make, changes):
     cluster = make(fail, fail, None)
 
     async def turn():
-        return await cluster.ask(prompt(**changes)), await cluster.settled_entries()
+        return await cluster.ask(prompt(**changes)), await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(turn())
     assert (response.outcome, response.provider_id, response.model_id) == ("SUCCESS", "third", "third-1")
@@ -218,7 +218,7 @@ def test_a_short_share_is_followed_and_says_nothing_of_its_provider(make):
     breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000}
     cluster = make(hang, hang, hang, breaker=breaker)
     response = cluster.run(cluster.ask(prompt(), timeout_s=6))
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.error_code, calls(cluster)) == ("DEADLINE_EXCEEDED", [1, 1, 1])
     assert "provider third had 2.0 s" in response.error_message and "provider offline had" in response.error_message
     assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 3
@@ -260,7 +260,7 @@ def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
     async def turn():
         began = cluster.world.loop.time()
         response = await cluster.ask(prompt(), timeout_s=10)
-        return response, cluster.world.loop.time() - began, await cluster.settled_entries()
+        return response, cluster.world.loop.time() - began, await cluster.entries(rests_s=2)
 
     response, took_s, entries = cluster.run(turn())
     assert (response.outcome, response.provider_id) == ("SUCCESS", "third")

@@ -16,13 +16,13 @@ from tests.gateway_service.rig import (
     Scripted,
     answered,
     check_attempts,
-    of_type,
     payload,
     prompt,
     recorded_sends,
     snapshot,
     totals,
 )
+from tests.rig import of_type
 
 FITS = 7
 CALLS = 64
@@ -85,7 +85,7 @@ def one_round(seed: int) -> None:
     cluster = Cluster(provider, budget={"budget_mode": "enforce", "session_token_limit": limit})
     try:
         codes = cluster.run(storm(cluster, Random(seed)))
-        entries = cluster.run(cluster.settled_entries())
+        entries = cluster.run(cluster.entries(rests_s=2))
         used, reserved = totals(cluster)
         assert weather.most_at_once <= FITS
         assert reserved == 0 and used <= limit

@@ -21,12 +21,12 @@ from tests.gateway_service.rig import (
     answered,
     check_attempts,
     hang,
-    of_type,
     payload,
     prompt,
     recorded_sends,
     totals,
 )
+from tests.rig import of_type
 
 DEGRADED = {"contract_id": "PRC-DEGRADED-001"}
 
@@ -63,7 +63,7 @@ def test_an_orders_prompt_waits_for_a_restart_of_the_ledger(make):
         await asyncio.sleep(1)
         assert cluster.provider.calls == 0
         cluster.start_ledger()
-        return await asking, await cluster.settled_entries()
+        return await asking, await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(scenario())
     assert response.outcome == "SUCCESS"
@@ -78,7 +78,7 @@ def test_an_orders_prompt_fails_unavailable_and_its_late_record_gets_an_end(make
         cluster.kill_ledger()
         response = await cluster.ask(prompt())
         cluster.start_ledger()
-        return response, await cluster.settled_entries()
+        return response, await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(scenario())
     assert (response.outcome, response.error_code) == ("ERROR", "UNAVAILABLE")
@@ -98,7 +98,7 @@ def test_nothing_else_is_reserved_while_a_record_given_up_may_still_commit(make)
         asking = asyncio.ensure_future(cluster.ask(prompt()))
         await asyncio.sleep(0.5)
         cluster.start_ledger()
-        return first, held, await asking, await cluster.settled_entries()
+        return first, held, await asking, await cluster.entries(rests_s=2)
 
     first, held, again, entries = cluster.run(scenario())
     assert (first.error_code, held, again.outcome) == ("UNAVAILABLE", (0, 0), "SUCCESS")
@@ -118,7 +118,7 @@ def test_what_a_prompt_given_up_reserved_does_not_refuse_the_last_resort(make, l
         await cluster.ask(prompt())
         last = await cluster.ask_degraded(prompt("WO-DEGRADED-x", **DEGRADED))
         cluster.start_ledger()
-        return last, await cluster.settled_entries()
+        return last, await cluster.entries(rests_s=2)
 
     last, entries = cluster.run(scenario())
     assert last.error_code == code
@@ -139,7 +139,7 @@ def test_a_call_cancelled_while_its_record_waits_is_ended_as_not_sent(make):
         asking.cancel()
         await asyncio.sleep(0.3)
         cluster.start_ledger()
-        return await cluster.settled_entries()
+        return await cluster.entries(rests_s=2)
 
     entries = cluster.run(scenario())
     assert cluster.provider.calls == 0 == recorded_sends(entries)
@@ -172,7 +172,7 @@ def test_a_call_that_cannot_read_its_own_record_ends_it_as_not_sent(make, patien
         await asyncio.sleep(patience_s - 1)
         asking.cancel()
         cluster.world.network.weather = None
-        return await cluster.settled_entries()
+        return await cluster.entries(rests_s=2)
 
     entries = cluster.run(scenario())
     assert cluster.provider.calls == 0 == recorded_sends(entries)
@@ -195,7 +195,7 @@ def test_a_call_whose_record_stands_on_a_disk_that_is_full_now_is_ended_as_not_s
         await asyncio.sleep(5)
         medium.capacity_bytes = capacity
         await asking
-        return await cluster.settled_entries()
+        return await cluster.entries(rests_s=2)
 
     check_attempts(cluster.run(scenario()))
 
@@ -212,7 +212,7 @@ def test_the_end_of_a_spooled_call_stands_behind_its_beginning(make):
         cluster.provider.act = act
         cluster.world.network.weather = Loses(Write.TYPE)
         response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-        return response, await cluster.settled_entries()
+        return response, await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(scenario())
     assert response.outcome == "SUCCESS"
@@ -231,7 +231,7 @@ def test_the_degraded_call_goes_ahead_and_its_records_are_spooled(make):
         response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
         spooled = cluster.service.counters()["spooled"]
         cluster.start_ledger()
-        return response, spooled, await cluster.settled_entries()
+        return response, spooled, await cluster.entries(rests_s=2)
 
     response, spooled, entries = cluster.run(scenario())
     assert (response.outcome, spooled) == ("SUCCESS", 2)
@@ -252,7 +252,7 @@ def test_spooled_records_survive_the_gateway(make):
         cluster.start_ledger()
         await cluster.ready()
         again = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
-        return again, await cluster.settled_entries()
+        return again, await cluster.entries(rests_s=2)
 
     again, entries = cluster.run(scenario())
     assert (again.outcome, cluster.provider.calls) == ("SUCCESS", 1)
@@ -308,7 +308,7 @@ def test_the_end_of_a_call_already_sent_is_spooled(make):
         cluster.start_ledger()
         await cluster.ready()
         provider.act = None
-        return response, spooled, await cluster.ask(prompt()), await cluster.settled_entries()
+        return response, spooled, await cluster.ask(prompt()), await cluster.entries(rests_s=2)
 
     response, spooled, again, entries = cluster.run(scenario())
     assert (response.outcome, spooled) == ("SUCCESS", 1)
@@ -329,7 +329,7 @@ async def killed_at(cluster: Cluster, seconds: float) -> tuple[list[Entry], Prom
     cluster.start_gateway()
     await cluster.ready()
     opened = await cluster.entries()
-    return opened, await asking or await cluster.ask(prompt()), await cluster.settled_entries()
+    return opened, await asking or await cluster.ask(prompt()), await cluster.entries(rests_s=2)
 
 
 def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make):
@@ -405,7 +405,7 @@ def test_a_gateway_whose_attempt_another_instance_made_answers_its_end(make):
         # The other instance knows nothing of what the first one did after it opened.
         old, cluster.service._calls = cluster.service._calls, type(cluster.service._calls)(8)
         again = await cluster.ask(prompt(), timeout_s=5)
-        return first, again, old, await cluster.settled_entries()
+        return first, again, old, await cluster.entries(rests_s=2)
 
     first, again, _old, entries = cluster.run(scenario())
     assert again == first and cluster.provider.calls == 1

@@ -7,7 +7,8 @@ import pytest
 from hobus.bus.errors import GatewayError
 from hobus.config.schema import Route
 from hobus.gateway_service.profiles import with_profile
-from tests.gateway_service.rig import Cluster, Scripted, of_type, payload, prompt, snapshot
+from tests.gateway_service.rig import Cluster, Scripted, payload, prompt, snapshot
+from tests.rig import of_type
 
 OFFLINE = Route(provider_id="offline", model_id="offline-rules-1")
 
@@ -57,7 +58,7 @@ def test_the_provider_is_asked_as_the_profile_says_and_the_record_says_so():
     async def turn():
         await cluster.ask(prompt(provider_profile_id="careful"))
         refused = await cluster.ask(prompt("WO-b#1", provider_profile_id="careless"))
-        return refused, await cluster.settled_entries()
+        return refused, await cluster.entries(rests_s=2)
 
     refused, entries = cluster.run(turn())
     cluster.close()

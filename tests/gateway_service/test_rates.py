@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hobus.bus.errors import GatewayError
 from hobus.gateway_service.rate import Bucket
-from tests.gateway_service.rig import Cluster, Scripted, answered, of_type, prompt
+from tests.gateway_service.rig import Cluster, Scripted, answered, prompt
+from tests.rig import of_type
 
 OTHER = "1e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"
 
@@ -96,7 +97,7 @@ def test_who_cannot_wait_is_refused_with_the_time_to_come_back(make):
     async def turn():
         first = await timed(cluster, "a")
         refused = await timed(cluster, "b")
-        return first, refused, await cluster.settled_entries()
+        return first, refused, await cluster.entries(rests_s=2)
 
     first, refused, entries = cluster.run(turn())
     assert (first[0], refused[0], cluster.provider.calls) == ("", "RATE_LIMITED", 1)

@@ -11,7 +11,8 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.gateway_service.recovery import Recovery
-from tests.gateway_service.rig import Cluster, answered, hang, of_type, payload, prompt
+from tests.gateway_service.rig import Cluster, answered, hang, payload, prompt
+from tests.rig import of_type
 
 EVERY = 6
 
@@ -56,7 +57,7 @@ def test_a_start_reads_on_from_the_newest_snapshot(cluster: Cluster) -> None:
         for number in range(10):
             await cluster.ask(prompt(f"WO-{number}#1", session_id=f"0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f2{number % 3}"))
             await asyncio.sleep(0.5)
-        return await restarted(cluster), await cluster.settled_entries()
+        return await restarted(cluster), await cluster.entries(rests_s=2)
 
     seen, entries = cluster.run(scenario())
     snapshots = of_type(entries, "BUDGET_SNAPSHOT")
@@ -83,7 +84,7 @@ def test_a_call_that_is_open_in_a_snapshot_is_closed_by_the_next_start(cluster: 
             await asyncio.sleep(0.5)
         seen = await restarted(cluster)
         asking.cancel()
-        return seen, await cluster.settled_entries()
+        return seen, await cluster.entries(rests_s=2)
 
     seen, entries = cluster.run(scenario())
     assert any(payload(entry).open == ("WO-open#1/1",) for entry in of_type(entries, "BUDGET_SNAPSHOT"))
@@ -111,7 +112,7 @@ def test_without_a_snapshot_that_can_be_read_everything_is(cluster: Cluster) -> 
 
             patch.setattr(LedgerClient, "query", odd)
             seen = await restarted(cluster)
-        return seen, await cluster.settled_entries()
+        return seen, await cluster.entries(rests_s=2)
 
     seen, entries = cluster.run(scenario())
     assert of_type(entries, "BUDGET_SNAPSHOT")

@@ -8,16 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from hobus.bus.errors import GatewayError
-from tests.gateway_service.rig import (
-    Cluster,
-    Scripted,
-    answered,
-    check_attempts,
-    of_type,
-    payload,
-    prompt,
-    totals,
-)
+from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, prompt, totals
+from tests.rig import of_type
 
 
 @pytest.fixture
@@ -38,7 +30,7 @@ def asked(cluster: Cluster, **how):
     """The answer to one prompt, and the record after it."""
 
     async def turn():
-        return await cluster.ask(prompt(), **how), await cluster.settled_entries()
+        return await cluster.ask(prompt(), **how), await cluster.entries(rests_s=2)
 
     return cluster.run(turn())
 
@@ -124,7 +116,7 @@ def test_a_prompt_that_the_ledger_kept_from_leaving_is_in_the_record_once_that_i
         cluster.kill_ledger()
         response = await cluster.ask(prompt())
         cluster.start_ledger()
-        return response, await cluster.settled_entries()
+        return response, await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(turn())
     assert (response.outcome, response.error_code) == ("ERROR", "UNAVAILABLE")
@@ -141,7 +133,7 @@ def test_reasoning_tokens_and_estimates_are_recorded_and_answered_again(make):
 
     cluster = make(Scripted(act))
     first = cluster.run(cluster.ask(prompt()))
-    cluster.run(cluster.recorded())
+    cluster.run(asyncio.sleep(0.1))
     cluster.kill_gateway()
     cluster.start_gateway()
     again = cluster.run(cluster.ask(prompt()))

@@ -17,12 +17,12 @@ from tests.gateway_service.rig import (
     Scripted,
     answered,
     check_attempts,
-    of_type,
     payload,
     prompt,
     recorded_sends,
     totals,
 )
+from tests.rig import of_type
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_an_answer_that_no_record_holds_ends_as_failed_at_its_reported_usage(mak
 
     cluster = make(Scripted(act))
     response = cluster.run(cluster.ask(prompt(), timeout_s=5))
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
     assert "cannot be recorded" in response.error_message
     check_attempts(entries)
@@ -99,7 +99,7 @@ def test_a_fault_that_no_record_holds_still_ends_its_attempt(make, fault):
 
     cluster = make(Scripted(act))
     response = cluster.run(cluster.ask(prompt(), timeout_s=5))
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
     check_attempts(entries)
     assert totals(cluster)[1] == 0
@@ -114,7 +114,7 @@ def test_tool_calls_are_numbered_by_position_and_keep_the_providers_ids(make):
 
     cluster = make(Scripted(act))
     response = cluster.run(cluster.ask(prompt()))
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert [(call.call_id, call.provider_call_id) for call in response.tool_calls] == [
         ("001", "call_a"),
         ("002", "call_a"),
@@ -156,7 +156,7 @@ def test_an_answer_that_a_full_disk_kept_out_of_the_record_is_remembered(make, i
             cluster.world.media["ledger"].capacity_bytes = size
         again = await cluster.ask(prompt())
         cluster.world.media["ledger"].capacity_bytes = size
-        return first, again, await cluster.settled_entries()
+        return first, again, await cluster.entries(rests_s=2)
 
     first, again, entries = cluster.run(scenario())
     assert first.outcome == "SUCCESS" and again == first and cluster.provider.calls == 1
@@ -199,7 +199,7 @@ def test_an_attempt_of_this_process_without_an_end_is_not_sent_under_the_same_re
         again = await cluster.ask(prompt())
         keeper._left = left
         keeper._hand_over_left()
-        return again, await cluster.settled_entries()
+        return again, await cluster.entries(rests_s=2)
 
     again, entries = cluster.run(scenario())
     assert (again.outcome, again.attempts, cluster.provider.calls) == ("SUCCESS", 2, 2)

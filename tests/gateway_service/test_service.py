@@ -32,13 +32,13 @@ from tests.gateway_service.rig import (
     answered,
     check_attempts,
     hang,
-    of_type,
     payload,
     prompt,
     recorded_sends,
     snapshot,
     totals,
 )
+from tests.rig import of_type
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_call_is_recorded_in_both_directions_and_answered(make):
 
     async def turn():
         response = await cluster.ask(prompt())
-        return response, await cluster.settled_entries()
+        return response, await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(turn())
     assert (response.outcome, response.content, response.attempts) == ("SUCCESS", "fine", 1)
@@ -90,7 +90,7 @@ def test_a_segment_with_a_ref_is_recorded_by_its_ref(make):
 
     async def turn():
         await cluster.ask(prompt(messages=[PromptMessage(role="user", segments=segments)]))
-        return await cluster.settled_entries()
+        return await cluster.entries(rests_s=2)
 
     sent = of_type(cluster.run(turn()), "PROMPT_SENT")[0]
     (message,) = read_body(sent, 1).messages
@@ -131,7 +131,7 @@ def test_a_rejection_is_recorded_without_text_and_never_sent(make, changes, code
 
     async def turn():
         response = await cluster.ask(prompt(**{"text": "SECRET", **changes}))
-        return response, await cluster.settled_entries()
+        return response, await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(turn())
     assert (response.outcome, response.error_code) == ("REJECTED", code)
@@ -172,7 +172,7 @@ def test_the_same_key_is_answered_from_memory_and_from_the_record(make):
 
     first, second = cluster.run(twice())
     assert first == second and cluster.provider.calls == 1
-    cluster.run(cluster.recorded())
+    cluster.run(asyncio.sleep(0.1))
     cluster.kill_gateway()
     cluster.start_gateway()
     third = cluster.run(cluster.ask(prompt()))
@@ -186,7 +186,7 @@ def test_an_answer_that_was_given_outlives_its_gateway(make):
     cluster.kill_gateway()
     cluster.start_gateway()
     assert cluster.run(cluster.ask(prompt())) == first
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     check_attempts(entries)
     assert not of_type(entries, "PROMPT_FAILED")
     assert len(of_type(entries, "PROMPT_RECEIVED")) == 1
@@ -201,7 +201,7 @@ def test_tool_calls_come_back_from_the_record(make):
 
     cluster = make(Scripted(act))
     first = cluster.run(cluster.ask(prompt()))
-    cluster.run(cluster.recorded())
+    cluster.run(asyncio.sleep(0.1))
     cluster.kill_gateway()
     cluster.start_gateway()
     assert cluster.run(cluster.ask(prompt())) == first
@@ -212,7 +212,7 @@ def test_a_recorded_answer_is_given_even_when_the_budget_is_spent(make):
     """What was paid for before a restart is not refused for lack of budget."""
     cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 110})
     first = cluster.run(cluster.ask(prompt()))
-    cluster.run(cluster.recorded())
+    cluster.run(asyncio.sleep(0.1))
     cluster.kill_gateway()
     cluster.start_gateway()
     assert cluster.run(cluster.ask(prompt())) == first
@@ -236,7 +236,7 @@ def test_entries_that_cannot_be_read_do_not_keep_the_gateway_from_opening(make):
     )
     assert {ack.outcome for ack in written.acks} == {"committed"}
     writer = cluster.gateway.instance
-    cluster.run(cluster.recorded())
+    cluster.run(asyncio.sleep(0.1))
     cluster.kill_gateway()
     cluster.start_gateway()
     with capture_logs() as logs:
@@ -292,7 +292,7 @@ def test_a_key_stands_for_what_its_order_fixes_whatever_tools_the_next_worker_kn
     later = cluster.config.gateway.model_dump()["providers"]
     later["offline"]["any_model"] = True
     for changes in ({}, {"default_route": {"provider_id": "offline", "model_id": "later"}, "providers": later}):
-        cluster.run(cluster.recorded())
+        cluster.run(asyncio.sleep(0.1))
         cluster.kill_gateway()
         cluster.snapshot = snapshot(gateway=changes)
         cluster.start_gateway()
@@ -309,7 +309,7 @@ def test_failed_attempts_are_each_recorded_and_retried_within_bounds(make):
     cluster = make(Scripted(fail))
 
     async def turn():
-        return await cluster.ask(prompt()), await cluster.settled_entries()
+        return await cluster.ask(prompt()), await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(turn())
     assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
@@ -330,7 +330,7 @@ def test_a_retry_that_succeeds_answers(make):
     cluster = make(Scripted(act))
     response = cluster.run(cluster.ask(prompt()))
     assert (response.outcome, response.attempts) == ("SUCCESS", 2)
-    check_attempts(cluster.run(cluster.settled_entries()))
+    check_attempts(cluster.run(cluster.entries(rests_s=2)))
 
 
 def test_a_fault_that_cannot_pass_is_not_retried(make):
@@ -353,7 +353,7 @@ def test_a_provider_that_raises_anything_still_ends_its_attempt(make):
     cluster = make(Scripted(act))
     response = cluster.run(cluster.ask(prompt()))
     assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     check_attempts(entries)
     reserved = payload(of_type(entries, "PROMPT_SENT")[0]).reserved_tokens
     assert totals(cluster) == (reserved, 0)
@@ -365,7 +365,7 @@ def test_the_deadline_cuts_a_hanging_provider_off(make):
     response = cluster.run(cluster.ask(prompt(), timeout_s=1.0))
     assert (response.outcome, response.error_code) == ("TIMEOUT", "DEADLINE_EXCEEDED")
     assert cluster.provider.cancelled == 1
-    check_attempts(cluster.run(cluster.settled_entries()))
+    check_attempts(cluster.run(cluster.entries(rests_s=2)))
 
 
 def test_cancelling_the_request_cancels_the_provider_and_settles(make):
@@ -378,7 +378,7 @@ def test_cancelling_the_request_cancels_the_provider_and_settles(make):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return await cluster.settled_entries()
+        return await cluster.entries(rests_s=2)
 
     entries = cluster.run(give_up())
     assert cluster.provider.cancelled == 1
@@ -421,7 +421,7 @@ def test_a_cancelled_key_asked_again_is_a_new_attempt(make):
         first.cancel()
         await asyncio.sleep(0)
         provider.act = None
-        return await cluster.ask(prompt()), await cluster.settled_entries()
+        return await cluster.ask(prompt()), await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(scenario())
     assert (response.outcome, response.attempts) == ("SUCCESS", 2)
@@ -453,7 +453,7 @@ def test_mode_warn_goes_on_and_warns_once_per_crossing(make):
 
     async def turn():
         outcomes = [(await cluster.ask(prompt(f"WO-{n}#1"))).outcome for n in range(20)]
-        return outcomes, await cluster.settled_entries()
+        return outcomes, await cluster.entries(rests_s=2)
 
     outcomes, entries = cluster.run(turn())
     assert set(outcomes) == {"SUCCESS"}
@@ -466,7 +466,7 @@ def test_mode_off_refuses_and_warns_nothing(make):
     """Budgets are counted and nothing else happens."""
     cluster = make(budget={"budget_mode": "off", "session_token_limit": 1})
     response = cluster.run(cluster.ask(prompt()))
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert response.outcome == "SUCCESS" and not of_type(entries, "BUDGET_WARNING")
     assert totals(cluster) == (12, 0)
 
@@ -502,7 +502,7 @@ def test_an_orders_budget_bounds_prompt_and_answer(make):
         first = await cluster.ask(prompt("WO-a#1", text="x" * 200, token_budget=600, max_tokens=500))
         second = await cluster.ask(prompt("WO-a#2", text="x" * 160, token_budget=600, max_tokens=500))
         third = await cluster.ask(prompt("WO-a#3", text="x" * 160, token_budget=600, max_tokens=500))
-        return refused, first, second, third, await cluster.settled_entries()
+        return refused, first, second, third, await cluster.entries(rests_s=2)
 
     refused, first, second, third, entries = cluster.run(turn())
     assert (refused.outcome, refused.error_code) == ("REJECTED", "BUDGET_EXHAUSTED")
@@ -533,7 +533,7 @@ def test_an_orders_budget_is_only_said_in_mode_warn(make):
 
     async def turn():
         response = await cluster.ask(prompt(text="x" * 400, token_budget=60, max_tokens=500))
-        return response, await cluster.settled_entries()
+        return response, await cluster.entries(rests_s=2)
 
     response, entries = cluster.run(turn())
     assert (response.outcome, cluster.provider.prompts[0].max_tokens) == ("SUCCESS", 500)
@@ -551,7 +551,7 @@ def test_what_an_order_used_is_known_after_a_restart(make):
 
     provider.act = used
     cluster.run(cluster.ask(prompt("WO-a#1", text="x" * 200, token_budget=600, max_tokens=500)))
-    cluster.run(cluster.settled_entries())
+    cluster.run(cluster.entries(rests_s=2))
     cluster.kill_gateway()
     cluster.start_gateway()
     cluster.run(cluster.ready())
@@ -570,7 +570,7 @@ def test_what_was_held_and_never_recorded_is_released_in_the_record(make):
         await asyncio.sleep(1)
         calls[1].cancel()
         await asyncio.sleep(1)
-        return await cluster.settled_entries()
+        return await cluster.entries(rests_s=2)
 
     (entry,) = of_type(cluster.run(turn()), "BUDGET_RELEASED")
     said = payload(entry)
@@ -614,7 +614,7 @@ def test_counters_add_up(make):
     async def turn():
         for number in range(4):
             await cluster.ask(prompt(f"WO-{number}#1"))
-        return await cluster.settled_entries()
+        return await cluster.entries(rests_s=2)
 
     entries = cluster.run(turn())
     assert cluster.service.counters()["sent"] == cluster.provider.calls == recorded_sends(entries) == 4
@@ -628,7 +628,7 @@ def test_an_answer_too_large_for_the_record_still_gets_its_end(make):
 
     cluster = make(Scripted(act), ledger={"bodies_max_bytes": 30_000})
     response = cluster.run(cluster.ask(prompt()))
-    entries = cluster.run(cluster.settled_entries())
+    entries = cluster.run(cluster.entries(rests_s=2))
     assert len(response.content) == 40_000
     check_attempts(entries)
     assert payload(of_type(entries, "PROMPT_FAILED")[0]).tokens == 97 == totals(cluster)[0]

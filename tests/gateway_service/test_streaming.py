@@ -90,7 +90,7 @@ def test_a_failed_attempt_is_taken_back_before_the_next_one_speaks(cluster):
     assert [frame.reason for frame in frames if isinstance(frame, StreamReset)] == ["retry"]
     assert shown(frames) == "second try"
     assert [frame.attempt for frame in frames if isinstance(frame, StreamDelta)] == [1, 1, 2, 2]
-    check_attempts(cluster.run(cluster.settled_entries()))
+    check_attempts(cluster.run(cluster.entries(rests_s=2)))
 
 
 def test_what_a_provider_says_fails_no_call(cluster):

@@ -20,8 +20,9 @@ from hobus.bus.messages.gateway import Prompt, PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.schema import TokenizerConfig
 from hobus.gateway_service.tokenizer import Tokenizer
-from tests.gateway_service.rig import Cluster, Scripted, answered, of_type, payload, prompt, totals
+from tests.gateway_service.rig import Cluster, Scripted, answered, payload, prompt, totals
 from tests.gateway_service.tokenizer_files import a_file, setting
+from tests.rig import of_type
 
 LONG_WORD = "x" * 400  # a token of the file's, and a hundred by characters
 SHORT_WORDS = "a " * 100  # a hundred tokens, and fifty by characters
@@ -209,7 +210,7 @@ def test_what_a_provider_reports_settles(make, tmp_path):
 
     async def turn():
         await cluster.ask(prompt(text=LONG_WORD, max_tokens=100))
-        return of_type(await cluster.settled_entries(), "PROMPT_SENT")
+        return of_type(await cluster.entries(rests_s=2), "PROMPT_SENT")
 
     (entry,) = cluster.run(turn())
     assert payload(entry).estimated_tokens == 1 + AROUND
@@ -233,7 +234,7 @@ def test_each_model_of_a_chain_counts_for_itself(make, tmp_path):
 
     async def turn():
         await cluster.ask(prompt(text=LONG_WORD))
-        return of_type(await cluster.settled_entries(), "PROMPT_SENT")
+        return of_type(await cluster.entries(rests_s=2), "PROMPT_SENT")
 
     sent = [payload(entry) for entry in cluster.run(turn())]
     assert [(one.model_id, one.estimated_tokens) for one in sent] == [

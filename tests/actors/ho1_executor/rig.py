@@ -14,16 +14,13 @@ from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.view import snapshot_view
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.ledger_client import LedgerClient, every_page
 from hobus.bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import RunId
-from hobus.bus.messages.ledger import Entry, Read, WriteEntry
+from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
 from hobus.bus.peer import Peer
-from hobus.bus.sim.world import World
 from hobus.config.snapshot import Snapshot
-from hobus.ledger_service.service import LedgerService
-from tests.conformance.clusters import ledger_settings
+from tests.rig import SimulatedRig, names
 from tests.shipped import shipped_snapshot
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
@@ -150,26 +147,19 @@ class Effects:
         return ToolDefinition(tool_id, f"does {tool_id}", schema, idempotent, run)
 
 
-class Cluster:
-    """A simulated cluster: ledger, scripted gateway, executors, and the bus of a supervisor to send from."""
+class Cluster(SimulatedRig):
+    """A scripted gateway, executors, and the bus of a supervisor to send from."""
+
+    streams = ("ho1m",)
 
     def __init__(self, gateway: Actor | None, tools: Mapping[str, ToolDefinition] = BUILTIN) -> None:
-        self.snapshot = shipped()
+        super().__init__(shipped())
         self.tools = tools
-        self.world = World(self.snapshot.config.bus, config_digest=self.snapshot.digest)
-        self.ledger_instance = self.start_ledger()
         if gateway is not None:
             self.world.start(gateway, role="gateway", slots=8)
         self.ho2 = self.world.client("ho2")
         self.executors: list[Peer] = []
         self.actors: list[Executor] = []
-
-    def start_ledger(self) -> str:
-        """A ledger on the one medium; its instance."""
-        disk = self.world.disk("ledger")
-        service = LedgerService(disk, self.snapshot.config.ledger)
-        self.ledger_instance = self.world.start(service, role="ledger", disk=disk).instance
-        return self.ledger_instance
 
     def executor(self) -> str:
         """One more executor; its instance."""
@@ -197,24 +187,16 @@ class Cluster:
         """The supervisor ends a lost order itself."""
         moment = Moment(instance=self.ho2.instance, now=self.ho2.now(), monotonic=0.0)
         receipt = failed(given, code, "lost", Tally(started=0.0), moment)
-        await self._ledger(self.ho2).write([end_entry(given, receipt, moment, parents=[])])
-
-    async def entries(self, *, with_bodies: bool = False) -> list[Entry]:
-        """The executors' stream, once an end that nobody waits for is in it."""
-        await self.ho2.sleep(0.1)
-        return (await every_page(self.ho2, Read(stream="ho1m", limit=100, with_bodies=with_bodies), timeout_s=5))[0]
+        await self.ledger_client("ho2", self.ho2).write([end_entry(given, receipt, moment, parents=[])])
 
     async def record_snapshot(self, entry: WriteEntry) -> None:
         """CONFIG_SNAPSHOT, as the launcher records it."""
-        (ack,) = await self._ledger(self.world.client("launcher")).write([entry])
+        (ack,) = await self.ledger_client("launcher").write([entry])
         assert ack.outcome == "committed"
-
-    def _ledger(self, peer: Peer) -> LedgerClient:
-        return LedgerClient(peer, ledger_settings(request_timeout_ms=5000, client_outstanding_max=10))
 
     async def events(self) -> list[str]:
         """Their types, in order."""
-        return [entry.event_type for entry in await self.entries()]
+        return names(await self.entries())
 
     async def until(self, is_true: Callable[[], bool]) -> None:
         """Waits in virtual time."""
@@ -226,7 +208,7 @@ class Cluster:
 def cluster(gateway: Actor | None, *, executors: int = 1, tools: Mapping[str, ToolDefinition] = BUILTIN) -> Any:
     """A cluster that is closed afterwards."""
     made = Cluster(gateway, tools)
-    with made.world:
+    with made:
         for _ in range(executors):
             made.executor()
         yield made

@@ -437,7 +437,7 @@ def test_a_models_answer_does_not_wait_for_its_end_in_the_record() -> None:
 
         async def main() -> None:
             await made.world.settled()
-            made.world.kill(made.ledger_instance)
+            made.kill_ledger()
             asked_at = made.ho2.now()
             receipt = await made.execute(order())
             assert made.ho2.now() - asked_at < 0.1
@@ -459,7 +459,7 @@ def test_an_answer_waits_for_its_end_in_the_record_unless_the_tool_is_idempotent
             await made.world.settled()
             task = asyncio.get_running_loop().create_task(made.execute(tool_order(tool_id)))
             await made.until(lambda: bool(effects.runs))
-            made.world.kill(made.ledger_instance)
+            made.kill_ledger()
             gate.set()
             await made.ho2.sleep(0.5)
             assert task.done() is not waits

@@ -153,7 +153,7 @@ async def _killed_in_the_middle(made: Cluster, effects: Effects, tool_id: str) -
     victim = (await made.entries())[0].origin
     effects.gate.set()
     made.world.kill(victim)
-    return await task, await made.entries(with_bodies=True)
+    return await task, await made.entries()
 
 
 def test_a_call_that_must_not_run_twice_is_not_run_again() -> None:
@@ -283,7 +283,7 @@ def test_without_a_durable_start_nothing_runs_and_the_order_gets_an_end() -> Non
 
         async def main() -> Receipt:
             await made.world.settled()
-            made.world.kill(made.ledger_instance)
+            made.kill_ledger()
             await _unavailable(made, asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE))))
             await made.ho2.sleep(1.0)
             return await made.execute(tool_order(ONCE), attempt=2)
@@ -388,21 +388,21 @@ def test_an_end_outlives_the_cancel_of_its_order(is_kept: bool) -> None:
                 work, free = await _runs_before_a_full_disk(made, effects)
                 with pytest.raises(LedgerError):
                     await work
-                made.world.freeze(made.ledger_instance)
+                made.world.freeze(made.ledger.instance)
                 work = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE), attempt=2))
             else:
                 await made.world.settled()
                 effects.gate = asyncio.Event()
                 work = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE)))
                 await made.until(lambda: bool(effects.runs))
-                made.world.freeze(made.ledger_instance)
+                made.world.freeze(made.ledger.instance)
                 free = _fill(made)
                 effects.gate.set()
             await made.ho2.sleep(0.3)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             await made.ho2.sleep(0.3)  # the worker hears of it
-            made.world.thaw(made.ledger_instance)
+            made.world.thaw(made.ledger.instance)
             await made.ho2.sleep(3.0)
             assert await made.events() == ["TOOL_STARTED"]
             free()
@@ -443,7 +443,7 @@ def test_a_tool_that_ran_while_the_record_was_away_is_not_run_again(tool_id: str
             effects.gate = asyncio.Event()
             work = asyncio.get_running_loop().create_task(made.execute(tool_order(tool_id)))
             await made.until(lambda: bool(effects.runs))
-            made.world.kill(made.ledger_instance)
+            made.kill_ledger()
             effects.gate.set()
             if tool_id == SAFE:
                 assert (await work).state == "completed"  # its receipt does not wait for its end

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Self
+from typing import Any
 
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.ledger_client import LedgerClient, every_page
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import delivered_key, iso, turn_key
-from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry, session_stream
+from hobus.bus.messages.ledger import Ack, WriteEntry, session_stream
 from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
@@ -43,11 +41,9 @@ from hobus.bus.messages.work_order import (
 )
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import pack_event
-from hobus.bus.sim.world import World
 from hobus.config.snapshot import Snapshot
-from hobus.ledger_service.service import LedgerService
-from tests.conformance.clusters import ledger_settings
-from tests.shipped import shipped_snapshot
+from tests.rig import SimulatedRig
+from tests.shipped import shipped_with
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 CLASSIFIED = {
@@ -58,24 +54,9 @@ CLASSIFIED = {
 }
 
 
-@cache
 def snapshot(*changes: tuple[str, Any]) -> Snapshot:
-    """The shipped snapshot with some values of `admin_config.json` changed, named by dotted path; memory is off."""
-    shipped = shipped_snapshot()
-    values = shipped.config.model_dump()
-    for path, value in (("bus.service_grace_ms", 500), ("ho3.enabled", False), *changes):
-        *sections, name = path.split(".")
-        section = values
-        for step in sections:
-            section = section[step]
-        assert name in section, path
-        section[name] = list(value) if isinstance(value, tuple) else value
-    config = type(shipped.config).model_validate(values)
-    return Snapshot(
-        digest=shipped.digest, config=config, agents=shipped.agents, contracts=shipped.contracts,
-        prompt_packs=shipped.prompt_packs, frameworks=shipped.frameworks, specs=shipped.specs,
-        packages=shipped.packages, origins=shipped.origins,
-    )  # fmt: skip
+    """The shipped snapshot with some settings changed, named by dotted path; memory is off."""
+    return shipped_with(("bus.service_grace_ms", 500), ("ho3.enabled", False), *changes)
 
 
 Answer = OutputResult | str | list[ToolCall] | RuntimeFault | WorkOrderError | None
@@ -185,8 +166,10 @@ def receipt_of(order: WorkOrder, answer: Answer, at: str) -> Receipt:
     )
 
 
-class Rig:
-    """World, ledger, pool, supervisors and a client that stands in for the host."""
+class Rig(SimulatedRig):
+    """A pool, supervisors and a client that stands in for the host."""
+
+    streams = (session_stream(SESSION),)
 
     def __init__(
         self,
@@ -195,15 +178,11 @@ class Rig:
         tools: list[str] | None = None,
         agent_budget: dict[str, str] | None = None,
     ) -> None:
-        self.snapshot = snapshot(*changes)
+        given = snapshot(*changes)
         if agent_budget is not None:
-            agents = {
-                agent_id: agent.model_copy(update={"budget": agent_budget})
-                for agent_id, agent in self.snapshot.agents.items()
-            }
-            self.snapshot = replace(self.snapshot, agents=agents)
-        self.world = World(self.snapshot.config.bus)
-        self.start_ledger()
+            agents = {name: agent.model_copy(update={"budget": agent_budget}) for name, agent in given.agents.items()}
+            given = replace(given, agents=agents)
+        super().__init__(given)
         self.pool = Pool(script)
         announced = list(self.snapshot.agents["ADMIN"].tools) if tools is None else tools
         self.world.start(self.pool, role="ho1", slots=16, tools=announced)
@@ -211,26 +190,7 @@ class Rig:
         self.instances: list[str] = []
         self.supervise()
         self.host = self.world.client("host")
-        self.client = self._ledger_client("operator")  # reads everything
-        self.reader = self.world.client("operator")
-        self.writers = {role: self._ledger_client(role) for role in ("host", "ho2")}
         self.run(self.world.settled())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.world.close()
-
-    def start_ledger(self) -> None:
-        """The ledger, or its successor on the same disk."""
-        disk = self.world.disk("ledger")
-        self.ledger = LedgerService(disk, self.snapshot.config.ledger)
-        self.ledger_instance = self.world.start(self.ledger, role="ledger", disk=disk).instance
-
-    def stop_ledger(self) -> None:
-        """SIGKILL."""
-        self.world.kill(self.ledger_instance)
 
     def supervise(self) -> Supervisor:
         """One more supervisor."""
@@ -239,9 +199,6 @@ class Rig:
         self.supervisors.append(supervisor)
         self.instances.append(peer.instance)
         return supervisor
-
-    def run(self, coroutine: Any) -> Any:
-        return self.world.run(coroutine)
 
     # --- what a host asks ---------------------------------------------------------------------------------------------
 
@@ -289,28 +246,13 @@ class Rig:
 
     # --- the record ---------------------------------------------------------------------------------------------------
 
-    async def journal(self, stream: str = session_stream(SESSION)) -> list[Entry]:
-        """A stream, once what nobody waits for is in it."""
-        await self.reader.sleep(0.1)
-        question = Read(stream=stream, limit=10_000, with_bodies=True)
-        return (await every_page(self.reader, question, timeout_s=5))[0]
-
     async def write(self, *entries: WriteEntry) -> list[Ack]:
         """Each by the role that writes such entries."""
         return [
             ack
             for entry in entries
-            for ack in await self.writers["host" if entry.event_type == "TurnDegraded" else "ho2"].write([entry])
+            for ack in await self.ledger_client("host" if entry.event_type == "TurnDegraded" else "ho2").write([entry])
         ]
-
-    def _ledger_client(self, role: str) -> LedgerClient:
-        peer = self.world.client(role)
-        return LedgerClient(peer, ledger_settings(request_timeout_ms=2000, client_outstanding_max=1000))
-
-
-def names(entries: list[Entry]) -> list[str]:
-    """Event types in order."""
-    return [entry.event_type for entry in entries]
 
 
 def degraded_entry(input_id: str, text: str, reply: str, *, delivered: bool = False) -> WriteEntry:

@@ -34,10 +34,10 @@ from tests.actors.ho2_supervisor.rig import (
     Rig,
     classified,
     degraded_entry,
-    names,
     question_and_answer,
     text_of,
 )
+from tests.rig import names
 
 
 async def refusal(turn: Any) -> SessionFault:
@@ -58,7 +58,7 @@ def test_session_starts_once_and_is_found_again() -> None:
         assert rig.run(rig.start_session()).is_new
         again = rig.run(rig.start_session(session_config=SessionConfig(model="other")))
         assert (again.is_new, again.agent_id) == (False, "ADMIN")
-        assert names(rig.run(rig.journal())) == ["TookOver", "SESSION_START"]
+        assert names(rig.run(rig.entries())) == ["TookOver", "SESSION_START"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_settings_that_no_turn_could_have_begin_no_session(wanted: SessionConfig
         with pytest.raises(SessionFault) as refused:
             rig.run(rig.start_session(session_config=wanted))
         assert (refused.value.code, said in refused.value.detail) == ("invalid_input", True)
-        assert rig.run(rig.journal()) == []
+        assert rig.run(rig.entries()) == []
 
 
 def test_new_session_is_taken_over_and_started_in_one_write() -> None:
@@ -100,14 +100,14 @@ def test_two_starts_at_once_make_one_session() -> None:
             return [task.result().is_new for task in tasks]
 
         assert sorted(rig.run(run())) == [False, False, True]
-        assert names(rig.run(rig.journal())) == ["TookOver", "SESSION_START"]
+        assert names(rig.run(rig.entries())) == ["TookOver", "SESSION_START"]
 
 
 def test_unknown_agent_is_refused() -> None:
     """A session under an agent that is not configured never starts."""
     with Rig() as rig:
         assert rig.run(refusal(rig.start_session(agent_id="NOBODY"))).code == "invalid_input"
-        assert rig.run(rig.journal()) == []
+        assert rig.run(rig.entries()) == []
 
 
 def test_turn_of_a_session_that_was_never_started_is_not_found() -> None:
@@ -116,7 +116,7 @@ def test_turn_of_a_session_that_was_never_started_is_not_found() -> None:
         with pytest.raises(RuntimeFault) as caught:
             rig.run(rig.turn("i1", "hello"))
         assert caught.value.code == "not_found"
-        assert rig.run(rig.journal()) == []
+        assert rig.run(rig.entries()) == []
         assert rig.supervisors[0].counters()["sessions"] == 0
 
 
@@ -134,7 +134,7 @@ def test_several_requesters_of_one_input_get_the_same_answer() -> None:
         first, *others = rig.run(run())
         assert others == [first, first]
         assert len(rig.pool.received) == 2
-        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+        assert names(rig.run(rig.entries())).count("RunCompleted") == 1
 
 
 def test_attached_request_moves_the_deadline() -> None:
@@ -157,7 +157,7 @@ def test_attached_request_moves_the_deadline() -> None:
         assert hasty.code == "expired"
         assert isinstance(answer, TurnResult)
         assert answer.response == "answer to hello"
-        assert names(rig.run(rig.journal())).count("RunAttached") == 1
+        assert names(rig.run(rig.entries())).count("RunAttached") == 1
 
 
 def test_request_that_goes_away_does_not_end_the_run() -> None:
@@ -225,7 +225,7 @@ def test_blank_input_is_refused(text: str) -> None:
     with Rig() as rig:
         rig.run(rig.start_session())
         assert rig.run(refusal(rig.turn("i1", text))).code == "invalid_input"
-        assert "RunRequested" not in names(rig.run(rig.journal()))
+        assert "RunRequested" not in names(rig.run(rig.entries()))
 
 
 def test_blank_model_is_refused() -> None:
@@ -389,7 +389,7 @@ def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:
             assert await rig.turn("i1", "hello") == first
 
         rig.run(run())
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal)[-1] == "SESSION_END"
         assert names(journal).count("SESSION_END") == 1
         assert unpack(journal[-1].bodies[1] or b"")["total_cost"] == {"total_tokens": 220, "cost_usd": 0.0}
@@ -411,12 +411,12 @@ def test_end_of_a_session_cancels_its_run() -> None:
 
         result = rig.run(run())
         assert (result.outcome, result.code) == ("error", "cancelled")
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal)[-4:] == ["LifecycleChanged", "OrderEnded", "RunCancelled", "SESSION_END"]
         assert journal[-2].once == turn_key(SESSION, "i1")
         assert rig.run(rig.turn("i1", "hello")).code == "cancelled"
         rig.run(rig.host.sleep(30))
-        assert len(rig.run(rig.journal())) == len(journal)
+        assert len(rig.run(rig.entries())) == len(journal)
 
 
 @pytest.mark.parametrize("is_held", [True, False])
@@ -435,7 +435,7 @@ def test_end_of_a_session_cancels_a_run_that_was_only_just_requested(is_held: bo
             return turn.result()
 
         assert rig.run(run()).code == "cancelled"
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         ended = ["RunRequested", "LifecycleChanged", "RunCancelled", "SESSION_END"]
         assert names(journal)[-4:] == ended
         view = rig.run(rig.view())
@@ -453,7 +453,7 @@ def test_end_that_the_record_does_not_answer_lets_nobody_wait() -> None:
         async def run() -> tuple[str, str, float]:
             turn = asyncio.ensure_future(rig.turn("i1", "hello", timeout_s=60.0))
             await rig.host.sleep(0.5)
-            rig.stop_ledger()
+            rig.kill_ledger()
             with pytest.raises(LedgerError) as of_end:
                 await rig.end_session()
             with pytest.raises(LedgerError) as of_turn:
@@ -476,7 +476,7 @@ def test_view_shows_the_session_and_reading_takes_nothing_over() -> None:
         rig.world.kill(rig.instances[0])
         rig.supervise()
         assert rig.run(rig.view()) == view
-        assert names(rig.run(rig.journal())).count("TookOver") == 1
+        assert names(rig.run(rig.entries())).count("TookOver") == 1
 
 
 def test_idle_sessions_are_let_go_and_read_again() -> None:
@@ -509,7 +509,7 @@ def test_degraded_answer_ends_the_run_that_was_too_late() -> None:
         result, acks = rig.run(run())
         assert acks[0].outcome == "committed"
         assert (result.outcome, result.response) == ("degraded", "bare reply")
-        assert names(rig.run(rig.journal()))[-1] == "TurnDegraded"
+        assert names(rig.run(rig.entries()))[-1] == "TurnDegraded"
         view = rig.run(rig.view())
         assert (view.lifecycle, view.session_epoch, view.turn_count) == ("Idle", 1, 1)
         assert rig.run(rig.turn("i1", "hello")) == result
@@ -524,7 +524,7 @@ def test_completed_answer_refuses_a_degraded_one() -> None:
         result = rig.run(rig.turn("i1", "hello"))
         (ack,) = rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
         assert (ack.outcome, ack.event_type) == ("lost", "RunCompleted")
-        entry = rig.run(rig.client.lookup([ack.submission_id], with_bodies=True))[0]
+        entry = rig.run(rig.ledger_client("operator").lookup([ack.submission_id], with_bodies=True))[0]
         assert result_of(entry.bodies[1]) == result
 
 
@@ -555,7 +555,7 @@ def test_an_answer_is_read_again_when_the_ledger_stops_in_the_middle(delay_s) ->
             rig.world.disk("ledger").medium.failing_syncs = 1
             stopping = asyncio.ensure_future(rig.write(degraded_entry("i9", "hello", "bare reply")))
             await asyncio.sleep(0.3)
-            rig.stop_ledger()
+            rig.kill_ledger()
             rig.start_ledger()
             await stopping
             return await again
@@ -578,7 +578,7 @@ def test_turn_after_a_failed_and_degraded_one_goes_on() -> None:
         rig.run(rig.write(degraded_entry("i1", "bad", "bare reply")))
         assert rig.run(rig.turn("i2", "good")).response == "answer to good"
         assert "user: bad\nassistant: bare reply" in text_of(rig.pool.orders[-1], "history")
-        assert names(rig.run(rig.journal())).count("TookOver") == 1
+        assert names(rig.run(rig.entries())).count("TookOver") == 1
         assert rig.run(rig.turn("i1", "bad")).response == "bare reply"
 
 
@@ -587,7 +587,7 @@ def test_session_may_start_after_its_first_answer_was_degraded() -> None:
     with Rig() as rig:
         rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
         assert rig.run(rig.start_session()).is_new
-        assert names(rig.run(rig.journal())) == ["TurnDegraded", "TookOver", "SESSION_START"]
+        assert names(rig.run(rig.entries())) == ["TurnDegraded", "TookOver", "SESSION_START"]
         assert rig.run(rig.turn("i1", "hello")).response == "bare reply"
         assert rig.run(refusal(rig.turn("i1", "other"))).code == "input_conflict"
         rig.run(rig.turn("i2", "next"))
@@ -600,7 +600,7 @@ def test_session_that_only_the_host_answered_is_started_by_its_next_turn() -> No
         rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
         result = rig.run(rig.turn("i2", "next"))
         assert (result.outcome, result.response) == ("success", "answer to next")
-        assert names(rig.run(rig.journal()))[:3] == ["TurnDegraded", "TookOver", "SESSION_START"]
+        assert names(rig.run(rig.entries()))[:3] == ["TurnDegraded", "TookOver", "SESSION_START"]
         assert rig.run(rig.view()).agent_id == "ADMIN"
         assert "bare reply" in text_of(rig.pool.orders[-1], "history")
 
@@ -620,7 +620,7 @@ def test_degraded_answer_to_another_input_lets_the_run_go_on() -> None:
 
         assert rig.run(run()).response == "answer to hello"
         assert len(rig.pool.executed) == 2
-        assert names(rig.run(rig.journal())).count("TookOver") == 1
+        assert names(rig.run(rig.entries())).count("TookOver") == 1
 
 
 def test_classified_first_message_always_declares_something_new() -> None:
@@ -652,7 +652,7 @@ def test_answer_on_its_way_at_the_deadline_is_the_answer() -> None:
         result = rig.run(rig.turn("i1", "hello", timeout_s=3.0))
         assert result.response == "answer to hello"
         assert delays == []
-        assert names(rig.run(rig.journal()))[-1] == "RunCompleted"
+        assert names(rig.run(rig.entries()))[-1] == "RunCompleted"
 
 
 def test_order_that_a_stopping_worker_cancelled_is_a_failure_and_no_verdict() -> None:
@@ -678,7 +678,7 @@ def test_ledger_that_goes_away_stops_the_run_and_loses_nothing() -> None:
         async def cut() -> str:
             turn = asyncio.ensure_future(rig.turn("i1", "hello"))
             await rig.host.sleep(0.5)
-            rig.stop_ledger()
+            rig.kill_ledger()
             with pytest.raises(LedgerError) as caught:
                 await turn
             assert caught.value.retryable
@@ -688,14 +688,14 @@ def test_ledger_that_goes_away_stops_the_run_and_loses_nothing() -> None:
         rig.start_ledger()
         assert rig.run(rig.turn("i1", "hello")).response == "answer to hello"
         assert len(rig.pool.executed) == 2
-        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+        assert names(rig.run(rig.entries())).count("RunCompleted") == 1
 
 
 def test_supervisor_is_ready_with_the_ledger_alone() -> None:
     """Without its journal no session can be owned: degraded, with the reason; ready again once the ledger is back."""
     with Rig(("ledger.request_timeout_ms", 500)) as rig:
         assert rig.run(rig.supervisors[0].ready()) == ""
-        rig.stop_ledger()
+        rig.kill_ledger()
         assert rig.run(rig.supervisors[0].ready()).startswith("ledger: ")
         rig.start_ledger()
         rig.run(rig.host.sleep(5))

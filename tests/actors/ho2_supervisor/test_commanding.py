@@ -25,17 +25,8 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
-from tests.actors.ho2_supervisor.rig import (
-    SESSION,
-    Answer,
-    Rig,
-    calls,
-    classified,
-    degraded_entry,
-    names,
-    one_tool,
-    text_of,
-)
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, degraded_entry, one_tool, text_of
+from tests.rig import names
 
 QUESTION = "what packages are installed?"
 
@@ -96,7 +87,7 @@ def test_paused_run_stands_still_and_goes_on_from_where_it_was(is_killed: bool) 
 
         result = rig.run(run())
         assert result.response.startswith("from tools: result of list_packages")
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal).count("LifecycleChanged") == names(journal).count("RunCompleted") == 1
         assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
 
@@ -112,7 +103,7 @@ def test_pause_before_the_answer_counts_holds_the_answer_back() -> None:
                 group.create_task(rig.asked("i1", "hello"))
                 await rig.until(at_work)
                 await rig.command(Pause())
-            assert "RunCompleted" not in names(await rig.journal())
+            assert "RunCompleted" not in names(await rig.entries())
             await rig.command(Resume())
             return await rig.turn("i1", "hello")
 
@@ -159,7 +150,7 @@ def test_session_whose_run_stands_still_may_leave_memory() -> None:
             return await rig.turn("i1", "hello")
 
         assert rig.run(run()).response == "answer to hello"
-        assert names(rig.run(rig.journal())).count("TookOver") == 2
+        assert names(rig.run(rig.entries())).count("TookOver") == 2
 
 
 # --- steer ------------------------------------------------------------------------------------------------------------
@@ -185,7 +176,7 @@ def test_steer_is_observed_by_the_next_round_and_every_later_one() -> None:
         assert rig.run(run()).response.startswith(f"hello|{steers}\n- no, in Irish|hello|{steers}|")
         spoken = [s for s in rig.pool.orders[-1].input_context if s.name == "steer" and s.ref]
         assert [s.ref for s in spoken] == [f"HostCommandReceived:{SESSION}/s{n}/1" for n in (1, 2, 3)]
-        started = [e for e in rig.run(rig.journal()) if e.event_type == "StepStarted"]
+        started = [e for e in rig.run(rig.entries()) if e.event_type == "StepStarted"]
         assert len(started) == 4
 
 
@@ -229,7 +220,7 @@ def test_steer_for_which_no_round_is_left_is_named_in_the_record() -> None:
             return turn.result()
 
         assert rig.run(run()).response == "hello||"
-        [done] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "WO_CHAIN_COMPLETE"]
+        [done] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "WO_CHAIN_COMPLETE"]
         assert read_body(done).steers_unobserved == (f"HostCommandReceived:{SESSION}/s1/1",)
 
 
@@ -258,7 +249,7 @@ def test_cancelled_run_ends_at_once_and_the_next_one_works(wo_type: str) -> None
         result, took_s = rig.run(run())
         assert (result.outcome, result.code) == ("error", "cancelled")
         assert took_s < 1.0
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         dispatched = [e.submission_id.split(":", 1)[1] for e in journal if e.event_type == "WO_DISPATCHED"]
         ended = [e.submission_id.split(":", 1)[1] for e in journal if e.event_type == "OrderEnded"]
         assert sorted(dispatched) == sorted(ended)
@@ -402,7 +393,7 @@ def test_leased_run_ends_when_nobody_renews_it(is_killed: bool) -> None:
             return await rig.turn("i1", "hello", timeout_s=100)
 
         assert rig.run(run()).code == "cancelled"
-        entries = rig.run(rig.journal())
+        entries = rig.run(rig.entries())
         assert names(entries).count("TimePassed") == 1
 
 
@@ -434,7 +425,7 @@ def test_command_is_applied_once_and_its_id_takes_no_other_content() -> None:
                 await rig.command(Cancel())
 
         rig.run(run())
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal).count("HostCommandReceived") == 3
         assert names(journal).count("HostCommandApplied") == 2
 
@@ -456,7 +447,7 @@ def test_two_contents_under_one_id_at_the_same_moment_are_not_both_applied() -> 
             assert [one.reason.partition(":")[0] for one in verdicts if one.reason] == ["command_conflict"]
 
         rig.run(run())
-        assert names(rig.run(rig.journal())).count("HostCommandReceived") == 2
+        assert names(rig.run(rig.entries())).count("HostCommandReceived") == 2
 
 
 @pytest.mark.parametrize(
@@ -485,7 +476,7 @@ def test_command_that_brings_too_much_is_refused_and_the_run_goes_on(command: Ca
             return turn.result()
 
         assert rig.run(run()).response == "answer to hello"
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal).count("HostCommandReceived") == names(journal).count("HostCommandRejected") == 1
         received = next(entry for entry in journal if entry.event_type == "HostCommandReceived")
         assert len(received.bodies[0] or b"") < 1_000
@@ -518,7 +509,7 @@ def test_follow_ups_that_nobody_asks_for_outlive_their_owner(moment: str) -> Non
             await rig.host.sleep(20)
 
         rig.run(run())
-        journal = names(rig.run(rig.journal()))
+        journal = names(rig.run(rig.entries()))
         assert journal.count("RunCompleted") == 3
         assert journal.count("TookOver") == 2
 
@@ -536,7 +527,7 @@ def test_a_follow_up_that_could_not_begin_at_once_begins_later(what: str) -> Non
             await rig.command(FollowUp(text="and more"), "f1")
             await first  # the snapshot is being written
             if what == "the ledger is away for long":
-                rig.stop_ledger()
+                rig.kill_ledger()
                 await rig.host.sleep(20)
                 rig.start_ledger()
             else:
@@ -544,7 +535,7 @@ def test_a_follow_up_that_could_not_begin_at_once_begins_later(what: str) -> Non
             await rig.host.sleep(20)
 
         rig.run(run())
-        assert names(rig.run(rig.journal())).count("RunCompleted") == 2
+        assert names(rig.run(rig.entries())).count("RunCompleted") == 2
 
 
 def test_a_follow_up_whose_sender_goes_away_before_the_verdict_begins_all_the_same() -> None:
@@ -561,7 +552,7 @@ def test_a_follow_up_whose_sender_goes_away_before_the_verdict_begins_all_the_sa
                 await rig.host.sleep(10)
 
             rig.run(run())
-            journal = names(rig.run(rig.journal()))
+            journal = names(rig.run(rig.entries()))
             assert journal.count("HostCommandReceived") == journal.count("RunCompleted"), (moment, journal)
             outcomes.add(journal.count("RunCompleted"))
     assert 1 in outcomes
@@ -583,7 +574,7 @@ def test_a_follow_up_that_the_host_answered_while_it_waited_begins_no_run() -> N
             return await rig.view()
 
         view = rig.run(run())
-        journal = names(rig.run(rig.journal()))
+        journal = names(rig.run(rig.entries()))
         assert (view.pending_follow_ups, view.run) == (0, None)
         assert journal.count("RunRequested") == journal.count("RunCompleted") == 1
         assert journal.count("TookOver") == 1
@@ -602,7 +593,7 @@ def test_a_cancelled_run_is_over_also_when_the_ledger_is_away_for_long_meanwhile
             turn.cancel()
             cancel = asyncio.ensure_future(rig.command(Cancel(), "c1"))
             await rig.host.sleep(after_s)
-            rig.stop_ledger()
+            rig.kill_ledger()
             await rig.host.sleep(14)
             rig.start_ledger()
             await rig.host.sleep(30)

@@ -136,7 +136,7 @@ def test_turn_and_loading_cost_the_same_at_every_age(monkeypatch: pytest.MonkeyP
             session_id = str(UUID(int=age))
             entries = lived(rig, session_id, age)
             for start in range(0, len(entries), 400):
-                acks = rig.run(rig.writers["ho2"].write(entries[start : start + 400]))
+                acks = rig.run(rig.ledger_client("ho2").write(entries[start : start + 400]))
                 assert {ack.outcome for ack in acks} == {"committed"}
             loading, costs_of_turns = load_and_take_turns(rig, questions, session_id)
             loadings.append(loading)

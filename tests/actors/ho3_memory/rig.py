@@ -9,37 +9,25 @@ from typing import Any
 from hobus.actors.ho3_memory.actor import Memory
 from hobus.actors.ho3_memory.checkpoint_file import FILE
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.ledger_client import LedgerClient, every_page
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ledger import Entry, Read, WriteEntry
-from hobus.bus.peer import Peer
-from hobus.bus.sim.world import World
+from hobus.bus.messages.ledger import WriteEntry
 from hobus.config.snapshot import Snapshot
-from hobus.ledger_service.service import LedgerService
 from tests.actors.ho3_memory.builders import AGENT, snapshot
-from tests.conformance.clusters import ledger_settings
+from tests.rig import SimulatedRig
 
 
-class Cluster:
-    """One ledger, one memory process, one asker."""
+class Cluster(SimulatedRig):
+    """One memory process, one asker."""
+
+    streams = ("signals", "overlays")
 
     def __init__(self, given: Snapshot) -> None:
-        self.snapshot = given
-        self.world = World(given.config.bus, config_digest=given.digest)
+        super().__init__(given)
         self.memory: Memory
-        self.ledger = self.start_ledger()
         self.ho3 = self.start_memory()
         self.asker = self.world.client("ho2")
         self.world.run(self.world.settled())
-
-    def start_ledger(self) -> str:
-        """A ledger on the one medium; its instance."""
-        disk = self.world.disk("ledger")
-        self.ledger = self.world.start(
-            LedgerService(disk, self.snapshot.config.ledger), role="ledger", disk=disk
-        ).instance
-        return self.ledger
 
     def start_memory(self) -> str:
         """A memory process on the one medium; its instance."""
@@ -97,24 +85,9 @@ class Cluster:
         """How much is there."""
         return self.ask(m.ReadMemoryStats(agent_id=agent_id), m.MemoryStats)
 
-    def entries(self) -> list[Entry]:
-        """Both streams with bodies."""
-        return self.world.run(self._entries())
-
-    async def _entries(self) -> list[Entry]:
-        reader = self.world.client("operator")
-        questions = [Read(stream=stream, limit=10_000, with_bodies=True) for stream in ("signals", "overlays")]
-        pages = [(await every_page(reader, question, timeout_s=5))[0] for question in questions]
-        return sorted((entry for page in pages for entry in page), key=lambda entry: entry.sequence)
-
-    def client_of(self, peer: Peer) -> LedgerClient:
-        """The ledger as a peer sees it."""
-        return LedgerClient(peer, ledger_settings(request_timeout_ms=1000, client_outstanding_max=1000))
-
     def write_as_memory(self, entries: Sequence[WriteEntry]) -> None:
         """What an earlier incarnation wrote and nobody heard of."""
-        client = self.client_of(self.world.client("ho3"))
-        acks = self.world.run(client.write(entries))
+        acks = self.run(self.ledger_client("ho3").write(entries))
         assert all(ack.is_first for ack in acks), acks
 
 
@@ -126,8 +99,5 @@ def moment_of(as_of: m.AsOf | None) -> dict[str, Any]:
 @contextmanager
 def cluster(**changed: Any):
     """With the shipped section ho3, some settings of it changed."""
-    made = Cluster(snapshot(**changed))
-    try:
+    with Cluster(snapshot(**changed)) as made:
         yield made
-    finally:
-        made.world.close()

@@ -31,7 +31,7 @@ def test_a_turns_signals_are_durable_when_they_are_answered():
     """One write, one entry per event, under its own name; the gates come back sorted, as of the latest event."""
     with cluster() as made:
         logged = made.log(signal(0, 5), signal(1, 3, signal_id=OTHER))
-        entries = made.entries()
+        entries = made.run(made.entries())
     assert logged.new_count == 2
     assert [gate.signal_id for gate in logged.gates] == [OTHER, SIGNAL]
     assert logged.as_of == m.AsOf(as_of_ts=at(5), as_of_seq=entries[-1].sequence, from_clock=False)
@@ -60,7 +60,7 @@ def test_more_events_at_once_than_configured_are_refused_whole(count, is_taken):
             assert made.log(*events).new_count == count
         else:
             fault = made.refusal(m.LogSignals(agent_id=AGENT, signals=events), m.SignalsLogged)
-            assert (fault.code, "ho3.signals_max" in fault.detail, made.entries()) == ("rejected", True, [])
+            assert (fault.code, "ho3.signals_max" in fault.detail, made.run(made.entries())) == ("rejected", True, [])
 
 
 @pytest.mark.parametrize(("chars", "is_taken"), [(5, True), (6, False)])
@@ -70,12 +70,12 @@ def test_a_longer_reason_than_configured_is_refused(chars, is_taken):
         made.log(*habit())
         made.log_overlay(artifact())
         off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=artifact().artifact_id, reason="x" * chars, at=at(9))
-        before = len(made.entries())
+        before = len(made.run(made.entries()))
         if is_taken:
             assert not made.ask(off, m.OverlayChanged).overlay.is_active
         else:
             assert "ho3.reason_max_chars" in made.refusal(off, m.OverlayChanged).detail
-        assert len(made.entries()) - before == is_taken
+        assert len(made.run(made.entries())) - before == is_taken
 
 
 def test_every_entry_names_the_package_that_owns_its_agent():
@@ -86,7 +86,7 @@ def test_every_entry_names_the_package_that_owns_its_agent():
         off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=artifact().artifact_id, reason="-", at=at(9))
         made.ask(off, m.OverlayChanged)
         made.ask(m.LogSignals(agent_id="MINE", signals=[signal(9, 9)]), m.SignalsLogged)
-        entries = made.entries()
+        entries = made.run(made.entries())
     packages = [(entry.provenance.agent_id, entry.provenance.package_id) for entry in entries]
     assert packages == [(AGENT, "PKG-ADMIN-AGENT-001")] * 7 + [("MINE", "")]
 
@@ -98,7 +98,7 @@ def test_an_event_that_is_sent_again_counts_once():
         assert made.log(signal(0, 0), signal(1, 1)).new_count == 1
         made.restart_memory()
         assert made.log(signal(0, 0), signal(1, 1), signal(2, 2)).new_count == 1
-        assert made.stats().events == len(made.entries()) == 3
+        assert made.stats().events == len(made.run(made.entries())) == 3
 
 
 def test_an_event_under_a_known_id_with_another_content_is_refused_by_name():
@@ -139,7 +139,7 @@ def test_a_gate_is_checked_without_side_effects():
         found = made.ask(asked, m.GateChecked)
         unknown = made.ask(m.CheckGate(agent_id=AGENT, signal_id=OTHER, as_of_ts=at(4)), m.GateChecked)
         earlier = made.ask(m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, as_of_ts=at(3)), m.GateChecked)
-        count = len(made.entries())
+        count = len(made.run(made.entries()))
     assert found.gate.crossed and found.accumulator is not None and found.accumulator.count == 5
     assert not unknown.gate.crossed and unknown.accumulator is None
     assert not earlier.gate.crossed and earlier.gate.count == 4
@@ -189,7 +189,7 @@ def test_an_artifact_rests_on_logged_events_or_is_not_appended():
         made.log(signal(0, 0))
         unknown = [event_id(0), *(event_id(n) for n in range(90, 95))]
         fault = made.refusal(m.LogOverlay(agent_id=AGENT, overlay=artifact(source_event_ids=unknown)), m.OverlayLogged)
-        assert (fault.code, len(made.entries())) == ("unknown_events", 1)
+        assert (fault.code, len(made.run(made.entries()))) == ("unknown_events", 1)
         assert "5 of 6 source events" in fault.detail and event_id(90) in fault.detail and "2 more" in fault.detail
 
 
@@ -202,7 +202,7 @@ def test_an_artifact_that_may_not_stand_is_not_appended(changed):
         made.log(signal(0, 0))
         fault = made.refusal(m.LogOverlay(agent_id=AGENT, overlay=artifact(**changed)), m.OverlayLogged)
         assert fault.code == "invalid_overlay" and artifact().artifact_id in fault.detail and "obey" not in fault.detail
-        assert len(made.entries()) == 1
+        assert len(made.run(made.entries())) == 1
 
 
 def test_an_artifact_that_is_logged_again_while_active_is_the_same_overlay():
@@ -220,7 +220,7 @@ def test_an_artifact_that_is_logged_again_while_active_is_the_same_overlay():
         third = made.log_overlay(artifact(weight=0.1))
         assert first.overlay_id == second.overlay_id == third.overlay_id
         assert sorted([first.is_new, second.is_new]) == [False, True] and not third.is_new
-        assert [entry.event_type for entry in made.entries()] == ["HO3_SIGNAL", "HO3_OVERLAY"]
+        assert [entry.event_type for entry in made.run(made.entries())] == ["HO3_SIGNAL", "HO3_OVERLAY"]
         assert made.overlays().overlays[0].artifact.weight == 0.8
 
 
@@ -254,7 +254,7 @@ def test_what_was_switched_off_is_logged_again_whatever_time_the_logging_names()
         (overlay,) = made.overlays(active_only=True).overlays
         assert (overlay.artifact.weight, len(overlay.changed_by)) == (0.4, 2)
         assert not made.log_overlay(artifact(hours=1, weight=0.3)).is_new  # active: nothing is appended
-        assert len(made.entries()) == 4
+        assert len(made.run(made.entries())) == 4
 
 
 def test_an_artifact_that_is_off_is_not_switched_off_again():
@@ -305,7 +305,7 @@ def test_a_change_of_an_artifact_that_is_not_there_is_refused_by_name(change):
         made.log_overlay(artifact(hours=1))
         fault = made.refusal(change, m.OverlayChanged)
         assert fault.code == "unknown_artifact" and change.artifact_id in fault.detail
-        assert len(made.entries()) == 2
+        assert len(made.run(made.entries())) == 2
 
 
 def test_a_weight_is_changed_once_however_often_it_is_sent():
@@ -321,7 +321,7 @@ def test_a_weight_is_changed_once_however_often_it_is_sent():
             assert (overlay.artifact.weight, len(overlay.changed_by), overlay.is_active) == (0.3, 1, True)
         assert made.refusal(change.model_copy(update={"new_weight": 0.9}), m.OverlayChanged).code == "event_conflict"
         assert made.overlays().overlays[0].artifact.weight == 0.3
-        entry = made.entries()[-1]
+        entry = made.run(made.entries())[-1]
         assert entry.bodies[1] == b"too loud" and "too loud" not in repr(entry._replace(bodies=[]))
 
 
@@ -372,7 +372,7 @@ def test_a_time_that_no_calendar_has_is_refused(field):
         assert made.refusal(m.LogSignal(agent_id=AGENT, signal=bad_event), m.SignalsLogged).code == "invalid_time"
         asked = m.ReadSignals(agent_id=AGENT, as_of_ts="2026-02-30T00:00:00.000000Z")
         assert made.refusal(asked, m.Signals).code == "invalid_time"
-        assert len(made.entries()) == 1
+        assert len(made.run(made.entries())) == 1
 
 
 # --- the ledger away ------------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def test_memory_is_read_while_the_ledger_is_away_and_logging_fails_in_time():
     """Within the caller's deadline, saying that the outcome is unknown; it counts once the ledger is back."""
     with cluster() as made:
         made.log(*habit(3))
-        made.world.kill(made.ledger)
+        made.kill_ledger()
         assert made.signals().signals[0].count == 3
         began = made.world.loop.time()
         fault = made.refusal(m.LogSignal(agent_id=AGENT, signal=signal(3, 3)), m.SignalsLogged, timeout_s=0.5)
@@ -393,14 +393,14 @@ def test_memory_is_read_while_the_ledger_is_away_and_logging_fails_in_time():
         made.world.run(asyncio.sleep(20))
         assert made.signals().signals[0].count == 4  # nobody waited for it any more
         assert made.log(signal(3, 3)).new_count == 0
-        assert len(made.entries()) == 4
+        assert len(made.run(made.entries())) == 4
 
 
 def test_a_memory_that_has_not_read_the_record_answers_nothing():
     """Degraded with the reason; a question waits for it no longer than its deadline."""
     with cluster() as made:
         made.log(*habit(3))
-        made.world.kill(made.ledger)
+        made.kill_ledger()
         made.restart_memory()
         assert "ledger" in made.world.processes[made.ho3].peer.state[1]
         fault = made.refusal(m.ReadSignals(agent_id=AGENT), m.Signals, timeout_s=0.5)

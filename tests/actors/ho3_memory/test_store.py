@@ -147,7 +147,7 @@ def test_a_checkpoint_that_is_ahead_of_the_ledger_is_not_believed():
         made.start_memory()
         made.world.run(made.world.settled())
         fill(made)
-        for instance in (made.ho3, made.ledger):
+        for instance in (made.ho3, made.ledger.instance):
             made.world.kill(instance)
         made.world.media["ledger"].files = earlier
         made.start_ledger()
@@ -216,7 +216,7 @@ def test_a_kill_between_write_and_answer_loses_and_doubles_nothing(victim):
 
             def kill(made=made, is_asking=is_asking, hits=hits):
                 hits.append(is_asking[0])
-                made.world.kill(getattr(made, victim))
+                made.world.kill(made.ho3 if victim == "ho3" else made.ledger.instance)
                 restart = made.start_memory if victim == "ho3" else made.start_ledger
                 made.world.loop.call_later(0.3, restart)
 
@@ -225,7 +225,7 @@ def test_a_kill_between_write_and_answer_loses_and_doubles_nothing(victim):
             logged = made.ask(message, m.SignalsLogged, timeout_s=30.0)
             is_asking[0] = False
             made.world.run(asyncio.sleep(3))
-            entries = [entry.submission_id for entry in made.entries()]
+            entries = [entry.submission_id for entry in made.run(made.entries())]
             stats = made.stats()
         assert logged.gates[0].count == 3, moment_s
         assert len(entries) == len(set(entries)) == stats.events == 3, moment_s
@@ -250,7 +250,7 @@ def test_an_answer_that_nobody_waits_for_any_more_still_counts():
             await asyncio.sleep(1)
 
         made.world.run(give_up())
-        assert made.stats().events == len(made.entries())
+        assert made.stats().events == len(made.run(made.entries()))
 
 
 def test_many_at_once_are_applied_in_the_order_of_the_record():
@@ -269,7 +269,7 @@ def test_many_at_once_are_applied_in_the_order_of_the_record():
 
         answers = made.world.run(all_at_once())
         assert all(answer.new_count == 1 for answer in answers)
-        head = made.entries()[-1].sequence
+        head = made.run(made.entries())[-1].sequence
         assert made.stats().applied_seq == head and made.stats().events == 40
         assert made.signals().signals[0].event_ids == [event_id(n) for n in reversed(range(40))]
         before = state(made)

@@ -103,8 +103,7 @@ class Hosted(Cluster):
         return await self.ask_host(ProcessTurn(**{**values, **changes}), timeout_s)
 
     async def stream(self, session_id: str = SESSION) -> list[Entry]:
-        await asyncio.sleep(2)
-        return await self.entries(session_stream(session_id))
+        return await self.entries(session_stream(session_id), rests_s=2)
 
     async def write(self, *entries: WriteEntry) -> None:
         """Each by the role that writes such entries."""

@@ -18,7 +18,8 @@ from hobus.bus.record.journal import event_in
 from hobus.bus.spent import fact_of
 from hobus.gateway_service.providers.offline import OfflineProvider
 from tests.actors.session_host.rig import result_of
-from tests.gateway_service.rig import SESSION, Scripted, answered, check_attempts, hang, of_type
+from tests.gateway_service.rig import SESSION, Scripted, answered, check_attempts, hang
+from tests.rig import of_type
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     (degradation,) = of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")
     assert {one.provenance.package_id for one in (entry, degradation)} == {"PKG-ADMIN-AGENT-001"}
     assert (degradation.decision, degradation.reason.partition(":")[2]) == ("DEGRADED", fault.code)
-    check_attempts(cluster.run(cluster.settled_entries()))
+    check_attempts(cluster.run(cluster.entries(rests_s=2)))
 
 
 def test_without_any_supervisor_a_first_turn_degrades_too(make):

@@ -25,7 +25,8 @@ from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import SignalsNamed
 from tests.actors.session_host.rig import TAKEN, Hosted, journal, result_of
-from tests.gateway_service.rig import SESSION, Scripted, answered, of_type
+from tests.gateway_service.rig import SESSION, Scripted, answered
+from tests.rig import of_type
 
 
 def test_a_run_that_completed_meanwhile_is_delivered_instead(make):

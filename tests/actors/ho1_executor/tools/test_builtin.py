@@ -206,7 +206,15 @@ def test_in_a_cluster_they_tell_what_is_true() -> None:
         async def main() -> None:
             await made.world.settled()
             processes = (await text("cluster_status", 1))["processes"]
-            assert [row["role"] for row in processes] == ["broker", "gateway", "ho1", "ho1", "ho2", "ledger"]
+            assert [row["role"] for row in processes] == [
+                "broker",
+                "gateway",
+                "ho1",
+                "ho1",
+                "ho2",
+                "ledger",
+                "operator",
+            ]
             assert (await text("session_cost", 2))["tokens_remaining"] == 700
             await made.ho2.sleep(1.0)  # the index is at most 200 ms behind
             found = await text("query_ledger", 3, session_id="this", event_type="WO_COMPLETED")

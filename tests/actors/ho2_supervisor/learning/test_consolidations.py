@@ -61,7 +61,7 @@ def post(rig: Rig, *signal_ids: str, run_seq: int = 1, wait_s: float = 2.0) -> N
 
 def of_consolidation(rig: Rig, stream: str) -> list[Entry]:
     """The stream's entries about consolidation orders."""
-    return [e for e in rig.run(rig.journal(stream)) if e.provenance.work_order_id.startswith("WO-CONS-")]
+    return [e for e in rig.run(rig.entries(stream)) if e.provenance.work_order_id.startswith("WO-CONS-")]
 
 
 def consolidates(rig: Rig) -> list[WorkOrder]:
@@ -178,7 +178,7 @@ def test_an_answer_that_never_comes_ends_by_its_time_out() -> None:
         post(rig, SIGNAL, wait_s=3.0)
         [order] = consolidates(rig)
         assert [failure.code for failure in memory.failures] in (["deadline_exceeded"], ["expired"])
-        ends = [e for e in rig.run(rig.journal("ho1m")) if e.once == f"end:{order.wo_id}"]
+        ends = [e for e in rig.run(rig.entries("ho1m")) if e.once == f"end:{order.wo_id}"]
         assert [e.event_type for e in ends] == ["WO_FAILED"]
 
 
@@ -219,7 +219,7 @@ def test_killed_after_the_dispatch_the_order_gets_an_end_and_the_next_try_a_new_
         post(rig, SIGNAL)
         assert [one.wo_id[-2:] for one in consolidates(rig)] == ["-1", "-2"]
         assert len(memory.overlays) == 1
-        ends = [e for e in rig.run(rig.journal("ho1m")) if e.provenance.work_order_id == first.wo_id]
+        ends = [e for e in rig.run(rig.entries("ho1m")) if e.provenance.work_order_id == first.wo_id]
         assert [e.event_type for e in ends] == ["WO_FAILED"]
 
 

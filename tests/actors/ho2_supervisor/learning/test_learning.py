@@ -14,8 +14,9 @@ from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, Work
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import result_of
 from hobus.bus.record.payloads.orders import SignalsNamed
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, one_tool
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, one_tool
 from tests.actors.ho2_supervisor.turn.test_recall import ON, asked, remembering
+from tests.rig import names
 
 QUESTION = "what packages are installed?"
 
@@ -27,7 +28,7 @@ def logged(memory: Any) -> list[list[str]]:
 
 def recorded_result(rig: Rig) -> TurnResult:
     """The TurnResult in RunCompleted."""
-    [entry] = [e for e in rig.run(rig.journal()) if e.event_type == "RunCompleted"]
+    [entry] = [e for e in rig.run(rig.entries()) if e.event_type == "RunCompleted"]
     return result_of(entry.bodies[1] or b"")
 
 
@@ -51,7 +52,7 @@ def test_the_answer_is_recorded_while_the_signals_are_on_their_way() -> None:
         memory = remembering(rig)
         memory.delay_s = 0.2
         asked(rig)
-        [completed] = [e for e in rig.run(rig.journal()) if e.event_type == "RunCompleted"]
+        [completed] = [e for e in rig.run(rig.entries()) if e.event_type == "RunCompleted"]
         assert completed.ledger_at_us / 1_000_000 < memory.answered_at[0] - 0.15
 
 
@@ -64,7 +65,7 @@ def test_crossed_gates_stand_in_the_first_reply_and_in_a_record_of_their_own() -
         assert result.consolidation_candidates == ["domain:system", "task:inspect"]
         recorded = recorded_result(rig)
         assert recorded == result.model_copy(update={"consolidation_candidates": []})
-        [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
+        [due] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
         assert read_body(due).signal_ids == ("domain:system", "task:inspect")
         assert due.parents == [f"RunCompleted:{result.run_id}"]
         assert rig.run(rig.turn("i1", QUESTION)) == result
@@ -84,7 +85,7 @@ def test_asked_again_while_the_signals_are_on_their_way_the_answer_is_the_same()
         async def run() -> list[TurnResult]:
             await rig.start_session()
             first = rig.world.loop.create_task(rig.turn("i1", QUESTION))
-            while "RunCompleted" not in names(await rig.journal()):
+            while "RunCompleted" not in names(await rig.entries()):
                 await rig.host.sleep(0.001)
             second = await rig.turn("i1", QUESTION)
             return [await first, second]
@@ -104,9 +105,9 @@ def test_no_reply_names_what_the_record_does_not_have() -> None:
         async def run() -> tuple[bool, TurnResult]:
             await rig.start_session()
             asking = rig.world.loop.create_task(rig.turn("i1", QUESTION))
-            while "RunCompleted" not in names(await rig.journal()):
+            while "RunCompleted" not in names(await rig.entries()):
                 await rig.host.sleep(0.001)
-            rig.stop_ledger()
+            rig.kill_ledger()
             await rig.host.sleep(1)
             was_told = asking.done() and asking.exception() is None
             rig.start_ledger()
@@ -115,7 +116,7 @@ def test_no_reply_names_what_the_record_does_not_have() -> None:
         was_told, result = rig.run(run())
         assert not was_told
         assert result.consolidation_candidates != []
-        [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
+        [due] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
         assert list(read_body(due).signal_ids) == result.consolidation_candidates
 
 
@@ -124,7 +125,7 @@ def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
     with Rig(*ON) as rig:
         memory = remembering(rig)
         memory.crossing = lambda _: True
-        another = replace(rig.supervisors[0]._learning._resources, bus=rig.writers["ho2"]._bus)
+        another = replace(rig.supervisors[0]._learning._resources, bus=rig.ledger_client("ho2")._bus)
         mine = another.entry(
             "CONSOLIDATION_DUE", SignalsNamed(("domain:system",)),
             provenance=Provenance(session_id=SESSION), parents=[], once=f"candidates:{SESSION}/i1",
@@ -148,7 +149,7 @@ def test_late_memory_costs_its_time_out_and_names_no_candidate() -> None:
         late = rig.run(rig.turn("i2", "again"))
         assert (late.outcome, late.consolidation_candidates) == ("success", [])
         assert rig.host.now() - before < (limits.read_timeout_ms + limits.log_timeout_ms) / 1000 + 0.05
-        [warning] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "MEMORY_WARNING"]
+        [warning] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "MEMORY_WARNING"]
         assert warning.reason == "expired"
         assert list(read_body(warning).signal_ids) == logged(memory)[-1] != []
 
@@ -166,7 +167,7 @@ def test_killed_between_the_answer_and_its_signals_the_successor_logs_them_again
                 while not memory.logs:
                     await rig.host.sleep(0.0001)
                 await rig.host.sleep(0.05)
-                assert "RunCompleted" in names(await rig.journal())
+                assert "RunCompleted" in names(await rig.entries())
                 rig.world.kill(rig.instances[0])
                 rig.supervise()
 
@@ -182,7 +183,7 @@ def test_killed_between_the_answer_and_its_signals_the_successor_logs_them_again
         first, again = memory.logs[0], memory.logs[-1]
         assert len(memory.logs) >= 2
         assert again == first
-        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+        assert names(rig.run(rig.entries())).count("RunCompleted") == 1
 
 
 def test_a_verdict_and_an_escalation_are_lessons_too() -> None:

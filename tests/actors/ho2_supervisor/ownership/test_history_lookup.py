@@ -12,7 +12,8 @@ from hobus.bus.messages.ledger import Lookup
 from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, Pause, SessionCommand, TurnResult
 from hobus.bus.messages.work_order import WorkOrder
 from tests.actors.ho2_supervisor.questions import listening
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, question_and_answer
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, question_and_answer
+from tests.rig import names
 
 FEW = (("sessions.known_max", 2), ("sessions.snapshot_entries", 20))
 
@@ -58,7 +59,7 @@ def test_old_input_gets_its_answer_and_nothing_runs() -> None:
         assert rig.run(turns(rig, 1)) == first[:1]
         assert len(rig.pool.received) == sent
         assert rig.run(rig.turn("new", "another question")).outcome == "success"
-        journal = names(rig.run(rig.journal()))
+        journal = names(rig.run(rig.entries()))
         assert journal.count("RunRequested") == journal.count("RunCompleted") == 6
 
 
@@ -110,7 +111,7 @@ def test_old_failed_input_has_failed() -> None:
                 rig.run(rig.turn("f", "bad question"))
             assert raised.value.code == "execution_error"
             rig.run(turns(rig, 4))
-        assert names(rig.run(rig.journal())).count("RunFailed") == 1
+        assert names(rig.run(rig.entries())).count("RunFailed") == 1
 
 
 def test_old_cancelled_input_gets_the_result_that_was_recorded() -> None:
@@ -190,4 +191,4 @@ def test_old_command_is_acknowledged_again_and_applied_once() -> None:
 
         again = rig.run(run())
         assert (again.outcome, again.reason, again.is_repeat) == ("rejected", first[0].reason, True)
-        assert names(rig.run(rig.journal())).count("HostCommandReceived") == 5
+        assert names(rig.run(rig.entries())).count("HostCommandReceived") == 5

@@ -22,16 +22,8 @@ from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
 from hobus.bus.record.journal import event_in, pack_event, recorded
-from tests.actors.ho2_supervisor.rig import (
-    SESSION,
-    Answer,
-    Rig,
-    classified,
-    degraded_entry,
-    names,
-    one_tool,
-    snapshot,
-)
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, degraded_entry, one_tool, snapshot
+from tests.rig import names
 
 SMALL = (("sessions.snapshot_entries", 12), ("ho2.history_turns_max", 2))
 LIMITS = history_limits(snapshot(*SMALL).config)
@@ -89,7 +81,7 @@ def journal_of(turns: int, *changes: tuple[str, Any]) -> list[Entry]:
         rig.run(rig.write(degraded_entry("host", "are you there?", "bare reply")))
         rig.run(rig.turn("last", "and now?"))
         rig.run(rig.host.sleep(1))
-        return rig.run(rig.journal())
+        return rig.run(rig.entries())
 
 
 JOURNAL: list[Entry] = []
@@ -214,7 +206,7 @@ def test_reply_is_taken_from_the_result_only_where_its_own_record_never_was() ->
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "hello"))
         rig.run(rig.host.sleep(1))
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
     assert names(journal)[-1] == "STATE_SNAPSHOT"
     erased = journal[0]._replace(submission_id="PROMPT_RECEIVED:WO-x/1", bodies=[b"", None])
     assert [turn.reply_text for turn in loaded(Shelf(journal)).record.history.turns] == ["said"]
@@ -283,7 +275,7 @@ def test_successor_starts_from_the_snapshot_in_the_middle_of_a_tenure() -> None:
         rig.run(rig.start_session())
         for number in range(3):
             rig.run(rig.turn(f"i{number}", f"question {number}"))
-        before = len(rig.run(rig.journal()))
+        before = len(rig.run(rig.entries()))
         rig.world.kill(rig.instances[0])
         rig.supervise()
         rig.run(rig.world.settled())
@@ -292,7 +284,7 @@ def test_successor_starts_from_the_snapshot_in_the_middle_of_a_tenure() -> None:
         assert session.loaded is not None
         assert 0 < session.loaded.entries < before / 2
         rig.run(rig.host.sleep(1))
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert everything(session.record) == everything(replayed(journal))
         assert len({entry.submission_id for entry in journal}) == len(journal)
 
@@ -306,7 +298,7 @@ def test_snapshot_is_not_in_the_way_of_a_reply() -> None:
             rig.run(rig.turn(f"i{number}", "question"))
             barriers.append(held(rig, 0).barriers)
         rig.run(rig.host.sleep(1))
-        journal = names(rig.run(rig.journal()))
+        journal = names(rig.run(rig.entries()))
         assert journal.count("STATE_SNAPSHOT") == rig.supervisors[0].counters()["snapshots_written"] == 3
         assert [journal[n - 1] for n, name in enumerate(journal) if name == "STATE_SNAPSHOT"] == ["RunCompleted"] * 3
         assert barriers[1] - barriers[0] == barriers[2] - barriers[1]
@@ -332,7 +324,7 @@ def test_two_supervisors_in_turn_load_each_others_snapshots() -> None:
             loading = held(rig, to).loaded
             taken.append(0 if loading is None else loading.entries)
             rig.run(rig.host.sleep(1))
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal).count("RunCompleted") == 6
         assert max(taken[2:]) <= taken[1] + 20 < len(journal) / 2
         assert everything(held(rig, 1).record) == everything(replayed(journal))
@@ -354,7 +346,7 @@ def test_snapshot_that_loses_against_the_host_costs_nothing() -> None:
             await rig.host.sleep(1)
 
         rig.run(run())
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal).count("RunCompleted") == 2
         assert everything(held(rig, 0).record) == everything(replayed(journal))
 
@@ -365,11 +357,11 @@ def test_damaged_snapshot_in_the_record_is_counted_by_the_loader() -> None:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "question"))
         rig.run(rig.host.sleep(1))
-        good = next(entry for entry in rig.run(rig.journal()) if entry.event_type == "STATE_SNAPSHOT")
-        head = rig.run(rig.journal())[-1]
+        good = next(entry for entry in rig.run(rig.entries()) if entry.event_type == "STATE_SNAPSHOT")
+        head = rig.run(rig.entries())[-1]
         rig.world.kill(rig.instances[0])
         bad = changed(good, record_version=2)
-        taken = changed(rig.run(rig.journal())[0], tenure=2)
+        taken = changed(rig.run(rig.entries())[0], tenure=2)
         acks = rig.run(
             rig.write(
                 WriteEntry(

@@ -12,15 +12,8 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
 from hobus.bus.record.journal import event_in
-from tests.actors.ho2_supervisor.rig import (
-    SESSION,
-    Answer,
-    Rig,
-    classified,
-    degraded_entry,
-    names,
-    question_and_answer,
-)
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, degraded_entry, question_and_answer
+from tests.rig import names
 
 
 async def failure(turn: Any) -> RuntimeFault:
@@ -86,14 +79,14 @@ def test_answer_that_the_record_does_not_take_fails_the_run_once() -> None:
         rig.run(rig.start_session())
         fault = rig.run(failure(rig.turn("i1", "much")))
         assert (fault.code, fault.retryable) == ("execution_error", False)
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal)[-1] == "RunFailed"
         assert names(journal).count("TookOver") == 1
         assert event_in(journal[-1]).event.code == "execution_error"
         assert b"too_large" in (journal[-1].bodies[1] or b"")
-        assert rig.run(rig.journal("ho2m")) == []
+        assert rig.run(rig.entries("ho2m")) == []
         assert rig.run(failure(rig.turn("i1", "much"))).code == "execution_error"
-        assert len(rig.run(rig.journal())) == len(journal)
+        assert len(rig.run(rig.entries())) == len(journal)
         assert rig.run(rig.turn("i2", "little")).response == "answer to little"
 
 
@@ -103,7 +96,7 @@ def test_input_that_the_record_does_not_take_leaves_no_run() -> None:
         rig.run(rig.start_session())
         fault = rig.run(failure(rig.turn("i1", "x" * 30_000)))
         assert (fault.code, fault.retryable) == ("execution_error", False)
-        assert names(rig.run(rig.journal())) == ["TookOver", "SESSION_START"]
+        assert names(rig.run(rig.entries())) == ["TookOver", "SESSION_START"]
         assert rig.run(rig.turn("i2", "hello")).response == "answer to hello"
 
 
@@ -118,7 +111,7 @@ def test_write_that_the_bus_does_not_take_fails_the_run_once() -> None:
         rig.run(rig.start_session())
         fault = rig.run(failure(rig.turn("i1", "much")))
         assert (fault.code, fault.retryable) == ("execution_error", False)
-        assert names(rig.run(rig.journal()))[-1] == "RunFailed"
+        assert names(rig.run(rig.entries()))[-1] == "RunFailed"
         assert rig.run(rig.turn("i2", "little")).response == "answer to little"
 
 
@@ -141,7 +134,7 @@ def test_body_that_is_missing_is_no_unknown_session() -> None:
             await failure(turn)
 
         rig.run(cut())
-        last = rig.run(rig.journal())[-1]
+        last = rig.run(rig.entries())[-1]
         assert last.event_type == "RunFailed"
         assert event_in(last).event.code == "execution_error"
         assert rig.run(failure(rig.turn("i1", "hello"))).code == "execution_error"
@@ -160,8 +153,8 @@ def late(rig: Rig, stream: str) -> list[Entry]:
         await rig.host.sleep(1)
 
     rig.run(run())
-    assert names(rig.run(rig.journal()))[-1] == "TurnDegraded"
-    return [entry for entry in rig.run(rig.journal(stream)) if entry.origin.startswith("ho2")]
+    assert names(rig.run(rig.entries()))[-1] == "TurnDegraded"
+    return [entry for entry in rig.run(rig.entries(stream)) if entry.origin.startswith("ho2")]
 
 
 def test_run_that_was_too_late_explains_no_answer() -> None:
@@ -171,7 +164,7 @@ def test_run_that_was_too_late_explains_no_answer() -> None:
         rig.pool.delay_s = lambda _: 0.0
         rig.run(rig.turn("i2", "next"))
         rig.run(rig.host.sleep(1))
-        assert names(rig.run(rig.journal("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
+        assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
 
 
 def test_order_of_a_run_that_is_no_longer_ours_is_not_failed() -> None:
@@ -185,7 +178,7 @@ def test_order_of_a_run_that_is_no_longer_ours_is_not_failed() -> None:
         rig.pool.delay_s = lambda _: 0.0
         rig.run(failure(rig.turn("i2", "next")))
         rig.run(rig.host.sleep(1))
-        assert names(rig.run(rig.journal("ho1m"))) == ["WO_FAILED"]
+        assert names(rig.run(rig.entries("ho1m"))) == ["WO_FAILED"]
 
 
 def test_answer_stands_together_with_what_explains_it() -> None:
@@ -194,9 +187,9 @@ def test_answer_stands_together_with_what_explains_it() -> None:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "hello"))
         rig.world.kill(rig.instances[0])
-        rig.stop_ledger()
+        rig.kill_ledger()
         rig.start_ledger()
-        explained = rig.run(rig.journal("ho2m"))
-        completed = rig.run(rig.journal())[-1]
+        explained = rig.run(rig.entries("ho2m"))
+        completed = rig.run(rig.entries())[-1]
         assert (completed.event_type, names(explained)) == ("RunCompleted", ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"])
         assert [entry.sequence - completed.sequence for entry in explained] == [1, 2]

@@ -17,7 +17,8 @@ from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
 from hobus.bus.messages.session import SessionReady, StartSession, TurnReply, TurnRequest, TurnResult
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
 from hobus.bus.record.journal import event_in, recorded
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot, text_of
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, one_tool, snapshot, text_of
+from tests.rig import names
 
 QUESTION = "what packages are installed?"
 
@@ -27,7 +28,7 @@ def recorded_turn() -> list[Entry]:
     with Rig(script=one_tool) as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", QUESTION))
-        return rig.run(rig.journal())
+        return rig.run(rig.entries())
 
 
 def moved_to(session_id: str, entry: Entry) -> WriteEntry:
@@ -78,7 +79,7 @@ def test_successor_finishes_a_turn_from_every_prefix_of_its_journal() -> None:
             sent = [message.order.wo_id for message in rig.pool.received[sent_before:]]
             assert not ended & set(sent), length
             assert len(set(sent)) == len(sent), length
-            after = rig.run(rig.journal(session_stream(session_id)))
+            after = rig.run(rig.entries(session_stream(session_id)))
             assert names(after).count("RunCompleted") == 1, length
             assert names(after).count("RunRequested") == 1, length
             assert names(after).count("TookOver") == 2, length
@@ -115,7 +116,7 @@ def test_successor_goes_on_with_a_turn_that_shows_a_reply_of_no_record() -> None
         rig.run(rig.turn("i2", "second question"))
         sent = next(order for order in rig.pool.orders if order.wo_id.endswith("-2.2.1"))
         assert "said by" in text_of(sent, "history")
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         length = 1 + next(n for n, entry in enumerate(journal) if entry.submission_id == f"WO_DISPATCHED:{sent.wo_id}")
         session_id = str(UUID(int=1))
         rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:length])))
@@ -131,7 +132,7 @@ def test_reply_of_no_record_is_in_the_history_of_who_loads_a_snapshot() -> None:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", QUESTION))
         rig.run(rig.host.sleep(1))
-        assert "STATE_SNAPSHOT" in names(rig.run(rig.journal()))
+        assert "STATE_SNAPSHOT" in names(rig.run(rig.entries()))
         rig.world.kill(rig.instances[0])
         rig.supervise()
         rig.run(rig.world.settled())
@@ -147,7 +148,7 @@ def test_history_that_is_named_by_one_ref_is_expanded_to_the_same_bytes() -> Non
         rig.run(rig.turn("i1", "first question"))
         rig.run(rig.turn("i2", "second question"))
         sent = rig.pool.orders[-1]
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         length = max(number for number, entry in enumerate(journal) if entry.event_type == "WO_DISPATCHED") + 1
         session_id = str(UUID(int=1))
         rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:length])))
@@ -168,7 +169,7 @@ def test_output_that_stands_in_its_executors_end_alone_is_brought_by_the_journal
     with Rig(script=script) as rig:
         rig.run(rig.start_session())
         assert rig.run(rig.turn("i1", QUESTION)).response == "from tools: found, found, found"
-        ended = [e for e in rig.run(rig.journal()) if e.event_type == "OrderEnded" and len(e.bodies) > 1]
+        ended = [e for e in rig.run(rig.entries()) if e.event_type == "OrderEnded" and len(e.bodies) > 1]
         assert [entry.bodies[1] for entry in ended] == [b"found"] * 3
         shown = rig.pool.orders[-1].exchanges[0].results
         assert [segment.ref for segment in shown] == [f"{entry.submission_id}/1" for entry in ended]
@@ -218,7 +219,7 @@ def test_killed_owner_is_succeeded_in_the_middle_of_a_turn(number: int, is_answe
         result = rig.run(rig.turn("i1", QUESTION))
         assert result.outcome == "success"
         assert result.response == "from tools: result of list_packages, result of list_tools, result of list_packages"
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal).count("RunCompleted") == 1
         assert names(journal).count("TookOver") == 2
         assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
@@ -246,7 +247,7 @@ def test_fenced_owner_appends_nothing_any_more(wo_type: str) -> None:
         assert new.outcome == "success"
         assert isinstance(old, RuntimeFault)
         assert old.code in ("moved", "deadline_exceeded")  # fenced, or its order's reply went to the successor
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         assert names(journal).count("RunCompleted") == 1
         assert names(journal).count("TookOver") == 2
         first_of_new = names(journal).index("TookOver", 1)
@@ -283,7 +284,7 @@ def test_two_supervisors_never_answer_one_input_twice() -> None:
         answers = {canonical_bytes(result) for result in results if isinstance(result, TurnResult)}
         assert len(answers) == 1
         assert all(fault.retryable for fault in results if isinstance(fault, RuntimeFault))
-        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+        assert names(rig.run(rig.entries())).count("RunCompleted") == 1
         assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
 
 
@@ -315,7 +316,7 @@ def test_of_two_that_take_over_at_once_one_owns_the_session(moment_s: float) -> 
 
         results = rig.run(run())
         results.append(rig.run(rig.turn("i1", QUESTION)))
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         owner = ""
         for entry in journal:
             owner = entry.origin if entry.event_type == "TookOver" else owner
@@ -335,7 +336,7 @@ def test_unfinished_run_past_its_deadline_is_failed_by_the_new_owner() -> None:
         rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:cut])))
         rig.run(rig.start_session(session_id))
         rig.run(rig.host.sleep(1))
-        after = rig.run(rig.journal(session_stream(session_id)))
+        after = rig.run(rig.entries(session_stream(session_id)))
         assert names(after)[cut:] == ["TookOver", "RunFailed"]
         assert event_in(after[-1]).event.code == "deadline_exceeded"
         assert rig.pool.received == []
@@ -351,7 +352,7 @@ def test_new_owner_drives_an_unfinished_run_without_being_asked_for_it() -> None
         rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:9])))
         rig.run(rig.start_session(session_id))
         rig.run(rig.host.sleep(1))
-        assert names(rig.run(rig.journal(session_stream(session_id))))[-1] == "RunCompleted"
+        assert names(rig.run(rig.entries(session_stream(session_id))))[-1] == "RunCompleted"
 
 
 def test_successor_never_drives_a_run_that_the_host_has_answered() -> None:
@@ -372,7 +373,7 @@ def test_successor_never_drives_a_run_that_the_host_has_answered() -> None:
 
         result = rig.run(run())
         assert (result.outcome, result.response) == ("degraded", "bare reply")
-        assert "RunCompleted" not in names(rig.run(rig.journal()))
+        assert "RunCompleted" not in names(rig.run(rig.entries()))
 
 
 def test_replays_of_one_journal_give_the_same_bytes() -> None:
@@ -381,7 +382,7 @@ def test_replays_of_one_journal_give_the_same_bytes() -> None:
         rig.run(rig.start_session())
         for number in range(3):
             rig.run(rig.turn(f"i{number}", QUESTION))
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         live = rig.run(rig.view()).state_hash
     assert state_hash(record_of(journal).state) == live
     hashes = [state_hash(record_of(journal[:length]).state) for length in range(len(journal) + 1)]
@@ -395,7 +396,7 @@ def test_replayed_record_knows_inputs_and_history() -> None:
         rig.run(rig.start_session())
         for number in range(2):
             rig.run(rig.turn(f"i{number}", QUESTION))
-        record = record_of(rig.run(rig.journal()))
+        record = record_of(rig.run(rig.entries()))
         session = rig.supervisors[0]._registry.held(SESSION)
         assert session is not None
         assert record.inputs == session.record.inputs

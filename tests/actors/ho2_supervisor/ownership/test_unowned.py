@@ -11,7 +11,8 @@ import pytest
 from hobus.actors.ho2_supervisor.ownership.unowned import Taken, is_owned, may_be_open
 from hobus.bus.messages.session import FollowUp, SessionView
 from hobus.bus.record.catalog import read_body
-from tests.actors.ho2_supervisor.rig import Rig, names
+from tests.actors.ho2_supervisor.rig import Rig
+from tests.rig import names
 
 OWNED = 3
 OWNER = "ho2/1@7"
@@ -84,7 +85,7 @@ def left_at(rig: Rig, seconds: float) -> list[str]:
         await rig.host.sleep(seconds)
 
     rig.run(run())
-    return names(rig.run(rig.journal()))
+    return names(rig.run(rig.entries()))
 
 
 @pytest.mark.parametrize(("interval_ms", "owners"), [(500, 2), (60_000, 1)])
@@ -98,8 +99,8 @@ def test_what_stands_before_the_newest_mark_is_asked_of_those_alone_whom_it_name
     """OWNERS_SETTLED comes with a full page of take-overs; whom it names may still leave something behind."""
     with Rig(("sessions.journal_page", 1)) as rig:
         assert left_at(rig, 10).count("TookOver") == 2
-        [*_, mark] = [one for one in rig.run(rig.journal("ho2m")) if one.event_type == "OWNERS_SETTLED"]
-        said, taken = read_body(mark), rig.run(rig.journal())[0]
+        [*_, mark] = [one for one in rig.run(rig.entries("ho2m")) if one.event_type == "OWNERS_SETTLED"]
+        said, taken = read_body(mark), rig.run(rig.entries())[0]
         assert taken.event_type == "TookOver" and taken.sequence <= said.through
         assert rig.instances[0] in said.living
 
@@ -119,7 +120,7 @@ async def taken_back(rig: Rig, *, timeout_s: float = 25.0) -> None:
 
 def ended(rig: Rig) -> int:
     """How many runs are over."""
-    journal = names(rig.run(rig.journal()))
+    journal = names(rig.run(rig.entries()))
     return journal.count("RunCompleted") + journal.count("RunFailed")
 
 
@@ -140,7 +141,7 @@ def test_a_message_that_was_overtaken_is_found_behind_a_long_turn():
             await rig.host.sleep(20)
 
         rig.run(run())
-        requested = [entry.submission_id for entry in rig.run(rig.journal()) if entry.event_type == "RunRequested"]
+        requested = [entry.submission_id for entry in rig.run(rig.entries()) if entry.event_type == "RunRequested"]
         assert [one.rpartition("/")[2] for one in requested] == ["i1", "i2", "followup:f1"]
         assert ended(rig) == 3
 
@@ -177,14 +178,14 @@ def test_a_take_over_that_nobody_heard_of_is_followed_by_another():
                 killed_at = rig.host.now()
                 if ledger_at_s is not None:
                     await rig.host.sleep(ledger_at_s)
-                    rig.stop_ledger()
+                    rig.kill_ledger()
                     await rig.host.sleep(20)
                     rig.start_ledger()
                 await rig.host.sleep(20)
                 return killed_at
 
             killed_at = rig.run(run())
-            taken = [entry.at_us for entry in rig.run(rig.journal()) if entry.event_type == "TookOver"]
+            taken = [entry.at_us for entry in rig.run(rig.entries()) if entry.event_type == "TookOver"]
             return taken[1] / 1_000_000 - killed_at, ended(rig)
 
     taken_at_s, _ = killed(ledger_at_s=None)

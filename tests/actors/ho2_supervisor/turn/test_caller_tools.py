@@ -24,7 +24,8 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall, ToolSpec, WorkOrder
 from tests.actors.ho2_supervisor.ownership.test_take_over import moved_to
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, text_of
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, text_of
+from tests.rig import names
 from tests.shipped import shipped_snapshot
 
 LIMITS = shipped_snapshot().config.sessions.model_copy(update={"caller_tools_max": 3, "caller_tools_max_bytes": 1000})
@@ -166,7 +167,7 @@ def test_successor_goes_on_with_a_turn_that_brings_results_from_every_prefix_of_
         rig.run(rig.start_session())
         asked = rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS))
         answered = rig.run(rig.turn("i2", "", results=results(), run_overrides=THEIRS))
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         sent = {order.wo_id: order for order in rig.pool.orders}
     assert (asked.response, [call.tool_call_id for call in asked.caller_calls]) == (
         "I look.", ["call_11111111_1_3_001"],
@@ -181,7 +182,7 @@ def test_successor_goes_on_with_a_turn_that_brings_results_from_every_prefix_of_
             assert again.caller_calls == asked.caller_calls, length
             second = TurnRequest(session_id=session_id, input_id="i2", text="", results=results(), run_overrides=THEIRS)
             assert rig.run(rig.ask(second, TurnReply)).result.response == "own result, sunny", length
-            after = rig.run(rig.journal(session_stream(session_id)))
+            after = rig.run(rig.entries(session_stream(session_id)))
             assert names(after).count("RunCompleted") == names(after).count("RunRequested") == 2, length
             for order in rig.pool.orders:
                 if order.session_id == session_id and order.wo_type == "synthesize":
@@ -201,7 +202,7 @@ def test_open_calls_are_known_to_who_loads_a_snapshot() -> None:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS))
         rig.run(rig.host.sleep(1))
-        assert names(rig.run(rig.journal())).count("STATE_SNAPSHOT") == 1
+        assert names(rig.run(rig.entries())).count("STATE_SNAPSHOT") == 1
         rig.world.kill(rig.instances[0])
         rig.supervise()
         answered = rig.run(rig.turn("i2", "", results=results(), run_overrides=THEIRS))

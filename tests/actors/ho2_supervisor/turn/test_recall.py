@@ -12,16 +12,8 @@ from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import event_in
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
-from tests.actors.ho2_supervisor.rig import (
-    SESSION,
-    Answer,
-    Rig,
-    calls,
-    classified,
-    names,
-    one_tool,
-    question_and_answer,
-)
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, one_tool, question_and_answer
+from tests.rig import names
 
 ON = (("ho3.enabled", True),)
 
@@ -46,7 +38,7 @@ def asked(rig: Rig, input_id: str = "i1", **fields: Any) -> Any:
 
 def context_of(rig: Rig) -> tuple[Entry, Any]:
     """The one CONTEXT_ASSEMBLED entry and its payload."""
-    [entry] = rig.run(rig.journal("ho2_context_authority"))
+    [entry] = rig.run(rig.entries("ho2_context_authority"))
     return entry, read_body(entry)
 
 
@@ -69,14 +61,14 @@ def test_lines_stand_after_the_system_prompt_and_the_record_names_them_before_th
             assert lines_of(order) == [("ART-1", "line of ART-1"), ("ART-2", "line of ART-2")]
             assert [s.name for s in order.input_context][:4] == ["system", "ho3_biases", "ho3_biases", "ho3_biases"]
         [question] = memory.reads
-        requested = next(e for e in rig.run(rig.journal()) if e.event_type == "RunRequested")
+        requested = next(e for e in rig.run(rig.entries()) if e.event_type == "RunRequested")
         assert (question.agent_id, question.session_id) == ("ADMIN", SESSION)
         assert question.as_of_ts == event_in(requested).event.at
         entry, payload = context_of(rig)
         assert (payload.as_of_ts, payload.as_of_seq, payload.in_force) == (question.as_of_ts, 41, 3)
         assert payload.artifact_ids == ("ART-1", "ART-2")
         assert entry.bodies[1:] == [b"line of ART-1", b"line of ART-2"]
-        dispatched = [e.sequence for e in rig.run(rig.journal()) if e.event_type == "WO_DISPATCHED"]
+        dispatched = [e.sequence for e in rig.run(rig.entries()) if e.event_type == "WO_DISPATCHED"]
         assert dispatched[0] < entry.sequence < dispatched[1]
 
 
@@ -108,7 +100,7 @@ def test_a_turn_without_memory_is_a_turn_and_the_record_says_so(how: str) -> Non
         entry, payload = context_of(rig)
         assert entry.reason == {"silent": "expired", "gone": "no_route", "refusing": "internal"}[how]
         assert (payload.as_of_seq, payload.artifact_ids) == (None, ())
-        warnings = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "MEMORY_WARNING"]
+        warnings = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "MEMORY_WARNING"]
         assert [e.reason for e in warnings] == [entry.reason]
 
 
@@ -167,7 +159,7 @@ def test_memory_off_changes_nothing() -> None:
             assert result.consolidation_candidates == []
             rig.run(rig.host.sleep(5))
             assert (memory.reads, memory.logs) == ([], [])
-            assert rig.run(rig.journal("ho2_context_authority")) == []
-            assert names(rig.run(rig.journal("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
-            journals.append([entry.bodies for entry in rig.run(rig.journal())])
+            assert rig.run(rig.entries("ho2_context_authority")) == []
+            assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
+            journals.append([entry.bodies for entry in rig.run(rig.entries())])
     assert journals[0] == journals[1] == journals[2]

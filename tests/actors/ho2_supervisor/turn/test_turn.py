@@ -21,11 +21,11 @@ from tests.actors.ho2_supervisor.rig import (
     Rig,
     calls,
     classified,
-    names,
     one_tool,
     question_and_answer,
     text_of,
 )
+from tests.rig import names
 
 
 def asked(rig: Rig, text: str = "what packages are installed?") -> Any:
@@ -40,7 +40,7 @@ def asked(rig: Rig, text: str = "what packages are installed?") -> Any:
 
 def payloads(rig: Rig, stream: str) -> dict[str, Any]:
     """Body 0 of the last entry of each type of a stream, as its class."""
-    return {entry.event_type: read_body(entry) for entry in rig.run(rig.journal(stream))}
+    return {entry.event_type: read_body(entry) for entry in rig.run(rig.entries(stream))}
 
 
 def test_turn_without_tools_is_recorded_step_by_step() -> None:
@@ -48,11 +48,11 @@ def test_turn_without_tools_is_recorded_step_by_step() -> None:
     with Rig() as rig:
         result = asked(rig, "hello")
         assert (result.response, result.outcome, result.quality_gate_passed) == ("answer to hello", "success", True)
-        assert names(rig.run(rig.journal())) == [
+        assert names(rig.run(rig.entries())) == [
             "TookOver", "SESSION_START", "RunRequested", "RunStarted", "StepStarted", "WO_DISPATCHED", "OrderEnded",
             "StepStarted", "WO_DISPATCHED", "OrderEnded", "RunCompleted",
         ]  # fmt: skip
-        assert names(rig.run(rig.journal("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
+        assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
 
 
 def test_turn_without_classification_begins_with_its_answer() -> None:
@@ -68,7 +68,7 @@ def test_submission_ids_are_derived_or_counted_in_the_tenure() -> None:
     """Ids that take-overs and retries rest on have the form that the specification gives them."""
     with Rig() as rig:
         asked(rig)
-        entries = {entry.event_type: entry for entry in rig.run(rig.journal())}
+        entries = {entry.event_type: entry for entry in rig.run(rig.entries())}
         assert entries["TookOver"].submission_id == f"TookOver:{SESSION}/1"
         assert entries["SESSION_START"].submission_id == f"SESSION_START:{SESSION}/1.1"
         assert entries["RunRequested"].submission_id == f"RunRequested:{SESSION}/i1"
@@ -98,7 +98,7 @@ def test_order_is_durable_before_it_is_sent() -> None:
     with Rig() as rig:
 
         def script(order: WorkOrder) -> Answer:
-            found = rig.ledger._open().tables.by_submission(f"WO_DISPATCHED:{order.wo_id}")
+            found = rig.ledger_service._open().tables.by_submission(f"WO_DISPATCHED:{order.wo_id}")
             seen.append(found is not None)
             return question_and_answer(order)
 
@@ -134,17 +134,17 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
     with Rig(script=one_tool) as rig:
         asked(rig)
         system = rig.snapshot.agents["ADMIN"].system_prompt.encode()
-        bodies = [body for entry in rig.run(rig.journal()) for body in entry.bodies if body]
+        bodies = [body for entry in rig.run(rig.entries()) for body in entry.bodies if body]
         assert sum(body.count(system) for body in bodies) == 1
         rounds = [order for order in rig.pool.orders if order.wo_type == "synthesize"]
         assert len({s.ref for order in rounds for s in order.input_context if s.name == "system"}) == 1
         for order in rounds:
             for segment in order.input_context:
                 assert segment.ref is not None
-                assert rig.run(rig.client.body(segment.ref)).decode() == segment.text
+                assert rig.run(rig.ledger_client("operator").body(segment.ref)).decode() == segment.text
         first, second = (
             event_in(entry).event.order
-            for entry in rig.run(rig.journal())
+            for entry in rig.run(rig.entries())
             if entry.submission_id.removeprefix("WO_DISPATCHED:") in [order.wo_id for order in rounds]
         )
         assert [set(segment) for segment in first["input_context"]] == [{"name", "ref"}] * 3
@@ -166,7 +166,7 @@ def test_tool_calls_go_out_as_orders_of_their_own_and_come_back_in_call_order() 
         tools = [order for order in rig.pool.orders if order.wo_type == "tool_call"]
         assert [order.wo_id for order in tools] == [f"WO-{SESSION}-1.2.2.{n:03d}" for n in (1, 2, 3)]
         assert rig.pool.executed[2:5] == [f"WO-{SESSION}-1.2.2.{n:03d}" for n in (3, 2, 1)]
-        journal = rig.run(rig.journal())
+        journal = rig.run(rig.entries())
         ended = [entry for entry in journal if entry.event_type == "ToolReceipt"]
         assert [event_in(entry).event.call_id for entry in ended] == ["003", "002", "001"]
         settled = next(entry for entry in journal if entry.event_type == "BatchSettled")
@@ -287,12 +287,12 @@ def test_chain_hash_is_checkable_from_the_journal_alone() -> None:
     with Rig(script=one_tool) as rig:
         asked(rig)
         receipts: dict[str, Receipt] = {}
-        for entry in rig.run(rig.journal()):
+        for entry in rig.run(rig.entries()):
             if entry.event_type == "OrderEnded":
                 event = event_in(entry).event
                 receipts[event.wo_id] = Receipt.model_validate(event.receipt)
         chain = payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]
-        [entry] = [one for one in rig.run(rig.journal("ho2m")) if one.event_type == "WO_CHAIN_COMPLETE"]
+        [entry] = [one for one in rig.run(rig.entries("ho2m")) if one.event_type == "WO_CHAIN_COMPLETE"]
         wo_ids = chain.order_ids(entry.provenance)
         assert list(wo_ids) == sorted(receipts)
         assert chain.trace_hash == trace_hash(receipts[wo_id] for wo_id in wo_ids)
@@ -312,7 +312,7 @@ def test_failed_classification_is_recorded_and_the_turn_goes_on() -> None:
         synthesize = rig.pool.orders[-1]
         assert text_of(synthesize, "classification") == ""
         assert synthesize.parent_wo_id is None
-        ended = next(entry for entry in rig.run(rig.journal()) if entry.event_type == "OrderEnded")
+        ended = next(entry for entry in rig.run(rig.entries()) if entry.event_type == "OrderEnded")
         assert event_in(ended).event.receipt["error"]["code"] == "output_schema_invalid"
 
 
@@ -346,7 +346,7 @@ def test_gateway_refusal_is_a_verdict(code: str, wo_type: str) -> None:
         assert (result.outcome, result.code) == ("error", code)
         assert result.response.endswith(".")
         assert ("limit" in result.response) is (code != "FORBIDDEN")
-        last = rig.run(rig.journal())[-1]
+        last = rig.run(rig.entries())[-1]
         assert (last.event_type, last.once) == ("RunFailed", f"turn:{SESSION}/i1")
         assert rig.run(rig.turn("i1", "what packages are installed?")) == result  # asked again: the same answer
 
@@ -363,7 +363,7 @@ def test_failed_order_is_a_failure_and_never_text() -> None:
             asked(rig)
         assert caught.value.code == "execution_error"
         assert not caught.value.retryable
-        last = rig.run(rig.journal())[-1]
+        last = rig.run(rig.entries())[-1]
         assert (last.event_type, last.once) == ("RunFailed", None)
         with pytest.raises(BusError) as again:
             rig.run(rig.turn("i1", "what packages are installed?"))
@@ -381,7 +381,7 @@ def test_lost_order_is_sent_again_and_then_failed_by_ho2() -> None:
         attempts = [message.attempt for message in rig.pool.received if message.order.wo_type == "synthesize"]
         assert attempts == [1, 2, 3, 4]
         rig.run(rig.host.sleep(0.1))  # the end follows OrderEnded; nobody waits for it
-        end = rig.run(rig.journal("ho1m"))[-1]
+        end = rig.run(rig.entries("ho1m"))[-1]
         assert (end.event_type, end.once) == ("WO_FAILED", f"end:WO-{SESSION}-1.2.1")
         receipt = receipt_in(end)
         assert receipt is not None
@@ -423,7 +423,7 @@ def test_answer_that_stays_rejected_is_escalated_and_returned() -> None:
     with Rig(("quality_gate.min_response_length", 10), script=script) as rig:
         result = asked(rig)
         assert (result.response, result.outcome, result.quality_gate_passed) == ("better", "success", False)
-        entries = {entry.event_type: entry for entry in rig.run(rig.journal("ho2m"))}
+        entries = {entry.event_type: entry for entry in rig.run(rig.entries("ho2m"))}
         assert entries["WO_QUALITY_GATE"].decision == "REJECTED"
         assert entries["ESCALATION"].parents == [f"RunCompleted:{SESSION}-1"]
 
@@ -484,7 +484,7 @@ def test_deadline_ends_the_run_before_the_requester_gives_up() -> None:
         assert code == "deadline_exceeded"
         assert 4.6 <= took_s < 5.0
         rig.run(rig.host.sleep(30))
-        assert names(rig.run(rig.journal()))[-1] == "RunFailed"
+        assert names(rig.run(rig.entries()))[-1] == "RunFailed"
 
 
 def test_history_of_the_session_reaches_the_next_prompt_by_ref() -> None:
@@ -495,7 +495,7 @@ def test_history_of_the_session_reaches_the_next_prompt_by_ref() -> None:
         synthesize = rig.pool.orders[-1]
         assert text_of(synthesize, "history") == "user: first question\nassistant: answer to first question\n"
         shown = [segment.ref for segment in synthesize.input_context if segment.name == "history"]
-        dispatched = rig.run(rig.journal())[-3]
+        dispatched = rig.run(rig.entries())[-3]
         assert shown == [f"{dispatched.submission_id}/2"] == [f"WO_DISPATCHED:{synthesize.wo_id}/2"]
         listed = text_parts.parts_in(dispatched.bodies[2] or b"")
         assert listed is not None
@@ -517,7 +517,7 @@ def test_answer_that_is_recorded_elsewhere_is_not_stored_again() -> None:
         rig.run(rig.start_session())
         refs["reply"] = f"SESSION_START:{SESSION}/1.1/0"
         rig.run(rig.turn("i1", "hello"))
-        completed = rig.run(rig.journal())[-1]
+        completed = rig.run(rig.entries())[-1]
         assert len(completed.bodies) == 2
         assert event_in(completed).event.reply_ref == refs["reply"]
 
@@ -542,5 +542,5 @@ def test_budget_of_the_agent_decides() -> None:
         ]
         owner = rig.snapshot.agent_packages()["ADMIN"]
         assert {order.package_id for order in rig.pool.orders} == {owner}
-        started = [entry for entry in rig.run(rig.journal()) if entry.event_type == "RunStarted"]
+        started = [entry for entry in rig.run(rig.entries()) if entry.event_type == "RunStarted"]
         assert [entry.provenance.package_id for entry in started] == [owner]
