@@ -6,11 +6,12 @@ Files are found by `files.py`, read by `load.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from hobus.config.schema import BudgetConfig
+from hobus.config.schema import BudgetConfig, ToolsConfig
 
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
@@ -51,6 +52,11 @@ def names(patterns: Iterable[str], tool_id: str) -> bool:
         pattern in (tool_id, "*") or (pattern.endswith("__*") and tool_id.startswith(pattern[:-1]))
         for pattern in patterns
     )
+
+
+def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:
+    """Whether calls of this tool wait for an operator: a pattern of `tools.approval` fits."""
+    return any(fnmatchcase(tool_id, pattern) for pattern in tools.approval)
 
 
 class Permissions(Asset):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.messages.work_order import DOMAIN_TAGS
@@ -41,7 +42,7 @@ def inconsistencies(
         *_route_faults(config.gateway),
         *_memory_faults(config.ho3),
         *_environment_faults(config.launcher.environment),
-        *tool_faults(config.tools, config.bus, agents),
+        *tool_faults(config.tools, agents),
     ]
     if config.host.agent_id not in agents:
         faults.append(f"host.agent_id: no agent {config.host.agent_id!r}; shipped and added agents: {_names(agents)}")
@@ -73,51 +74,64 @@ def _names(values: Iterable[str]) -> str:
     return ", ".join(values) or "none"
 
 
+_NOT_ABOVE = (
+    ("bus.reconnect_min_ms", "bus.reconnect_max_ms"),
+    ("bus.local_reconnect_min_ms", "bus.local_reconnect_max_ms"),
+    ("bus.beat_interval_ms", "bus.peer_timeout_ms"),
+    ("bus.heartbeat_interval_ms", "bus.heartbeat_timeout_ms"),
+    ("bus.tool_max_bytes", "bus.page_max_bytes"),
+    ("twice bus.page_max_bytes", "bus.body_max_bytes"),
+    ("bus.page_max_bytes", "bus.announcement_max_bytes"),
+    ("bus.body_max_bytes", "bus.client_open_max_bytes"),
+    ("bus.client_open_max_bytes", "bus.clients_open_max_bytes"),
+    ("bus.body_max_bytes", "bus.unbound_max_bytes"),
+    ("bus.body_max_bytes", "bus.client_dropped_max_bytes"),
+    ("bus.dedupe_window", "bus.hello_ids_max"),
+    ("bus.mailbox_max", "bus.hello_ids_max"),
+    ("launcher.restart_backoff_min_ms", "launcher.restart_backoff_max_ms"),
+    ("launcher.restart_backoff_max_ms", "bus.service_grace_ms"),
+    ("ledger.entry_max_bytes", "ledger.batch_bytes_max"),
+    ("ledger.batch_bytes_max", "ledger.segment_bytes"),
+    # A turn that brings results of tools is recorded as its words and result by result.
+    ("twice host.prompt_max_bytes", "ledger.bodies_max_bytes"),
+    ("ledger.entry_max_bytes + ledger.bodies_max_bytes", "bus.body_max_bytes"),
+    ("ho2.owners_entries", "ledger.read_entries_max"),
+    ("ledger.read_bytes_max", "bus.body_max_bytes"),
+    ("host.degrade_reserve_ms", "host.turn_timeout_ms"),
+    ("host.append_reserve_ms", "host.degrade_reserve_ms"),
+    ("host.reply_reserve_ms", "host.append_reserve_ms"),
+    ("gateway.backoff_min_ms", "gateway.backoff_max_ms"),
+    ("gateway.key_max_chars", "what an id of the record leaves for it"),
+    ("tools.reconnect_min_ms", "tools.reconnect_max_ms"),
+    ("tools.output_max_bytes", "bus.body_max_bytes"),
+    ("tools.output_max_bytes", "tools.message_max_bytes"),
+    ("tools.definition_max_bytes", "tools.message_max_bytes"),
+    ("tools.definition_max_bytes", "bus.tool_max_bytes"),
+    ("ho3.gate_low", "ho3.gate_high"),
+    ("ho3.gate_count_threshold", "ho3.source_events_max"),
+    ("ho3.reply_reserve_ms", "ho3.log_timeout_ms"),
+    ("ho3.reply_reserve_ms", "ho3.read_timeout_ms"),
+)
+"""Settings of which the first must not be above the second; without a section `ho3` memory is switched off."""
+
+
 def _order_faults(config: AdminConfig) -> list[str]:
-    """Pairs of settings of which the first must not be above the second."""
-    bus, launcher, ledger, host = config.bus, config.launcher, config.ledger, config.host
-    pairs: tuple[tuple[str, float, str, float], ...] = (
-        ("bus.reconnect_min_ms", bus.reconnect_min_ms, "bus.reconnect_max_ms", bus.reconnect_max_ms),
-        ("bus.local_reconnect_min_ms", bus.local_reconnect_min_ms,
-         "bus.local_reconnect_max_ms", bus.local_reconnect_max_ms),
-        ("bus.beat_interval_ms", bus.beat_interval_ms, "bus.peer_timeout_ms", bus.peer_timeout_ms),
-        ("bus.heartbeat_interval_ms", bus.heartbeat_interval_ms, "bus.heartbeat_timeout_ms", bus.heartbeat_timeout_ms),
-        ("bus.tool_max_bytes", bus.tool_max_bytes, "bus.page_max_bytes", bus.page_max_bytes),
-        ("twice bus.page_max_bytes", 2 * bus.page_max_bytes, "bus.body_max_bytes", bus.body_max_bytes),
-        ("bus.page_max_bytes", bus.page_max_bytes, "bus.announcement_max_bytes", bus.announcement_max_bytes),
-        ("bus.body_max_bytes", bus.body_max_bytes, "bus.client_open_max_bytes", bus.client_open_max_bytes),
-        ("bus.client_open_max_bytes", bus.client_open_max_bytes,
-         "bus.clients_open_max_bytes", bus.clients_open_max_bytes),
-        ("bus.body_max_bytes", bus.body_max_bytes, "bus.unbound_max_bytes", bus.unbound_max_bytes),
-        ("bus.body_max_bytes", bus.body_max_bytes, "bus.client_dropped_max_bytes", bus.client_dropped_max_bytes),
-        ("bus.dedupe_window", bus.dedupe_window, "bus.hello_ids_max", bus.hello_ids_max),
-        ("bus.mailbox_max", bus.mailbox_max, "bus.hello_ids_max", bus.hello_ids_max),
-        ("launcher.restart_backoff_min_ms", launcher.restart_backoff_min_ms,
-         "launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms),
-        ("launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms,
-         "bus.service_grace_ms", bus.service_grace_ms),
-        ("ledger.entry_max_bytes", ledger.entry_max_bytes, "ledger.batch_bytes_max", ledger.batch_bytes_max),
-        ("ledger.batch_bytes_max", ledger.batch_bytes_max, "ledger.segment_bytes", ledger.segment_bytes),
-        # A turn that brings results of tools is recorded as its words and result by result.
-        ("twice host.prompt_max_bytes", 2 * host.prompt_max_bytes, "ledger.bodies_max_bytes", ledger.bodies_max_bytes),
-        ("ledger.entry_max_bytes + ledger.bodies_max_bytes", ledger.entry_max_bytes + ledger.bodies_max_bytes,
-         "bus.body_max_bytes", bus.body_max_bytes),
-        ("ho2.owners_entries", config.ho2.owners_entries, "ledger.read_entries_max", ledger.read_entries_max),
-        ("ledger.read_bytes_max", ledger.read_bytes_max, "bus.body_max_bytes", bus.body_max_bytes),
-        ("tools.output_max_bytes", config.tools.output_max_bytes, "bus.body_max_bytes", bus.body_max_bytes),
-        ("host.degrade_reserve_ms", host.degrade_reserve_ms, "host.turn_timeout_ms", host.turn_timeout_ms),
-        ("host.append_reserve_ms", host.append_reserve_ms, "host.degrade_reserve_ms", host.degrade_reserve_ms),
-        ("host.reply_reserve_ms", host.reply_reserve_ms, "host.append_reserve_ms", host.append_reserve_ms),
-        ("gateway.key_max_chars", config.gateway.key_max_chars,
-         "what an id of the record leaves for it", ID_MAX_CHARS - _AROUND_A_KEY_CHARS),
-        ("gateway.backoff_min_ms", config.gateway.backoff_min_ms,
-         "gateway.backoff_max_ms", config.gateway.backoff_max_ms),
-    )  # fmt: skip
-    return [
-        f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"
-        for low, low_value, high, high_value in pairs
-        if low_value > high_value
-    ]
+    found: list[str] = []
+    for low, high in _NOT_ABOVE:
+        if config.ho3 is None and low.startswith("ho3."):
+            continue
+        low_value, high_value = _sum_of(config, low), _sum_of(config, high)
+        if low_value > high_value:
+            found.append(f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second")
+    return found
+
+
+def _sum_of(config: AdminConfig, words: str) -> float:
+    """The value of a setting, of one twice, or of two together."""
+    if words == "what an id of the record leaves for it":
+        return ID_MAX_CHARS - _AROUND_A_KEY_CHARS
+    times = 2 if words.startswith("twice ") else 1
+    return times * sum(attrgetter(path)(config) for path in words.removeprefix("twice ").split(" + "))
 
 
 def _round_faults(config: AdminConfig) -> list[str]:
@@ -132,21 +146,10 @@ def _memory_faults(ho3: Ho3Config | None) -> list[str]:
     """A missing section is memory switched off, and no fault."""
     if ho3 is None:
         return []
-    pairs = (
-        ("ho3.gate_low", ho3.gate_low, "ho3.gate_high", ho3.gate_high),
-        ("ho3.gate_count_threshold", ho3.gate_count_threshold, "ho3.source_events_max", ho3.source_events_max),
-        ("ho3.reply_reserve_ms", ho3.reply_reserve_ms, "ho3.log_timeout_ms", ho3.log_timeout_ms),
-        ("ho3.reply_reserve_ms", ho3.reply_reserve_ms, "ho3.read_timeout_ms", ho3.read_timeout_ms),
-    )
-    faults = [
-        f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"
-        for low, low_value, high, high_value in pairs
-        if low_value > high_value
-    ]
     if _MEMORY_DIR.fullmatch(ho3.memory_dir) is None or ho3.memory_dir in _HOME_DIRECTORIES:
         taken = _names(_HOME_DIRECTORIES)
-        faults.append(f"ho3.memory_dir: expected the name of one directory below the home, and none of {taken}")
-    return faults
+        return [f"ho3.memory_dir: expected the name of one directory below the home, and none of {taken}"]
+    return []
 
 
 def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
@@ -158,15 +161,15 @@ def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
 
 
 def _route_faults(gateway: GatewayConfig) -> list[str]:
-    routes = {"gateway.default_route": gateway.default_route}
+    routes: dict[str, Route] = {"gateway.default_route": gateway.default_route}
     routes |= {f"gateway.domain_tag_routes.{tag}": route for tag, route in gateway.domain_tag_routes.items()}
     unknown = [tag for tag in gateway.domain_tag_routes if tag not in DOMAIN_TAGS]
     for number, link in enumerate(gateway.fallbacks):
         path = f"gateway.fallbacks.{number}"
-        routes[path] = Route(provider_id=link.provider_id, model_id=link.model_id)
+        routes[path] = link
         routes |= {f"{path}.routes.{place}": route for place, route in enumerate(link.routes)}
-    counted = [Route(provider_id=one.provider_id, model_id=one.model_id) for one in gateway.tokenizers]
-    routes |= {f"gateway.tokenizers.{number}": route for number, route in enumerate(counted)}
+    routes |= {f"gateway.tokenizers.{number}": route for number, route in enumerate(gateway.tokenizers)}
+    counted = [(route.provider_id, route.model_id) for route in gateway.tokenizers]
     faults = [
         f"gateway.provider_rates.{name}: no such provider; configured: {_names(gateway.providers)}"
         for name in gateway.provider_rates
@@ -187,9 +190,9 @@ def _route_faults(gateway: GatewayConfig) -> list[str]:
         if (route.provider_id, route.model_id) == (link.provider_id, link.model_id)
     ]
     faults += [
-        f"gateway.tokenizers.{number}: {route.provider_id}/{route.model_id} has one already; remove it"
-        for number, route in enumerate(counted)
-        if route in counted[:number]
+        f"gateway.tokenizers.{number}: {provider_id}/{model_id} has one already; remove it"
+        for number, (provider_id, model_id) in enumerate(counted)
+        if (provider_id, model_id) in counted[:number]
     ]
     for path, route in routes.items():
         provider = gateway.providers.get(route.provider_id)

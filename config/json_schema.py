@@ -15,7 +15,9 @@ from typing import Any, cast
 
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
-from hobus.config.schema_cost import Cost, NoEnd, extent_of
+from hobus.bus.json_text import is_within, value_of
+from hobus.config.schema import SessionsConfig
+from hobus.config.schema_cost import REFERENCES, NoEnd, SchemaCost, extent_of, nodes, values_of
 
 _KEPT_MAX = 256
 """Schemas found right and remembered; only speed depends on it."""
@@ -43,8 +45,6 @@ _PATTERNS_BYTES = 32_000_000
 
 _PATTERN_BYTES_MAX = 10_000_000
 
-_REFERENCES = ("$ref", "$dynamicRef")
-
 _PLAIN_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 
 _META = Draft202012Validator(
@@ -57,7 +57,7 @@ class SchemaFault(ValueError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Fault:
+class SchemaBreak:
     """What breaks a schema: where, which of its keywords, and in words. Never the value."""
 
     place: str
@@ -91,20 +91,20 @@ class Validator:
         """Whether nothing breaks it."""
         return not self.faults(value)
 
-    def faults(self, value: Any) -> list[Fault]:
+    def faults(self, value: Any) -> list[SchemaBreak]:
         """All of them, in order of place."""
         try:
             # One without references looks at a value no more often than both are long.
             if self._cost.refers and self._looks(value)[0] > _LOOKS_MAX:
-                return [Fault("$", "size", "too large for its schema, or nested too deeply")]
+                return [SchemaBreak("$", "size", "too large for its schema, or nested too deeply")]
             if self._validator.is_valid(value):
                 return []
             looks, size = self._looks(value)
             if looks > _TOLD_LOOKS_MAX or looks * size > _TOLD_SIZE_MAX:
-                return [Fault("$", "size", "breaks its schema, and is too large to say where")]
+                return [SchemaBreak("$", "size", "breaks its schema, and is too large to say where")]
             return _faults(self._validator.iter_errors(value))
         except ValueError:  # What it says of bytes, for one.
-            return [Fault("$", "type", "is no JSON value")]
+            return [SchemaBreak("$", "type", "is no JSON value")]
 
     def _looks(self, value: Any) -> tuple[int, int]:
         """At most, in all; and the value's size."""
@@ -146,9 +146,9 @@ def _kept(text: str, *, is_run: bool) -> Validator | None:
     return Validator(schema) if is_run else None
 
 
-def _checked_cost(schema: Any) -> Cost:
+def _checked_cost(schema: Any) -> SchemaCost:
     try:
-        cost = Cost(schema)
+        cost = SchemaCost(schema)
     except NoEnd:
         raise SchemaFault("refers to itself without end") from None
     except KeyError:
@@ -158,39 +158,26 @@ def _checked_cost(schema: Any) -> Cost:
     return cost
 
 
-def _leads_outside(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(_leads_outside(item) for item in cast("list[Any]", value))
-    if not isinstance(value, dict):
-        return False
-    return any(
-        (key in _REFERENCES and isinstance(item, str) and not item.startswith("#")) or _leads_outside(item)
-        for key, item in cast("dict[str, Any]", value).items()
-    )
+def _leads_outside(schema: Any) -> bool:
+    refs = [node[key] for node in nodes(schema) for key in REFERENCES if key in node]
+    return any(isinstance(ref, str) and not ref.startswith("#") for ref in refs)
 
 
-def _pattern_count(value: Any) -> int:
-    if isinstance(value, list):
-        return sum(map(_pattern_count, cast("list[Any]", value)))
-    if not isinstance(value, dict):
-        return 0
-    node = cast("dict[str, Any]", value)
-    named = node.get("patternProperties")
-    own = ("pattern" in node) + (len(cast("dict[str, Any]", named)) if isinstance(named, dict) else 0)
-    return own + sum(map(_pattern_count, node.values()))
+def _pattern_count(schema: Any) -> int:
+    return sum(("pattern" in node) + len(values_of(node.get("patternProperties"))) for node in nodes(schema))
 
 
-def _faults(errors: Iterable[ValidationError]) -> list[Fault]:
-    faults: set[Fault] = set()
+def _faults(errors: Iterable[ValidationError]) -> list[SchemaBreak]:
+    faults: set[SchemaBreak] = set()
     missing: dict[str, list[str]] = {}
     for error in errors:
         place = _place(error.instance_path)
         if isinstance(error.kind, ValidationErrorKind.Required):
             missing.setdefault(place, []).append(error.kind.property)
         else:
-            faults.add(Fault(place, *_rule(error)))
+            faults.add(SchemaBreak(place, *_rule(error)))
     for place, names in missing.items():
-        faults.add(Fault(place, "required", f"required, missing {', '.join(dict.fromkeys(names))}"))
+        faults.add(SchemaBreak(place, "required", f"required, missing {', '.join(dict.fromkeys(names))}"))
     return sorted(faults)
 
 
@@ -226,3 +213,24 @@ def _step(part: str | int) -> str:
         return f".{part}"
     escaped = part.replace("\\", "\\\\").replace("'", r"\'")
     return f"['{escaped}']"
+
+
+def schema_fault(schema: dict[str, Any], limits: SessionsConfig) -> str:
+    """Why it cannot, as the end of a sentence about it; empty: it can, and stands for one JSON object."""
+    if not is_within(schema, limits.output_schema_depth_max):
+        return f"has more than {limits.output_schema_depth_max} levels (sessions.output_schema_depth_max)"
+    text = json.dumps(schema)
+    if len(text) > limits.output_schema_max_bytes:
+        limit = f"{limits.output_schema_max_bytes} are taken (sessions.output_schema_max_bytes)"
+        return f"has {len(text)} bytes; at most {limit}"
+    try:
+        value_of(text)
+    except ValueError:
+        return "has a value that is no JSON, or a number over 64 bits"
+    if schema.get("type", "object") != "object":
+        return "does not describe an object"
+    try:
+        validator_of(schema)
+    except SchemaFault as fault:
+        return str(fault)
+    return ""

@@ -14,7 +14,6 @@ from hobus.config import files
 from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
-from hobus.config.merge import merged
 from hobus.config.parse import BadText, checked, json_value
 from hobus.config.schema import AdminConfig
 
@@ -149,3 +148,20 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str]) -> 
         faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
     else:
         into[asset_id] = asset
+
+
+_MARKS = ("kind", "transport")
+"""Settings that say which settings stand beside them: another one there makes another object."""
+
+
+def merged(shipped: Any, own: Any) -> Any:
+    """`own` wherever it says something, else `shipped`: objects key by key at every depth, all else whole.
+
+    So a file may hold only what differs, and adds a provider, a route or a server by its name. A key that nobody knows
+    stays, and is refused with its path. `null` is a value: it stands for whatever was shipped there.
+    """
+    if not (isinstance(shipped, dict) and isinstance(own, dict)):
+        return own
+    if any(mark in own and mark in shipped and own[mark] != shipped[mark] for mark in _MARKS):
+        return own
+    return shipped | {key: merged(shipped.get(key), value) for key, value in own.items()}

@@ -197,11 +197,9 @@ def _whole_path(path: str) -> str:
     return path
 
 
-class TokenizerConfig(Section):
+class TokenizerConfig(Route):
     """A model's own tokenizer: by it a prompt is counted before it is sent."""
 
-    provider_id: str = Field(description="a key of gateway.providers")
-    model_id: str = Field(description="a model of that provider")
     file: Annotated[str, AfterValidator(_whole_path)] = Field(
         description="the model's `tokenizer.json` on this machine, a whole path; nothing is downloaded"
     )
@@ -224,11 +222,9 @@ class BreakerConfig(Section):
     )
 
 
-class Fallback(Section):
+class Fallback(Route):
     """What is asked when a model's provider fails."""
 
-    provider_id: str = Field(description="a key of gateway.providers")
-    model_id: str = Field(description="a model of that provider")
     routes: list[Route] = Field(min_length=1, description="asked one after the other, the first that answers counts")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
-_REFERENCES = ("$ref", "$dynamicRef")
+REFERENCES = ("$ref", "$dynamicRef")
 _HERE = ("not", "if", "then", "else")
 _HERE_EACH = ("allOf", "anyOf", "oneOf")
 _HERE_NAMED = ("dependentSchemas", "dependencies")
@@ -25,7 +25,7 @@ class NoEnd(ValueError):
     """References that lead back to themselves with nothing in between, or to more places than anybody counts."""
 
 
-class Cost:
+class SchemaCost:
     """Counts for one schema. What it is asked about deeper values it works out then."""
 
     def __init__(self, schema: Any) -> None:
@@ -83,12 +83,12 @@ class _Part:
     def __init__(self, schema: Mapping[str, Any], targets: _Targets) -> None:
         self.own = 1 + sum(extent_of(schema[key]).value_count for key in ("enum", "const") if key in schema)
         self.times = _UNEVALUATED_LOOKS if any(key in schema for key in _UNEVALUATED) else 1
-        here = [to for key in _REFERENCES if isinstance(at := schema.get(key), str) for to in targets.of(at)]
+        here = [to for key in REFERENCES if isinstance(at := schema.get(key), str) for to in targets.of(at)]
         here += [schema.get(key) for key in _HERE]
         here += [item for key in _HERE_EACH for item in _items(schema.get(key))]
-        here += [item for key in _HERE_NAMED for item in _values(schema.get(key))]
-        below = [*(schema.get(key) for key in _BELOW), *_values(schema.get("patternProperties"))]
-        one_of_below = [*_values(schema.get("properties")), *_items(schema.get("prefixItems"))]
+        here += [item for key in _HERE_NAMED for item in values_of(schema.get(key))]
+        below = [*(schema.get(key) for key in _BELOW), *values_of(schema.get("patternProperties"))]
+        one_of_below = [*values_of(schema.get("properties")), *_items(schema.get("prefixItems"))]
         self.leads_to = list(_schemas([*here, *below, *one_of_below]))
         self.here = [id(item) for item in _schemas(here)]
         self.below = [id(item) for item in _schemas(below)]
@@ -114,19 +114,12 @@ class _Targets:
         self._documents = [schema]
         self._anchors: dict[str, list[Any]] = {}
         self.asked_count = 0
-        waiting = [schema]
-        while waiting:
-            found = waiting.pop()
-            if isinstance(found, list):
-                waiting.extend(cast("list[Any]", found))
-            elif isinstance(found, dict):
-                node = cast("dict[str, Any]", found)
-                waiting.extend(node.values())
-                if isinstance(node.get("$id"), str) and node is not schema:
-                    self._documents.append(node)
-                for anchor in {node.get("$anchor"), node.get("$dynamicAnchor")}:
-                    if isinstance(anchor, str):
-                        self._anchors.setdefault(anchor, []).append(node)
+        for node in nodes(schema):
+            if isinstance(node.get("$id"), str) and node is not schema:
+                self._documents.append(node)
+            for anchor in {node.get("$anchor"), node.get("$dynamicAnchor")}:
+                if isinstance(anchor, str):
+                    self._anchors.setdefault(anchor, []).append(node)
 
     def of(self, reference: str) -> list[Any]:
         """What it may mean. Raises KeyError if there is nothing, and NoEnd beyond any measure."""
@@ -156,11 +149,22 @@ def _schemas(values: list[Any]) -> Iterator[dict[str, Any]]:
     return (cast("dict[str, Any]", value) for value in values if isinstance(value, dict))
 
 
+def nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a value, itself included, however deep: nothing recurses."""
+    waiting = [schema]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield cast("dict[str, Any]", found)
+        waiting.extend([*_items(found), *values_of(found)])
+
+
 def _items(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _values(value: Any) -> list[Any]:
+def values_of(value: Any) -> list[Any]:
+    """The values of an object; none of anything else."""
     return list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else []
 
 

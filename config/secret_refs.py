@@ -1,16 +1,19 @@
-"""Secrets stand in the configuration by reference only: `env:NAME` or `file:PATH`; what is shown never holds one.
+"""Secrets stand in the configuration by reference only: `env:NAME` or `file:PATH`; what is shown never holds one. Pure.
 
-Pure: references are told apart and hidden here, never resolved. Who needs one resolves it, in its own process, when it
-needs it: the gateway a provider's, the process of an MCP server that server's.
+References are told apart and hidden here, never resolved. Who needs one resolves it, in its own process, when it needs
+it: the gateway a provider's, the process of an MCP server that server's. Which variables of an environment somebody
+gets, by name, is said here, too; `launch.given` reads the environment itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, cast
 
 HIDDEN = "(hidden)"
+_OF_ENVIRONMENT = "env:"
 
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s\x00][^\x00\n]*")
 _SECRET_KEY = re.compile(
@@ -50,3 +53,21 @@ def _hidden(value: Any) -> Any:
     if isinstance(value, str) and not is_secret_ref(value):
         return HIDDEN
     return value
+
+
+def allowed(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose names match one of these (shell patterns)."""
+    return {name: value for name, value in environ.items() if any(fnmatchcase(name, pattern) for pattern in names)}
+
+
+def referred_to(value: Any) -> Iterator[str]:
+    """Names of the variables to which `env:NAME` references in a JSON-like value lead, at any depth."""
+    if isinstance(value, str):
+        if value.startswith(_OF_ENVIRONMENT) and is_secret_ref(value):
+            yield value.removeprefix(_OF_ENVIRONMENT)
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[str, Any]", value).values():
+            yield from referred_to(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from referred_to(item)

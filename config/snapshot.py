@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.config.assets import Agent, Contract, Framework, Package, Spec
 from hobus.config.load import Governed, load
 from hobus.config.prompt_pack import parse_pack
-from hobus.config.registry import file_owners
 from hobus.config.schema import AdminConfig
+
+_MAPPINGS = ("agents", "contracts", "prompt_packs", "frameworks", "specs", "packages")
 
 
 @dataclass(frozen=True)
@@ -53,36 +54,20 @@ class Snapshot:
 
     def agent_packages(self) -> dict[str, str]:
         """Agent id -> the package that owns it, for agents that one owns: those of a home alone have none."""
-        owners = file_owners(self.packages)
-        found = {agent_id: owners.get(f"agents/{agent_id}.json", ()) for agent_id in self.agents}
-        return {agent_id: packages[0] for agent_id, packages in found.items() if packages}
+        owners = {asset.path: name for name, package in self.packages.items() for asset in package.assets}
+        found = {agent_id: owners.get(f"agents/{agent_id}.json", "") for agent_id in self.agents}
+        return {agent_id: package_id for agent_id, package_id in found.items() if package_id}
 
     def to_bytes(self) -> bytes:
         """The canonical bytes: same content, same bytes."""
-        return canonical_bytes(
-            Governed(
-                config=self.config,
-                agents=dict(self.agents),
-                contracts=dict(self.contracts),
-                prompt_packs=dict(self.prompt_packs),
-                frameworks=dict(self.frameworks),
-                specs=dict(self.specs),
-                packages=dict(self.packages),
-            )
-        )
+        mappings = {name: dict(getattr(self, name)) for name in _MAPPINGS}
+        return canonical_bytes(Governed(config=self.config, **mappings))
 
-    def listening(self, address: str) -> Snapshot:
-        """The same with another `bus.listen`, `HOST:PORT`, under its own digest."""
+    def listening(self, section: Literal["bus", "http"], address: str) -> Snapshot:
+        """The same with another `bus.listen` or `http.listen`, `HOST:PORT`, under its own digest."""
         governed = Governed.model_validate(unpack(self.to_bytes()))
-        bus = governed.config.bus.model_copy(update={"listen": address})
-        config = governed.config.model_copy(update={"bus": bus})
-        return _frozen(governed.model_copy(update={"config": config}), self.origins)
-
-    def with_http(self, address: str) -> Snapshot:
-        """The same with another `http.listen`, `HOST:PORT`, under its own digest."""
-        governed = Governed.model_validate(unpack(self.to_bytes()))
-        http = governed.config.http.model_copy(update={"listen": address})
-        config = governed.config.model_copy(update={"http": http})
+        listening = getattr(governed.config, section).model_copy(update={"listen": address})
+        config = governed.config.model_copy(update={section: listening})
         return _frozen(governed.model_copy(update={"config": config}), self.origins)
 
     @staticmethod
@@ -109,17 +94,9 @@ def load_snapshot(overrides: Path | None = None, config_file: Path | None = None
 
 
 def _frozen(governed: Governed, origins: Mapping[str, str]) -> Snapshot:
-    return Snapshot(
-        digest=digest_of(canonical_bytes(governed)),
-        config=governed.config,
-        agents=_read_only(governed.agents),
-        contracts=_read_only(governed.contracts),
-        prompt_packs=_read_only(governed.prompt_packs),
-        frameworks=_read_only(governed.frameworks),
-        specs=_read_only(governed.specs),
-        packages=_read_only(governed.packages),
-        origins=_read_only(origins),
-    )
+    mappings = {name: _read_only(getattr(governed, name)) for name in _MAPPINGS}
+    digest = digest_of(canonical_bytes(governed))
+    return Snapshot(digest=digest, config=governed.config, origins=_read_only(origins), **mappings)
 
 
 def digest_of(data: bytes) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from hobus.bus.messages.control import SEPARATOR
-from hobus.bus.settings import BusSettings
 from hobus.config.assets import Agent
 from hobus.config.schema import HttpServer, McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import is_secret_name, is_secret_ref
@@ -28,26 +27,13 @@ _ENV_VALUE = re.compile(r"[^\0]*")
 _SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
-def tool_faults(tools: ToolsConfig, bus: BusSettings, agents: Mapping[str, Agent]) -> list[str]:
+def tool_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> list[str]:
     """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
-        *_limit_faults(tools, bus),
         *_entry_point_faults(tools),
         *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
         *_agent_faults(tools, agents),
     ]
-
-
-def _limit_faults(tools: ToolsConfig, bus: BusSettings) -> Iterator[str]:
-    pairs = (
-        ("tools.reconnect_min_ms", tools.reconnect_min_ms, "tools.reconnect_max_ms", tools.reconnect_max_ms),
-        ("tools.output_max_bytes", tools.output_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
-        ("tools.definition_max_bytes", tools.definition_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
-        ("tools.definition_max_bytes", tools.definition_max_bytes, "bus.tool_max_bytes", bus.tool_max_bytes),
-    )
-    for low, low_value, high, high_value in pairs:
-        if low_value > high_value:
-            yield f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"
 
 
 def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:

@@ -15,7 +15,7 @@ from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.ids import follow_up_input, is_follow_up
 from hobus.bus.messages.session import CallResult, SessionConfig, form_of
-from hobus.config.answer_form import schema_fault
+from hobus.config.json_schema import schema_fault
 from hobus.config.schema import GatewayConfig, SessionsConfig
 
 Admission = KnownInput | SessionFault | Literal["begin", "attach"]

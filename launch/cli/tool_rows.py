@@ -6,8 +6,7 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import Tools
-from hobus.config.approvals import needs_approval
-from hobus.config.assets import Agent
+from hobus.config.assets import Agent, needs_approval
 from hobus.config.snapshot import Snapshot
 
 

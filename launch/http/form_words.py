@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from hobus.bus.messages.session import SessionConfig, TurnResult
-from hobus.config.answer_form import schema_fault
+from hobus.config.json_schema import schema_fault
 from hobus.config.schema import SessionsConfig
 from hobus.launch.http.problems import Problem
 

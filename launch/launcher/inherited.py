@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
 
-from hobus.config.environment import allowed, referred_to
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.config.secret_refs import allowed, referred_to
 from hobus.launch.cluster.kernel import keep_memory_private
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError

@@ -51,9 +51,9 @@ def make_plan(  # noqa: PLR0913 - one per option of `up`
         # By name: few clusters have any.
         importlib.import_module("hobus.launch.launcher.tool_check").require_entry_points(snapshot.config, given or {})
     if listen is not None:
-        snapshot = snapshot.listening(listen)
+        snapshot = snapshot.listening("bus", listen)
     if http is not None:
-        snapshot = snapshot.with_http(http)
+        snapshot = snapshot.listening("http", http)
     config = snapshot.config
     if config.bus.listen:
         check_listen(config.bus.listen)

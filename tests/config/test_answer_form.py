@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.config.answer_form import schema_fault
+from hobus.config.json_schema import schema_fault
 from hobus.config.snapshot import load_snapshot
 
 LIMITS = load_snapshot().config.sessions.model_copy(

@@ -1,6 +1,6 @@
 """Names that match, and names that a configuration refers to."""
 
-from hobus.config.environment import allowed, referred_to
+from hobus.config.secret_refs import allowed, referred_to
 
 
 def test_names_match_whole_and_as_they_are_written():

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.errors import ConfigError
-from hobus.config.load import load
-from hobus.config.merge import merged
+from hobus.config.load import load, merged
 
 KEYS = st.sampled_from(["a", "b", "kind", "c"])
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)

@@ -30,7 +30,7 @@ def faults(servers: dict[str, Any], entry_points: tuple[str, ...] = (), agent_to
         return found
     agent = SNAPSHOT.agents["ADMIN"]
     agents = {"ADMIN": agent.model_copy(update={"tools": (*agent.tools, *agent_tools)})}
-    return tool_faults(config.tools, config.bus, agents)
+    return tool_faults(config.tools, agents)
 
 
 def test_what_is_right_has_no_fault():

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hobus.config.environment import allowed
+from hobus.config.secret_refs import allowed
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.kernel import keep_memory_private
 from tests.actors.ho1_executor.tools.packages import install

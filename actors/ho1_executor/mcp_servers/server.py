@@ -20,8 +20,8 @@ from hobus.actors.ho1_executor.mcp_servers.listing import Taken, taken
 from hobus.actors.ho1_executor.tools.child import ChildGone
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.environment import allowed, referred_to
 from hobus.config.schema import McpServerConfig, ToolsConfig
+from hobus.config.secret_refs import allowed, referred_to
 
 State = Literal["starting", "ready", "failed"]
 _log = structlog.get_logger("ho1_executor")

@@ -19,7 +19,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import ToolBatchId, work_order_id
 from hobus.bus.messages.session import BatchSettled, LifecycleChanged, ToolBatchIssued
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
-from hobus.config.approvals import needs_approval
+from hobus.config.assets import needs_approval
 
 
 async def settle(run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str) -> list[Receipt]:

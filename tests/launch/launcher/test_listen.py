@@ -56,7 +56,7 @@ def test_the_option_stands_for_the_setting_and_changes_nothing_else(tmp_path) ->
     assert snapshot.config.bus.listen == "127.0.0.1:0"
     assert snapshot.digest != shipped.digest
     assert Snapshot.from_bytes(snapshot.to_bytes()) == snapshot
-    assert snapshot.listening("") == shipped
+    assert snapshot.listening("bus", "") == shipped
     assert make_plan(home, config_file=None, scale=()).snapshot.config.bus.listen == ""
 
 

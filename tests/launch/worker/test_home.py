@@ -17,7 +17,7 @@ ME = Cluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")
 
 def snapshots(count: int):
     """So many configurations."""
-    return [shipped_snapshot().listening(f"127.0.0.1:{port}") for port in range(1, count + 1)]
+    return [shipped_snapshot().listening("bus", f"127.0.0.1:{port}") for port in range(1, count + 1)]
 
 
 def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:

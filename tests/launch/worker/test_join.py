@@ -62,7 +62,7 @@ async def test_a_refusal_is_final(tmp_path) -> None:
         await fetched(WorkerHome(home_of(tmp_path)), Record(BusError("denied", "no")))
 
 
-@pytest.mark.parametrize("wrong", [b"", b"garbage", SNAPSHOT.listening("127.0.0.1:1").to_bytes()])
+@pytest.mark.parametrize("wrong", [b"", b"garbage", SNAPSHOT.listening("bus", "127.0.0.1:1").to_bytes()])
 async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path, wrong: bytes) -> None:
     """Integrity, exit 3; nothing is kept."""
     home = WorkerHome(home_of(tmp_path))
