@@ -31,7 +31,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PackSection:
     """One message of the prompt: variables and literal texts in order; a literal is one segment for every prompt."""
 
     role: Role
@@ -43,7 +43,7 @@ class PromptPack:
     """A parsed pack."""
 
     pack_id: str
-    sections: tuple[Section, ...]
+    sections: tuple[PackSection, ...]
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -62,12 +62,12 @@ def parse_pack(pack_id: str, text: str) -> PromptPack:
     pieces = _SECTION.split(text)
     if pieces[0].strip():
         raise ConfigError(f"{pack_id}: text before the first section; begin the file with [[system]] or [[user]]")
-    sections: list[Section] = []
+    sections: list[PackSection] = []
     line = 1 + pieces[0].count("\n")
     for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
         if name not in ("system", "user"):
             raise ConfigError(f"{pack_id}: line {line}: no section [[{name}]]; use [[system]] or [[user]]")
-        sections.append(Section(name, _parts(pack_id, body, line)))
+        sections.append(PackSection(name, _parts(pack_id, body, line)))
         line += body.count("\n")
     roles = [section.role for section in sections]
     if "user" not in roles or "system" in roles[1:]:

@@ -118,7 +118,7 @@ class ProviderConfig(Section):
     concurrency_max: Positive = Field(description="calls in flight to this instance")
 
 
-class OfflineProvider(ProviderConfig):
+class OfflineProviderConfig(ProviderConfig):
     """The embedded rules: no key, no network."""
 
     kind: Literal["offline"] = Field(description="`offline`: the embedded rules; docs/providers.md tells of every kind")
@@ -164,7 +164,7 @@ class PluginProvider(ProviderConfig):
 
 
 AnyProvider = Annotated[
-    OfflineProvider | OpenAIProvider | AnthropicProvider | PluginProvider, Field(discriminator="kind")
+    OfflineProviderConfig | OpenAIProvider | AnthropicProvider | PluginProvider, Field(discriminator="kind")
 ]
 
 
@@ -370,7 +370,7 @@ class QualityGateConfig(Section):
     min_response_length: NonNegative = Field(description="characters; a shorter answer is rejected")
 
 
-class McpServer(Section):
+class McpServerSettings(Section):
     """What every MCP server has, however it is reached."""
 
     tools: list[str] | None = Field(description="tools of it that are taken, by its names for them; null: all")
@@ -384,7 +384,7 @@ class McpServer(Section):
     elsewhere: bool = Field(description="also for workers on other hosts; false: for those beside the record alone")
 
 
-class StdioServer(McpServer):
+class StdioServer(McpServerSettings):
     """An MCP server that each worker starts as a process of its own."""
 
     transport: Literal["stdio"] = Field(description="frames over its standard input and output")
@@ -394,7 +394,7 @@ class StdioServer(McpServer):
     )
 
 
-class HttpServer(McpServer):
+class HttpServer(McpServerSettings):
     """An MCP server that runs by itself somewhere."""
 
     transport: Literal["http"] = Field(description="streamable HTTP")

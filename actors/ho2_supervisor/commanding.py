@@ -124,14 +124,16 @@ def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repe
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierCommand:
     """What the record says of a command id that came before."""
 
     is_same: bool  # the command that came then is this one
     reason: str  # why it was rejected; empty: it was applied
 
 
-async def earlier(client: LedgerClient, session_id: str, command: HostCommand, config: AdminConfig) -> Earlier | None:
+async def earlier(
+    client: LedgerClient, session_id: str, command: HostCommand, config: AdminConfig
+) -> EarlierCommand | None:
     """What became of the command that has this id, also where memory no longer holds it; None: it is new."""
     names = ("HostCommandReceived", "HostCommandApplied", "HostCommandRejected")
     came, applied, rejected = await client.lookup(
@@ -141,10 +143,10 @@ async def earlier(client: LedgerClient, session_id: str, command: HostCommand, c
         return None
     event, rejection = _event_in(came), _event_in(rejected)
     reason = rejection.reason if isinstance(rejection, HostCommandRejected) else ""
-    return Earlier(_is_same(command, as_recorded(command, config), event, came), reason)
+    return EarlierCommand(_is_same(command, as_recorded(command, config), event, came), reason)
 
 
-def repeated(session: OwnedSession, command: HostCommand, earlier: Earlier) -> CommandVerdict:
+def repeated(session: OwnedSession, command: HostCommand, earlier: EarlierCommand) -> CommandVerdict:
     """The verdict that was given then; another command under its id is rejected, and changes nothing."""
     given = verdict(session, command, reason=earlier.reason, is_repeat=True)
     if earlier.is_same:

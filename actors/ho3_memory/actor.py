@@ -12,7 +12,7 @@ from contextlib import suppress
 from hobus.actors.ho3_memory import acceptance, records
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint_file import CheckpointFile
-from hobus.actors.ho3_memory.event_time import Moment, hours_us, micros, micros_of_clock, timestamp_of
+from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active
 from hobus.actors.ho3_memory.store import Logged, Store
@@ -153,7 +153,7 @@ class Memory(Actor):
         await self._until_open(call)
         overlay = self._known_overlay(message)
         log = self._store.memory(message.agent_id).overlay_log(message.artifact_id)
-        if log is not None and log.is_off(Moment(micros(message.at), self._store.applied_seq)):
+        if log is not None and log.is_off(PointInTime(micros(message.at), self._store.applied_seq)):
             return m.OverlayChanged(overlay=overlay)
         entry = records.deactivated_entry(message, trace=call.trace, at_us=self._now_us())
         return await self._change(message, entry, call)
@@ -184,7 +184,7 @@ class Memory(Actor):
 
     # --- steps of the handlers --------------------------------------------------------------------------------------
 
-    async def _asked(self, question: m.ReadAsOf, call: Call) -> tuple[AgentMemory, Moment, m.AsOf]:
+    async def _asked(self, question: m.ReadAsOf, call: Call) -> tuple[AgentMemory, PointInTime, m.AsOf]:
         """Whose memory, as of when, and how the answer names that."""
         await self._until_open(call)
         from_clock = question.as_of_ts is None
@@ -192,7 +192,7 @@ class Memory(Actor):
         head = self._store.applied_seq
         seq = head if question.as_of_seq is None else min(question.as_of_seq, head)
         as_of = m.AsOf(as_of_ts=timestamp_of(at_us), as_of_seq=seq, from_clock=from_clock)
-        return self._store.memory(question.agent_id), Moment(at_us, seq), as_of
+        return self._store.memory(question.agent_id), PointInTime(at_us, seq), as_of
 
     async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
         await self._until_open(call)
@@ -209,7 +209,7 @@ class Memory(Actor):
                 f"{len(conflicts)} of {len(signals)} events stand in the record with another content: "
                 f"{_some(conflicts)}; the others are logged",
             )
-        moment = Moment(latest_us, self._store.applied_seq)
+        moment = PointInTime(latest_us, self._store.applied_seq)
         memory = self._store.memory(agent_id)
         gates = [memory.gate(signal_id, moment) for signal_id in sorted({signal.signal_id for signal in signals})]
         as_of = m.AsOf(as_of_ts=timestamp_of(latest_us), as_of_seq=moment.seq, from_clock=False)
@@ -258,7 +258,7 @@ class Memory(Actor):
                 "rejected", f"a reason of {len(change.reason)} characters; at most {chars_max} (ho3.reason_max_chars)"
             )
         log = self._store.memory(change.agent_id).overlay_log(change.artifact_id)
-        moment = Moment(micros(change.at), self._store.applied_seq)
+        moment = PointInTime(micros(change.at), self._store.applied_seq)
         overlay = None if log is None else log.overlay(moment)
         if overlay is None:
             when = "" if log is None else f" at {change.at}; it was made later"
@@ -305,7 +305,7 @@ def _is_news(log: OverlayLog | None, artifact: m.Artifact) -> bool:
 def _is_active_by_now(log: OverlayLog, artifact: m.Artifact) -> bool:
     """The log's order decides, whatever event time the logging names: all that was said about it counts."""
     at_us = max(micros(artifact.created_at_event_ts), log.newest.at_us)
-    now = log.artifact(Moment(at_us, log.newest.seq))
+    now = log.artifact(PointInTime(at_us, log.newest.seq))
     return now is not None and is_active(now, timestamp_of(at_us))
 
 

@@ -10,17 +10,17 @@ from bisect import bisect_right, insort
 from operator import attrgetter
 
 from hobus.actors.ho3_memory.decay import decay
-from hobus.actors.ho3_memory.event_time import Moment, micros, timestamp_of
-from hobus.actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, Level
+from hobus.actors.ho3_memory.event_time import PointInTime, micros, timestamp_of
+from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceRules, Level, SignalEvent
 from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from hobus.actors.ho3_memory.gate import GateFacts, judge
-from hobus.actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
-from hobus.actors.ho3_memory.signal_log import SignalLog, Tally
+from hobus.actors.ho3_memory.overlay_log import OverlayChange, OverlayLog, is_active
+from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
 from hobus.config.schema import Ho3Config
 
-_NO_EVENT = Tally(0, 0, None)
+_NO_EVENT = EventTally(0, 0, None)
 _FIRST_SEQ = attrgetter("first_seq")
 
 
@@ -52,10 +52,10 @@ class AgentMemory:
             case OverlayFact():
                 self._apply_overlay(fact)
             case DeactivatedFact():
-                change = Change(fact.seq, fact.at_us, fact.submission_id, is_off=True)
+                change = OverlayChange(fact.seq, fact.at_us, fact.submission_id, is_off=True)
                 self._log_of(fact.artifact_id).append(change)
             case WeightFact():
-                change = Change(fact.seq, fact.at_us, fact.submission_id, weight=fact.new_weight)
+                change = OverlayChange(fact.seq, fact.at_us, fact.submission_id, weight=fact.new_weight)
                 self._log_of(fact.artifact_id).append(change)
             case FailureFact():
                 insort(self._failures.setdefault(fact.signal_id, []), (fact.at_us, fact.seq))
@@ -68,7 +68,7 @@ class AgentMemory:
         log = self._signals.get(fact.signal_id)
         if log is None:
             log = self._signals[fact.signal_id] = SignalLog(fact.signal_id, self._rules)
-        log.insert(Event(fact.at_us, fact.event_id, fact.session_id, fact.seq))
+        log.insert(SignalEvent(fact.at_us, fact.event_id, fact.session_id, fact.seq))
         return True
 
     def _apply_overlay(self, fact: OverlayFact) -> None:
@@ -76,7 +76,7 @@ class AgentMemory:
         is_first = artifact.artifact_id not in self._overlays
         log = self._log_of(artifact.artifact_id)
         at_us = micros(artifact.created_at_event_ts)
-        log.append(Change(fact.seq, at_us, fact.submission_id, artifact=artifact))
+        log.append(OverlayChange(fact.seq, at_us, fact.submission_id, artifact=artifact))
         for signal_id in dict.fromkeys(artifact.source_signal_ids):
             insort(self._windows.setdefault(signal_id, []), (micros(artifact.window_end), fact.seq))
             if is_first:
@@ -109,20 +109,22 @@ class AgentMemory:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def signals(self, as_of: Moment, *, signal_id: str | None, min_count: int, with_ids: bool) -> list[Accumulator]:
+    def signals(
+        self, as_of: PointInTime, *, signal_id: str | None, min_count: int, with_ids: bool
+    ) -> list[Accumulator]:
         """Accumulators with at least so many events, sorted by signal id."""
         asked = sorted(self._signals) if signal_id is None else [signal_id]
         found = [self.accumulator(name, as_of, with_ids=with_ids) for name in asked]
         return [one for one in found if one is not None and one.count >= min_count]
 
-    def accumulator(self, signal_id: str, as_of: Moment, *, with_ids: bool) -> Accumulator | None:
+    def accumulator(self, signal_id: str, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
         """One signal's; None before its first event."""
         log = self._signals.get(signal_id)
         if log is None:
             return None
         return log.accumulate(as_of, self._config.decay_half_life_hours, with_ids=with_ids)
 
-    def gate(self, signal_id: str, as_of: Moment) -> GateResult:
+    def gate(self, signal_id: str, as_of: PointInTime) -> GateResult:
         """The gate of a signal, known or not."""
         log = self._signals.get(signal_id)
         facts = GateFacts(
@@ -133,14 +135,14 @@ class AgentMemory:
         )
         return judge(signal_id, facts, as_of.at_us, self._config)
 
-    def overlays(self, as_of: Moment, *, signal_id: str | None, active_only: bool) -> list[Overlay]:
+    def overlays(self, as_of: PointInTime, *, signal_id: str | None, active_only: bool) -> list[Overlay]:
         """In append order."""
         asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, [])
         logs = sorted((self._overlays[artifact_id] for artifact_id in asked), key=_FIRST_SEQ)
         found = [log.overlay(as_of) for log in logs]
         return [one for one in found if one is not None and (one.is_active or not active_only)]
 
-    def active_biases(self, as_of: Moment, session_id: str | None) -> list[Bias]:
+    def active_biases(self, as_of: PointInTime, session_id: str | None) -> list[Bias]:
         """What may go into a prompt, in append order."""
         as_of_ts = timestamp_of(as_of.at_us)
         standing = _Standing(self, as_of)
@@ -154,7 +156,7 @@ class AgentMemory:
                 found.append(Bias(overlay_id=log.overlay_id, artifact=artifact, decay=share))
         return found
 
-    def counts(self, as_of: Moment) -> tuple[int, int, int, int]:
+    def counts(self, as_of: PointInTime) -> tuple[int, int, int, int]:
         """Signals, events, overlays, and how many of them are active."""
         tallies = [log.tally(as_of).event_count for log in self._signals.values()]
         artifacts = [log.artifact(as_of) for log in self._overlays.values()]
@@ -167,7 +169,7 @@ class AgentMemory:
         """When consolidations of a signal failed, in order of event time."""
         return [at_us for at_us, _ in self._failures.get(signal_id, [])]
 
-    def standing(self, signal_id: str, as_of: Moment) -> tuple[float, bool]:
+    def standing(self, signal_id: str, as_of: PointInTime) -> tuple[float, bool]:
         """What a signal weighs, 0 without an event; and whether its evidence stands (always, where gates count)."""
         log = self._signals.get(signal_id)
         last_us = None if log is None else log.tally(as_of).last_us
@@ -175,7 +177,7 @@ class AgentMemory:
         level = self._level(signal_id, as_of)
         return share, level is None or level.is_open
 
-    def _level(self, signal_id: str, as_of: Moment) -> Level | None:
+    def _level(self, signal_id: str, as_of: PointInTime) -> Level | None:
         if self._rules is None:
             return None
         log = self._signals.get(signal_id)
@@ -185,7 +187,7 @@ class AgentMemory:
 class _Standing:
     """How signals stand as of one moment; each is looked at once, however many artifacts rest on it."""
 
-    def __init__(self, memory: AgentMemory, as_of: Moment) -> None:
+    def __init__(self, memory: AgentMemory, as_of: PointInTime) -> None:
         self._memory = memory
         self._as_of = as_of
         self._known: dict[str, tuple[float, bool]] = {}
@@ -221,7 +223,7 @@ def _is_in_scope(artifact: Artifact, session_id: str | None) -> bool:
     return artifact.scope != "session" or (session_id is not None and artifact.session_id == session_id)
 
 
-def _newest(timed: list[tuple[int, int]] | None, as_of: Moment) -> int | None:
+def _newest(timed: list[tuple[int, int]] | None, as_of: PointInTime) -> int | None:
     """The latest time among entries that count; `timed` holds (time, sequence), sorted."""
     if not timed:
         return None

@@ -29,7 +29,7 @@ _KINDS: dict[str, Any] = {
 _LETTERS = {kind: letter for letter, kind in _KINDS.items()}
 
 
-class Position(NamedTuple):
+class RecordPosition(NamedTuple):
     """An entry of the record: every fact up to it is in the file."""
 
     sequence: int
@@ -37,27 +37,27 @@ class Position(NamedTuple):
     chain: bytes
 
 
-class Frame(NamedTuple):
+class CheckpointFrame(NamedTuple):
     """One whole frame; `end` is where the next one goes."""
 
     facts: list[Fact]
-    position: Position | None
+    position: RecordPosition | None
     end: int
     digest: bytes
 
 
-NO_FRAME = Frame([], None, 0, b"\0" * 32)
+NO_FRAME = CheckpointFrame([], None, 0, b"\0" * 32)
 """Stands before the first one."""
 
 
-def encode(facts: Iterable[Fact], position: Position, digest: bytes) -> tuple[bytes, bytes]:
+def encode(facts: Iterable[Fact], position: RecordPosition, digest: bytes) -> tuple[bytes, bytes]:
     """The bytes of one frame after the one with this digest, and its own."""
     payload = pack([_FORMAT, list(position), [_row(fact) for fact in facts]])
     following = sha256(digest + payload).digest()
     return _HEAD.pack(_MAGIC, len(payload), following) + payload, following
 
 
-def frames(data: bytes) -> Iterator[Frame]:
+def frames(data: bytes) -> Iterator[CheckpointFrame]:
     """Every whole frame from the beginning."""
     frame = _next(data, NO_FRAME)
     while frame is not None:
@@ -65,7 +65,7 @@ def frames(data: bytes) -> Iterator[Frame]:
         frame = _next(data, frame)
 
 
-def _next(data: bytes, before: Frame) -> Frame | None:
+def _next(data: bytes, before: CheckpointFrame) -> CheckpointFrame | None:
     head = data[before.end : before.end + _HEAD.size]
     if len(head) < _HEAD.size:
         return None
@@ -78,7 +78,7 @@ def _next(data: bytes, before: Frame) -> Frame | None:
         form, position, rows = unpack(payload)
         if form != _FORMAT:
             return None
-        return Frame([_fact(row) for row in rows], Position(*position), start + length, digest)
+        return CheckpointFrame([_fact(row) for row in rows], RecordPosition(*position), start + length, digest)
     except (ValueError, TypeError, LookupError):  # written by another version
         return None
 

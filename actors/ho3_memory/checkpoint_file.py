@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import structlog
 
-from hobus.actors.ho3_memory.checkpoint import NO_FRAME, Frame, Position, encode, frames
+from hobus.actors.ho3_memory.checkpoint import NO_FRAME, CheckpointFrame, RecordPosition, encode, frames
 from hobus.actors.ho3_memory.facts import Fact
 from hobus.bus.port import Disk
 
@@ -22,7 +22,7 @@ class CheckpointFile:
         self._end = 0
         self._digest = NO_FRAME.digest
 
-    def load(self) -> Iterator[Frame]:
+    def load(self) -> Iterator[CheckpointFrame]:
         """Its whole frames; a torn or changed rest is passed over, and written over by the next frame."""
         self.discard()
         data = self._read()
@@ -52,7 +52,7 @@ class CheckpointFile:
         finally:
             handle.close()
 
-    def append(self, facts: Iterable[Fact], position: Position) -> None:
+    def append(self, facts: Iterable[Fact], position: RecordPosition) -> None:
         """One more frame, synced. Raises OSError: then the frame does not count, now or later."""
         data, digest = encode(facts, position, self._digest)
         is_new = not self._disk.exists(FILE)

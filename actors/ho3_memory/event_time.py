@@ -14,7 +14,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
-class Moment(NamedTuple):
+class PointInTime(NamedTuple):
     """As of when: events of a later time or a later ledger sequence do not count."""
 
     at_us: int

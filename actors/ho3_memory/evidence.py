@@ -17,7 +17,7 @@ from hobus.actors.ho3_memory.decay import DECIMALS, remaining
 _TIME = attrgetter("at_us")
 
 
-class Event(NamedTuple):
+class SignalEvent(NamedTuple):
     """One observation; sorts by time, then by id."""
 
     at_us: int
@@ -63,7 +63,7 @@ class EvidenceTrace:
         self._steps.clear()
         self._of_session.clear()
 
-    def follow(self, events: Sequence[Event]) -> None:
+    def follow(self, events: Sequence[SignalEvent]) -> None:
         """Goes through those events, in order of time, that it has not gone through yet."""
         for position in range(len(self._steps), len(events)):
             self._add(events[position])
@@ -73,7 +73,7 @@ class EvidenceTrace:
         position = bisect_right(self._steps, at_us, key=_TIME)
         return NOTHING if not position else self._faded(self._steps[position - 1], at_us)
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: SignalEvent) -> None:
         before = self._faded(self._steps[-1], event.at_us) if self._steps else NOTHING
         own, own_at_us = self._of_session.get(event.session_id, (0.0, event.at_us))
         own *= remaining(event.at_us - own_at_us, self.rules.half_life_hours)

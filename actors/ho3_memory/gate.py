@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import hours_us, timestamp_of
 from hobus.actors.ho3_memory.evidence import Level
-from hobus.actors.ho3_memory.signal_log import Tally
+from hobus.actors.ho3_memory.signal_log import EventTally
 from hobus.bus.messages.memory import GateResult
 from hobus.config.schema import Ho3Config
 
@@ -18,7 +18,7 @@ from hobus.config.schema import Ho3Config
 class GateFacts(NamedTuple):
     """What a gate is judged on, all as of one moment."""
 
-    tally: Tally
+    tally: EventTally
     level: Level | None  # None: the mode is counting
     consolidated_us: int | None  # newest window_end of an overlay that names the signal, not after the moment
     failed_us: int | None  # newest recorded failure, not after the moment
@@ -71,7 +71,7 @@ def closed_until_us(failed_us: int, config: Ho3Config) -> int:
     return failed_us + hours_us(config.consolidation_cooldown_hours)
 
 
-def _found(tally: Tally, level: Level | None, config: Ho3Config) -> str:
+def _found(tally: EventTally, level: Level | None, config: Ho3Config) -> str:
     """What was counted against what is needed."""
     sessions = f"{tally.session_count} of {config.gate_session_threshold} sessions"
     if level is None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hobus.actors.ho3_memory.event_time import Moment, timestamp_of
+from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
 from hobus.bus.messages.memory import Artifact, Overlay
 
 
-class Change(NamedTuple):
+class OverlayChange(NamedTuple):
     """One entry about the artifact; sorts by sequence. Exactly one of the last three is meant."""
 
     seq: int
@@ -28,8 +28,8 @@ class OverlayLog:
 
     def __init__(self, overlay_id: str) -> None:
         self.overlay_id = overlay_id
-        self._changes: list[Change] = []
-        self._newest = Moment(
+        self._changes: list[OverlayChange] = []
+        self._newest = PointInTime(
             0, -1
         )  # the latest time and sequence of any change: as of then or later all of them count
         self._now: Artifact | None = None
@@ -45,25 +45,25 @@ class OverlayLog:
         return self._changes[0].seq
 
     @property
-    def newest(self) -> Moment:
+    def newest(self) -> PointInTime:
         """The latest time and the sequence of what was said about it: from then on all of it counts."""
         return self._newest
 
-    def append(self, change: Change) -> None:
+    def append(self, change: OverlayChange) -> None:
         """One entry that is not here yet."""
         self._changes.append(change)
         self._changes.sort(key=lambda one: one.seq)
         newest_us = max(self._newest.at_us, change.at_us) if self._newest.seq >= 0 else change.at_us
-        self._newest = Moment(newest_us, max(self._newest.seq, change.seq))
+        self._newest = PointInTime(newest_us, max(self._newest.seq, change.seq))
         self._now = _folded(self._changes)
 
-    def artifact(self, as_of: Moment) -> Artifact | None:
+    def artifact(self, as_of: PointInTime) -> Artifact | None:
         """The artifact with its weight and `enabled` as of then; None before it was logged."""
         if as_of.at_us >= self._newest.at_us and as_of.seq >= self._newest.seq:
             return self._now
         return _folded(self._counted(as_of))
 
-    def overlay(self, as_of: Moment) -> Overlay | None:
+    def overlay(self, as_of: PointInTime) -> Overlay | None:
         """The same with what changed it."""
         artifact = self.artifact(as_of)
         if artifact is None:
@@ -79,14 +79,14 @@ class OverlayLog:
         """Whether exactly this, its times included, was logged before: then it is that message once more."""
         return any(change.artifact == artifact for change in self._changes)
 
-    def is_off(self, as_of: Moment) -> bool:
+    def is_off(self, as_of: PointInTime) -> bool:
         """Whether it was switched off as of then, and not logged since."""
         for change in reversed(self._counted(as_of)):
             if change.is_off or change.artifact is not None:
                 return change.is_off
         return False
 
-    def _counted(self, as_of: Moment) -> list[Change]:
+    def _counted(self, as_of: PointInTime) -> list[OverlayChange]:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
 
 
@@ -98,7 +98,7 @@ def is_active(artifact: Artifact, as_of_ts: str) -> bool:
     return artifact.expires_at_event_ts is None or artifact.expires_at_event_ts >= as_of_ts
 
 
-def _folded(changes: Iterable[Change]) -> Artifact | None:
+def _folded(changes: Iterable[OverlayChange]) -> Artifact | None:
     artifact: Artifact | None = None
     for change in changes:
         if change.artifact is not None:

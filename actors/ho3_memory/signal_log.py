@@ -13,14 +13,14 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from hobus.actors.ho3_memory.decay import decay
-from hobus.actors.ho3_memory.event_time import Moment, timestamp_of
-from hobus.actors.ho3_memory.evidence import Event, EvidenceRules, EvidenceTrace, Level
+from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
+from hobus.actors.ho3_memory.evidence import EvidenceRules, EvidenceTrace, Level, SignalEvent
 from hobus.bus.messages.memory import Accumulator
 
 _TIME = attrgetter("at_us")
 
 
-class Tally(NamedTuple):
+class EventTally(NamedTuple):
     """What the events up to a moment add up to; `last_us` of no event is None."""
 
     event_count: int
@@ -33,13 +33,13 @@ class SignalLog:
 
     def __init__(self, signal_id: str, evidence_rules: EvidenceRules | None) -> None:
         self.signal_id = signal_id
-        self._events: list[Event] = []
+        self._events: list[SignalEvent] = []
         self._newest_seq = -1
         self._first_of: dict[str, int] = {}  # session -> time of its earliest event
         self._firsts: list[int] = []  # those times, sorted
         self._trace = None if evidence_rules is None else EvidenceTrace(evidence_rules)
 
-    def insert(self, event: Event) -> None:
+    def insert(self, event: SignalEvent) -> None:
         """One event that is not here yet; it may be older than others."""
         is_newest = not self._events or event > self._events[-1]
         if is_newest:
@@ -51,16 +51,16 @@ class SignalLog:
         self._newest_seq = max(self._newest_seq, event.seq)
         self._note_session(event)
 
-    def tally(self, as_of: Moment) -> Tally:
+    def tally(self, as_of: PointInTime) -> EventTally:
         """Counts as of then."""
         if as_of.seq < self._newest_seq:
             events = self._counted(as_of)
-            return Tally(len(events), len({event.session_id for event in events}), _last(events))
+            return EventTally(len(events), len({event.session_id for event in events}), _last(events))
         count = bisect_right(self._events, as_of.at_us, key=_TIME)
         last_us = self._events[count - 1].at_us if count else None
-        return Tally(count, bisect_right(self._firsts, as_of.at_us), last_us)
+        return EventTally(count, bisect_right(self._firsts, as_of.at_us), last_us)
 
-    def level(self, as_of: Moment) -> Level | None:
+    def level(self, as_of: PointInTime) -> Level | None:
         """Its decayed evidence as of then; None where the gate counts."""
         if self._trace is None:
             return None
@@ -71,7 +71,7 @@ class SignalLog:
         self._trace.follow(self._events)
         return self._trace.level(as_of.at_us)
 
-    def accumulate(self, as_of: Moment, half_life_hours: float, *, with_ids: bool = True) -> Accumulator | None:
+    def accumulate(self, as_of: PointInTime, half_life_hours: float, *, with_ids: bool = True) -> Accumulator | None:
         """The accumulator as of then; None before the first event. Without ids it costs no more than a tally."""
         event_count, session_count, last_us = self.tally(as_of)
         if last_us is None:
@@ -87,11 +87,11 @@ class SignalLog:
             decay=decay(last_us, as_of.at_us, half_life_hours),
         )
 
-    def _counted(self, as_of: Moment) -> Sequence[Event]:
+    def _counted(self, as_of: PointInTime) -> Sequence[SignalEvent]:
         until = self._events[: bisect_right(self._events, as_of.at_us, key=_TIME)]
         return until if as_of.seq >= self._newest_seq else [event for event in until if event.seq <= as_of.seq]
 
-    def _note_session(self, event: Event) -> None:
+    def _note_session(self, event: SignalEvent) -> None:
         known = self._first_of.get(event.session_id)
         if known is not None:
             if known <= event.at_us:
@@ -101,5 +101,5 @@ class SignalLog:
         insort(self._firsts, event.at_us)
 
 
-def _last(events: Sequence[Event]) -> int | None:
+def _last(events: Sequence[SignalEvent]) -> int | None:
     return events[-1].at_us if events else None

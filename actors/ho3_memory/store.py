@@ -19,7 +19,7 @@ from typing import NamedTuple
 import structlog
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
-from hobus.actors.ho3_memory.checkpoint import Position
+from hobus.actors.ho3_memory.checkpoint import RecordPosition
 from hobus.actors.ho3_memory.checkpoint_file import CheckpointFile
 from hobus.actors.ho3_memory.facts import Fact
 from hobus.actors.ho3_memory.records import STREAMS, fact_of
@@ -78,7 +78,7 @@ class Store:
         await self._catch_up()
 
     async def _load(self) -> None:
-        position: Position | None = None
+        position: RecordPosition | None = None
         for frame in self._file.load():
             position = frame.position
             for fact in frame.facts:
@@ -230,6 +230,6 @@ class Store:
         missing = [fact for fact in facts if fact.seq > self.checkpoint_seq]
         if not missing:
             return
-        self._file.append(missing, Position(last.seq, last.submission_id, entry.chain))
+        self._file.append(missing, RecordPosition(last.seq, last.submission_id, entry.chain))
         self.checkpoint_seq = last.seq
         self._since_checkpoint = [fact for fact in self._since_checkpoint if fact.seq > last.seq]

@@ -8,7 +8,7 @@ from itertools import count
 import structlog
 
 from hobus.actors.session_host import turns
-from hobus.actors.session_host.degrade import Degradation
+from hobus.actors.session_host.degrade import Degrader
 from hobus.actors.session_host.turns import Turn
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, RuntimeFault
@@ -58,7 +58,7 @@ class SessionHost(Actor):
             spool_after_s=self._config.append_reserve_ms / 1000,
             retry_s=self._snapshot.config.ledger.spool_retry_ms / 1000,
         )
-        self._degradation = Degradation(bus, self._ledger, self._keeper, self._snapshot)
+        self._degradation = Degrader(bus, self._ledger, self._keeper, self._snapshot)
         for entry in left_over:
             self._keeper.submit(entry, keep=False)
 

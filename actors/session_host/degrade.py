@@ -24,7 +24,7 @@ from hobus.config.snapshot import Snapshot
 _log = structlog.get_logger("session_host")
 
 
-class Degradation:
+class Degrader:
     """Answers a turn that the supervisor could not."""
 
     def __init__(self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot) -> None:

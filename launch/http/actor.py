@@ -15,12 +15,11 @@ from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
-from hobus.launch.http.events import Journals
+from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.guard import names_of
-from hobus.launch.http.key_records import keep_recorded
-from hobus.launch.http.keys import KeyBook, Ownership, owner_secret
+from hobus.launch.http.keys import BearerKeys, Ownership, keep_recorded, owner_secret
 from hobus.launch.http.metrics import Metrics
-from hobus.launch.http.server import HttpServer, bind, make_server
+from hobus.launch.http.server import DoorServer, bind, make_server
 
 _log = structlog.get_logger("http")
 
@@ -35,7 +34,7 @@ class HttpDoor(Actor):
         self._place = place
         self._config = place.snapshot.config
         self._door: Door | None = None
-        self._server: HttpServer | None = None
+        self._server: DoorServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
 
@@ -44,7 +43,7 @@ class HttpDoor(Actor):
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         config = self._config.http
         bound, address = bind(self._place.home, config.listen)
-        keys = KeyBook(self._place.home)
+        keys = BearerKeys(self._place.home)
         self._door = Door(
             bus=bus,
             snapshot=self._place.snapshot,
@@ -52,7 +51,7 @@ class HttpDoor(Actor):
             principal_of=lambda header: keys.principal_of(header, now_us=round(bus.now() * 1_000_000)),
             hosts=names_of(parts_of(address)[0], config.hosts),
             metrics=Metrics(),
-            journals=Journals(bus, self._config),
+            journals=FollowedJournals(bus, self._config),
         )
         self._server = make_server(make_app(self._door), config)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[bound]))

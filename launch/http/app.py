@@ -1,56 +1,43 @@
-"""The routes of a door, and how a fault becomes an answer."""
+"""The operations of a door: their routes, and the same as an OpenAPI document, from the very models that read them."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import cache
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
 from hobus.bus.paging import read_peers
+from hobus.launch.cluster.version import software_version
 from hobus.launch.http import openai_api, sessions_api
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard
 from hobus.launch.http.openai_api import door_of
-from hobus.launch.http.openapi import document
-from hobus.launch.http.problems import DEFECT, Problem, of_fault
-from hobus.launch.http.turns import ClientGone
+from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
+from hobus.launch.http.sessions_api import CommandBody, StartBody, TurnBody
 
-_CLIENT_GONE = 499
+_SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+_KEY = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 200}}
+_AFTER = {"name": "after", "in": "query", "schema": {"type": "integer"}}
+_FOLLOW = {"name": "follow", "in": "query", "schema": {"type": "boolean"}}
+_LAST = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer"}}
+_HOBUS_SESSION = {"name": "X-Hobus-Session", "in": "header", "schema": {"type": "string"}}
 
 
 def make_app(door: Door) -> ASGIApp:
     """The application, guarded."""
-    routes = [
-        Route("/healthz", healthz),
-        Route("/readyz", readyz),
-        Route("/metrics", metrics),
-        Route("/openapi.json", openapi),
-        Route("/docs", docs),
-        Route("/v1/models", openai_api.models),
-        Route("/v1/models/{model:path}", openai_api.model),
-        Route("/v1/chat/completions", openai_api.chat, methods=["POST"]),
-        Route("/v1/responses", openai_api.responses, methods=["POST"]),
-        Route("/v1/sessions", sessions_api.start_session, methods=["POST"]),
-        Route("/v1/sessions/{session_id}", sessions_api.read_session),
-        Route("/v1/sessions/{session_id}", sessions_api.end_session, methods=["DELETE"]),
-        Route("/v1/sessions/{session_id}/turns", sessions_api.turn, methods=["POST"]),
-        Route("/v1/sessions/{session_id}/commands", sessions_api.command, methods=["POST"]),
-        Route("/v1/sessions/{session_id}/events", sessions_api.session_events),
-    ]
-    handlers: dict[Any, Any] = {
-        Problem: _problem, RuntimeFault: _fault, ClientGone: _gone, HTTPException: _http, Exception: _defect,
-    }  # fmt: skip
-    app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # a path is what it is
-    app.state.door = door
-    return Guard(app, door)
+    routes = [Route(one.path, one.handler, methods=[one.method]) for one in OPERATIONS]
+    routes += [Route("/openapi.json", openapi), Route("/docs", docs)]
+    return Guard(Router(routes, redirect_slashes=False), door)  # a path is what it is
 
 
 async def healthz(_request: Request) -> Response:
@@ -107,23 +94,80 @@ async def docs(_request: Request) -> Response:
     return HTMLResponse(page, headers=policy)
 
 
-async def _problem(_request: Request, problem: Problem) -> Response:
-    return JSONResponse(problem.body(), status_code=problem.status, headers=problem.headers)
+# --- the operations ---------------------------------------------------------------------------------------------------
 
 
-async def _fault(request: Request, fault: RuntimeFault) -> Response:
-    return await _problem(request, of_fault(fault))
+class Operation(NamedTuple):
+    """One method of one path; `about` where the handler's docstring is no summary for clients."""
+
+    method: str
+    path: str
+    handler: Callable[[Request], Awaitable[Response]]
+    about: str = ""
+    body: type[BaseModel] | None = None
+    answer: type[BaseModel] | None = None
+    parameters: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        return self.about or (self.handler.__doc__ or "").partition("\n")[0]
 
 
-async def _http(request: Request, error: HTTPException) -> Response:
-    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "error")
-    problem = Problem(error.status_code, code, error.detail, headers=error.headers)
-    return await _problem(request, problem)
+_ONE = "/v1/sessions/{session_id}"
+_BOTH = (_KEY, _HOBUS_SESSION)
+OPERATIONS = (
+    Operation("GET", "/v1/models", openai_api.models, "Agents, and models of providers"),
+    Operation("GET", "/v1/models/{model:path}", openai_api.model, "One of them"),
+    Operation(
+        "POST", "/v1/chat/completions", openai_api.chat, "OpenAI chat completions over a session", ChatRequest,
+        parameters=_BOTH,
+    ),
+    Operation(
+        "POST", "/v1/responses", openai_api.responses, "OpenAI responses over a session", ResponsesRequest,
+        parameters=_BOTH,
+    ),
+    Operation("POST", "/v1/sessions", sessions_api.start_session, "", StartBody, SessionReady, (_KEY,)),
+    Operation("GET", _ONE, sessions_api.read_session, "", None, SessionView, (_SESSION,)),
+    Operation("DELETE", _ONE, sessions_api.end_session, "", None, SessionClosed, (_SESSION,)),
+    Operation("POST", f"{_ONE}/turns", sessions_api.turn, "", TurnBody, TurnResult, (_SESSION, _KEY)),
+    Operation("POST", f"{_ONE}/commands", sessions_api.command, "", CommandBody, CommandVerdict, (_SESSION, _KEY)),
+    Operation("GET", f"{_ONE}/events", sessions_api.session_events, parameters=(_SESSION, _AFTER, _FOLLOW, _LAST)),
+    Operation("GET", "/healthz", healthz, "This process turns"),
+    Operation("GET", "/readyz", readyz, "A turn would be answered now"),
+    Operation("GET", "/metrics", metrics, "Prometheus exposition"),
+)  # fmt: skip
 
 
-async def _defect(request: Request, _error: Exception) -> Response:
-    return await _problem(request, DEFECT)
+@cache
+def document() -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    models = {cls for one in OPERATIONS for cls in (one.body, one.answer) if cls is not None}
+    ordered = sorted(models, key=lambda cls: cls.__name__)
+    _, schema = models_json_schema(
+        [(cls, "validation") for cls in ordered], ref_template="#/components/schemas/{model}"
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for one in OPERATIONS:
+        operation: dict[str, Any] = {"summary": one.summary, "parameters": list(one.parameters), "responses": {
+            "200": {"description": "OK"} if one.answer is None else _json("OK", one.answer),
+            "default": {"description": "An error, in OpenAI's shape: {error: {message, type, param, code}}"},
+        }}  # fmt: skip
+        if one.body is not None:
+            operation["requestBody"] = {"required": True, **_json("", one.body)}
+        paths.setdefault(one.path.replace(":path", ""), {})[one.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "hobus", "version": software_version()},
+        "security": [{"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schema.get("$defs", {}),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
 
 
-async def _gone(_request: Request, _gone: ClientGone) -> Response:
-    return Response(status_code=_CLIENT_GONE)
+def _json(description: str, cls: type[BaseModel]) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{cls.__name__}"}}}
+    return {"description": description, "content": content}

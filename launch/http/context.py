@@ -15,7 +15,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.port import Bus
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.http.events import Journals
+from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.problems import Problem, door_closing
@@ -35,7 +35,7 @@ class Door:
     hosts: frozenset[str]
     """Names by which it may be called, without a port; empty: by any."""
     metrics: Metrics
-    journals: Journals
+    journals: FollowedJournals
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: Counter[str] = field(default_factory=Counter[str])
     _waiting: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])

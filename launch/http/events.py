@@ -37,7 +37,7 @@ from hobus.launch.sessions.history import about
 _log = structlog.get_logger("http")
 
 
-class Event(NamedTuple):
+class ShownEvent(NamedTuple):
     """One event of a session: its place in the record, its kind, and what is shown of it as JSON."""
 
     sequence: int
@@ -45,7 +45,7 @@ class Event(NamedTuple):
     data: str
 
 
-def shown(entry: Entry) -> Event:
+def shown(entry: Entry) -> ShownEvent:
     """What a client sees of an entry; texts that were erased are null."""
     document: dict[str, Any] = {"sequence": entry.sequence, "type": entry.event_type, "at_us": entry.at_us}
     taken = recorded(entry)
@@ -59,7 +59,7 @@ def shown(entry: Entry) -> Event:
         if (end := end_in(event, taken)) is not None and end.became == "answered":
             result = result_in(taken, end.result_ref)
             document["result"] = None if result is None else result.model_dump(mode="json")
-    return Event(entry.sequence, entry.event_type, json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+    return ShownEvent(entry.sequence, entry.event_type, json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 
 @dataclass(slots=True)
@@ -69,11 +69,11 @@ class _Journal:
     covers_from: int
     """Every event behind this sequence is in `recent`, up to `known_to`."""
     known_to: int
-    recent: deque[Event] = field(default_factory=deque[Event])
+    recent: deque[ShownEvent] = field(default_factory=deque[ShownEvent])
     news: asyncio.Event = field(default_factory=asyncio.Event)
     readers: int = 0
 
-    def add(self, event: Event, limit: int) -> None:
+    def add(self, event: ShownEvent, limit: int) -> None:
         """The next event; what is known already is left out."""
         if event.sequence <= self.known_to:
             return
@@ -88,7 +88,7 @@ class _Journal:
         self.news = asyncio.Event()
 
 
-class Journals:
+class FollowedJournals:
     """Every session that somebody reads at this door."""
 
     def __init__(self, bus: Bus, config: AdminConfig) -> None:
@@ -112,13 +112,13 @@ class Journals:
         for journal in self._journals.values():
             journal.tell()
 
-    async def page(self, session_id: str, after: int) -> tuple[list[Event], Entries]:
+    async def page(self, session_id: str, after: int) -> tuple[list[ShownEvent], Entries]:
         """One page of a session behind this sequence. Raises RuntimeFault."""
         question = Read(stream=session_stream(session_id), after=after, limit=self._page, with_bodies=True)
         found = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
         return [shown(entry) for entry in found.entries], found
 
-    async def follow(self, session_id: str, after: int) -> AsyncGenerator[Event | None]:
+    async def follow(self, session_id: str, after: int) -> AsyncGenerator[ShownEvent | None]:
         """Each event behind this sequence, once and in order, for ever; None after `http.ping_ms` without one.
 
         Raises RuntimeFault where the record cannot be read: the reader comes again with the sequence that it has.

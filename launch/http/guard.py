@@ -7,21 +7,23 @@ too: by DNS rebinding under its own name (Host), or from its scripts (Origin).
 from __future__ import annotations
 
 import asyncio
-import json
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
 import structlog
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hobus.launch.http.context import Door
-from hobus.launch.http.problems import DEFECT, Problem, head_too_large
+from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
+from hobus.launch.http.sse import ClientGone
 
 _log = structlog.get_logger("http")
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 """Paths that need no key: they say nothing of anybody."""
+_CLIENT_GONE = 499
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -50,7 +52,7 @@ class Guard:
         if scope["type"] != "http":
             return
         status = 0
-        body = _Body(self.door, scope, receive)
+        body = _RequestBody(self.door, scope, receive)
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -66,17 +68,18 @@ class Guard:
             await send(message)
 
         try:
-            scope["principal"] = self._let_in(scope)
+            scope.update(principal=self._let_in(scope), door=self.door, app=self)
             body.check_length()
             await self.app(scope, body.receive, counted)
-        except Problem as problem:
+        except ClientGone:
+            await Response(status_code=_CLIENT_GONE)(scope, body.receive, counted)
+        except Exception as error:  # noqa: BLE001 - the one place where what a handler raised becomes an answer
+            problem = of_error(error)
+            if problem is DEFECT:  # named, never with the values that it met
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")
             if not status:
                 await answer(problem, counted)
-        except Exception as error:  # noqa: BLE001 - a defect of ours: named, never with the values that it met
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")
-            if not status:
-                await answer(DEFECT, counted)
         finally:
             endpoint = scope.get("endpoint")
             self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
@@ -113,7 +116,7 @@ class Guard:
         return principal
 
 
-class _Body:
+class _RequestBody:
     """A request's body as it comes: no larger and no slower than allowed."""
 
     def __init__(self, door: Door, scope: Scope, receive: Receive) -> None:
@@ -163,8 +166,7 @@ class _Body:
 
 async def answer(problem: Problem, send: Send) -> None:
     """The problem as a whole response."""
-    body = json.dumps(problem.body(), ensure_ascii=False).encode("utf-8", "replace")
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **problem.headers}
+    headers, body = whole(problem)
     if problem.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
         headers["connection"] = "close"  # as where it came in pieces
     raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]

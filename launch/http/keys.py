@@ -1,7 +1,9 @@
 """Bearer keys of the HTTP door, and which sessions are whose. `<home>/keys/http/` holds hashes; a key is shown once.
 
 A key that was taken back leaves a file in `revoked/`, which outweighs its own: from the moment that it is there the key
-opens nothing, whatever breaks off afterwards.
+opens nothing, whatever breaks off afterwards. Which keys were made and taken back stands in the record, too. The door
+writes it, which goes by these keys, as the broker does of those that it goes by: when it starts, and soon after each
+change; so that also stands there what was done while there was no cluster.
 
 A session's id says by itself to whom it belongs: its second half is a keyed hash of the first and of the principal's
 name. So no door keeps a list, two doors agree, and nobody reaches a session by an id that he made up or saw.
@@ -12,7 +14,7 @@ from __future__ import annotations
 import hmac
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,9 +22,15 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+import structlog
 from pydantic import Field, ValidationError
 
+from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
+from hobus.bus.port import Bus
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import HttpKeyCreated, HttpKeyRevoked
 from hobus.bus.zeromq.curve import write_durably
 from hobus.launch.cluster.home import Home, make_private
 
@@ -99,7 +107,7 @@ def revoked_in(home: Home) -> list[RevokedKey]:
     return _all_in(_revoked(home), RevokedKey)
 
 
-class Watched:
+class WatchedFolders:
     """Whether the keys of a home may have changed since it was asked last."""
 
     def __init__(self, home: Home) -> None:
@@ -116,12 +124,12 @@ class Watched:
         return True
 
 
-class KeyBook:
+class BearerKeys:
     """The keys as a door asks for them."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._watched = Watched(home)
+        self._watched = WatchedFolders(home)
         self._by_hash: dict[str, HttpKey] = {}
 
     def principal_of(self, authorization: str, *, now_us: int) -> str | None:
@@ -202,3 +210,54 @@ def _changed_ns(folder: Path) -> int:
 
 def _hash(word: str) -> str:
     return sha256(word.encode("utf-8", "replace")).hexdigest()
+
+
+CREATED, REVOKED = "HTTP_KEY_CREATED", "HTTP_KEY_REVOKED"
+_STREAM = "governance"
+_log = structlog.get_logger("http")
+
+
+def entries_of(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
+    """One each, the same ones at every door: names, times and fingerprints. Pure."""
+    made = [
+        _entry(CREATED, key, HttpKeyCreated(_named(key), key.principal, key.created_at_us, key.expires_at_us))
+        for key in keys
+    ]
+    return made + [
+        _entry(REVOKED, key, HttpKeyRevoked(_named(key), key.principal, key.revoked_at_us)) for key in revoked
+    ]
+
+
+def _named(key: HttpKey | RevokedKey) -> str:
+    return f"key:{key.fingerprint}"
+
+
+async def keep_recorded(bus: Bus, home: Home, *, interval_s: float, timeout_s: float) -> None:
+    """For ever: whatever is not in the record yet is written, and tried again while the ledger is away."""
+    watched, told, is_due = WatchedFolders(home), set[str](), True
+    while True:
+        if watched.has_changed(now_us=round(bus.now() * 1_000_000)) or is_due:
+            news = [one for one in entries_of(keys_in(home), revoked_in(home)) if one.submission_id not in told]
+            is_due = not await _written(bus, news, told, timeout_s=timeout_s)
+        await bus.sleep(interval_s)
+
+
+async def _written(bus: Bus, news: list[WriteEntry], told: set[str], *, timeout_s: float) -> bool:
+    """Whether all of it is in the record."""
+    for entry in news:
+        try:
+            answer = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
+        except RuntimeFault as fault:
+            _log.info("key_not_recorded", submission_id=entry.submission_id, code=fault.code)
+            return False
+        if (ack := answer.acks[0]).outcome == "refused":
+            _log.warning("key_not_recorded", submission_id=entry.submission_id, code=ack.code)
+        told.add(entry.submission_id)
+    return True
+
+
+def _entry(event_type: str, key: HttpKey | RevokedKey, said: HttpKeyCreated | HttpKeyRevoked) -> WriteEntry:
+    return WriteEntry(
+        submission_id=f"{event_type}:{key.principal}/{key.fingerprint}", stream=_STREAM, event_type=event_type,
+        at_us=said.at_us, bodies=[pack_payload(said)],
+    )  # fmt: skip

@@ -8,6 +8,8 @@ from http import HTTPStatus
 from math import ceil
 from typing import Any
 
+from starlette.exceptions import HTTPException
+
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import TurnResult
 
@@ -75,11 +77,16 @@ def head_too_large() -> Problem:
     return Problem(431, "head_too_large", "request line and headers are too large (http.head_max_bytes)")
 
 
+def whole(problem: Problem) -> tuple[dict[str, str], bytes]:
+    """Headers and body of the answer."""
+    body = json.dumps(problem.body(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return {"content-type": "application/json", "content-length": str(len(body)), **problem.headers}, body
+
+
 def as_bytes(problem: Problem) -> bytes:
     """A whole answer for a connection that had no whole request; it is the last one there."""
-    body = json.dumps(problem.body()).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
-    lines = [f"{name}: {value}" for name, value in (headers | problem.headers).items()]
+    headers, body = whole(problem)
+    lines = [f"{name}: {value}" for name, value in ({"connection": "close"} | headers).items()]
     head = "\r\n".join([f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", *lines, "", ""])
     return head.encode("latin-1", "replace") + body
 
@@ -89,6 +96,20 @@ def door_closing() -> Problem:
     return Problem(
         503, "door_closing", "this door closes; ask again, another one answers", headers={"retry-after": "1"}
     )
+
+
+def of_error(error: Exception) -> Problem:
+    """The problem behind whatever a handler raised; DEFECT for what none should."""
+    match error:
+        case Problem():
+            return error
+        case RuntimeFault():
+            return of_fault(error)
+        case HTTPException():
+            code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "error")
+            return Problem(error.status_code, code, error.detail, headers=error.headers)
+        case _:
+            return DEFECT
 
 
 def of_fault(fault: RuntimeFault) -> Problem:

@@ -158,7 +158,7 @@ class Bounded(H11Protocol):
             self.transport.abort()  # it has asked for nothing
 
 
-class HttpServer(uvicorn.Server):
+class DoorServer(uvicorn.Server):
     """One that leaves the signals to its process."""
 
     @contextmanager
@@ -167,7 +167,7 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp, config: HttpConfig) -> HttpServer:
+def make_server(app: ASGIApp, config: HttpConfig) -> DoorServer:
     """A server that is not started; told to end, it waits for every answer: what cuts them short is the door's."""
     settings = uvicorn.Config(
         app,
@@ -183,4 +183,4 @@ def make_server(app: ASGIApp, config: HttpConfig) -> HttpServer:
         h11_max_incomplete_event_size=config.head_max_bytes,
         timeout_keep_alive=max(1, config.keep_alive_ms // 1000),
     )
-    return HttpServer(settings)
+    return DoorServer(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,27 +27,27 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
+from hobus.config.json_schema import schema_fault
 from hobus.launch.http import turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.form_words import check_form
-from hobus.launch.http.openai_api import door_of, gone_of, principal_of, read, session_id_in
-from hobus.launch.http.problems import Problem, of_fault, of_result
-from hobus.launch.http.sse import PING, frame, streamed
-from hobus.launch.http.turns import Asked, Pieces
+from hobus.launch.http.openai_api import door_of, principal_of, read, session_id_in
+from hobus.launch.http.problems import Problem, of_fault
+from hobus.launch.http.sse import PING, disconnected, frame, streamed
+from hobus.launch.http.turns import AskedTurn, Pieces
 
 
-class _Body(BaseModel):
+class _NativeBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class StartBody(_Body):
+class StartBody(_NativeBody):
     """`POST /v1/sessions`."""
 
     agent_id: str | None = Field(default=None, description="null: the configured one")
     session_config: SessionConfig | None = Field(default=None, description="defaults of its runs")
 
 
-class TurnBody(_Body):
+class TurnBody(_NativeBody):
     """`POST /v1/sessions/{session_id}/turns`."""
 
     text: str = Field(default="", description="the message of the user; none beside results")
@@ -59,7 +60,7 @@ class TurnBody(_Body):
     lease: bool = Field(default=False, description="the run is cancelled when this connection is lost")
 
 
-class CommandBody(_Body):
+class CommandBody(_NativeBody):
     """`POST /v1/sessions/{session_id}/commands`."""
 
     command: Command = Field(description="Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, LeaseHeartbeat")
@@ -74,7 +75,7 @@ async def start_session(request: Request) -> Response:
     """Begin a session; under the same Idempotency-Key the same one."""
     door, principal = door_of(request), principal_of(request)
     body = await read(request, StartBody)
-    check_form(body.session_config, "session_config", door.config.sessions)
+    _check_form(body.session_config, "session_config", door)
     seed, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     session_id = door.ownership.session_id(principal, f"session/{seed}")
     ready = await turns.start(door, session_id, agent_id=body.agent_id, config=body.session_config)
@@ -100,22 +101,21 @@ async def turn(request: Request) -> Response:
     """One message, one answer; again under the same input id the same answer."""
     door, session_id = door_of(request), _session(request)
     body = await read(request, TurnBody)
-    check_form(body.run_overrides, "run_overrides", door.config.sessions)
+    _check_form(body.run_overrides, "run_overrides", door)
     input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
-    asked = Asked(
+    asked = AskedTurn(
         api="native", principal=principal_of(request), session_id=session_id, input_id=body.input_id or input_id,
         text=body.text, results=tuple(body.results), comes_back=not body.lease, overrides=body.run_overrides,
         arrived=door.bus.clock.monotonic(),
     )  # fmt: skip
     headers = {"x-hobus-session": session_id, "x-hobus-input": asked.input_id}
+    gone = partial(disconnected, request.receive)
     if body.stream:
         with _about(headers):
-            pieces = await turns.begun(door, asked, gone_of(request))
+            pieces = await turns.begun(door, asked, gone)
         return streamed(_turn_frames(asked, pieces), headers)
     with _about(headers):
-        result = await turns.whole(door, asked, gone_of(request))
-        if (problem := of_result(result)) is not None:
-            raise problem
+        result = await turns.answered(door, asked, gone)
     return JSONResponse(result.model_dump(mode="json"), headers=headers)
 
 
@@ -159,6 +159,13 @@ async def session_events(request: Request) -> Response:
     return streamed(_event_frames(door, session_id, after))
 
 
+def _check_form(wanted: SessionConfig | None, param: str, door: Door) -> None:
+    """Raises Problem, which names the field, for settings whose schema cannot be that of an answer."""
+    schema = None if wanted is None else wanted.output_schema
+    if schema is not None and (fault := schema_fault(schema, door.config.sessions)):
+        raise Problem(400, "invalid_input", f"the schema {fault}", param=f"{param}.output_schema")
+
+
 def _session(request: Request) -> str:
     return session_id_in(door_of(request), principal_of(request), request.path_params["session_id"])
 
@@ -195,27 +202,19 @@ async def _event_frames(door: Door, session_id: str, after: int) -> AsyncGenerat
         door.metrics.readers.dec()
 
 
-async def _turn_frames(asked: Asked, source: Pieces) -> AsyncGenerator[str]:
+async def _turn_frames(asked: AskedTurn, source: Pieces) -> AsyncGenerator[str]:
     """`turn` first: with its ids the same can be asked again, and what stands is told again from its beginning."""
     yield frame({"session_id": asked.session_id, "input_id": asked.input_id}, event="turn")
-    try:
-        async with aclosing(source) as pieces:
-            async for piece in pieces:
-                yield _turn_frame(piece)
-    except RuntimeFault as fault:
-        yield frame(of_fault(fault).body(), event="error")
-    except Problem as problem:
-        yield frame(problem.body(), event="error")
+    async with aclosing(turns.to_the_end(source)) as pieces:
+        async for piece in pieces:
+            yield _turn_frame(piece)
 
 
 def _turn_frame(piece: Any) -> str:
     match piece:
-        case None:
-            return PING
+        case Problem():
+            return frame(piece.body(), event="error")
         case TurnResult():
-            problem = of_result(piece)
-            if problem is not None:
-                return frame(problem.body(), event="error")
             return frame(piece.model_dump(mode="json"), event="result")
         case StreamDelta():
             said = {"text": piece.text, "step": piece.step, "attempt": piece.attempt, "index": piece.index}

@@ -1,16 +1,18 @@
-"""Server-sent events: one frame, and a response that writes frames as they come."""
+"""Server-sent events: one frame, a response that writes frames as they come, and what a client that goes ends."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+T = TypeVar("T")
 PING = ": still here\n\n"
 _LINE_ENDS = str.maketrans({end: f"\\u{ord(end):04x}" for end in "\u0085\u2028\u2029"})
 """What some readers of streams take for the end of a line, though the standard does not; in JSON they stand escaped."""
@@ -41,19 +43,35 @@ class _Streamed(StreamingResponse):
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Returns when all is sent, or when the client has gone: then the generator is closed."""
-        loop = asyncio.get_running_loop()
-        work = loop.create_task(self.stream_response(send))
-        watch = loop.create_task(_gone(receive))
-        watch.add_done_callback(lambda _: work.cancel())
-        try:
-            await work
-        except asyncio.CancelledError:
-            if not watch.done() or watch.cancelled():
-                raise  # it is this answer that is given up, not its client
-        finally:
-            watch.cancel()
+        with suppress(ClientGone):
+            await until_gone(self.stream_response(send), partial(disconnected, receive))
 
 
-async def _gone(receive: Receive) -> None:
+# --- clients that go --------------------------------------------------------------------------------------------------
+
+Gone = Callable[[], Coroutine[Any, Any, None]]
+"""Returns when the client has gone."""
+
+
+class ClientGone(Exception):
+    """Nobody is left to be answered."""
+
+
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has gone; its body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def until_gone(work: Awaitable[T], gone: Gone) -> T:
+    """What the work brings; when the client goes first it is cancelled, and ClientGone raised."""
+    task, watch = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    watch.add_done_callback(lambda _: task.cancel())
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if watch.done() and not watch.cancelled():
+            raise ClientGone from None
+        raise  # it is this answer that is given up, not its client
+    finally:
+        watch.cancel()

@@ -51,7 +51,7 @@ class Called(NamedTuple):
             return self
 
 
-class Said(NamedTuple):
+class Utterance(NamedTuple):
     """One message of a transcript."""
 
     role: str
@@ -66,21 +66,21 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class TranscriptPlace:
     """Where a transcript was delivered: its session, and the input whose answer was its last word."""
 
     session_id: str
     input_id: str
 
 
-def transcript_id(principal: str, messages: Iterable[Said]) -> str:
+def transcript_id(principal: str, messages: Iterable[Utterance]) -> str:
     """The submission id of what is known of this transcript."""
     alike = [said._replace(calls=tuple(call.alike() for call in said.calls)) for said in messages]
     words = json.dumps([principal, *alike], ensure_ascii=False, separators=(",", ":"))
     return f"{EVENT}:{principal}/{sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def with_history(messages: Sequence[Said]) -> str:
+def with_history(messages: Sequence[Utterance]) -> str:
     """The first message of a new session: the last one, behind all that was said before it elsewhere.
 
     Results of calls that were handed out elsewhere are part of what was said.
@@ -99,7 +99,7 @@ def with_history(messages: Sequence[Said]) -> str:
     return "\n".join([*parts, "Message:", words]) if parts else words
 
 
-async def find(bus: Bus, record_id: str, *, timeout_s: float) -> Kept | None:
+async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace | None:
     """Where this transcript was delivered; None where nobody knows it, or it was erased. Raises RuntimeFault."""
     found = await bus.request(
         "ledger", Lookup(submission_ids=[record_id], with_bodies=True), expect=Found, timeout_s=timeout_s
@@ -108,10 +108,10 @@ async def find(bus: Bus, record_id: str, *, timeout_s: float) -> Kept | None:
     kept = None if entry is None else payload_in(TranscriptDelivered, entry)
     if entry is None or kept is None:
         return None
-    return Kept(session_id=entry.provenance.session_id, input_id=kept.input_id)
+    return TranscriptPlace(session_id=entry.provenance.session_id, input_id=kept.input_id)
 
 
-async def keep(bus: Bus, record_id: str, kept: Kept, *, timeout_s: float) -> None:
+async def keep(bus: Bus, record_id: str, kept: TranscriptPlace, *, timeout_s: float) -> None:
     """It is in the record; the first session of two that were told the same stands. Raises RuntimeFault."""
     entry = WriteEntry(
         submission_id=record_id,

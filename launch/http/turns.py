@@ -32,19 +32,18 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.streams import StreamReset
 from hobus.launch.http.context import Door
-from hobus.launch.http.problems import Problem, of_result
+from hobus.launch.http.problems import Problem, of_error, of_result
+from hobus.launch.http.sse import ClientGone, Gone, until_gone
 from hobus.launch.sessions.turns import process_turn
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | None]
 """What a turn says, its result last; None for a silence."""
-Gone = Callable[[], Awaitable[None]]
-"""Returns when the client has gone."""
 _KEY_MAX_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedTurn:
     """What a client asks, its session known."""
 
     api: str
@@ -90,12 +89,22 @@ async def start(
     )
 
 
-async def whole(door: Door, asked: Asked, gone: Gone) -> TurnResult:
-    """The turn's one answer. Raises RuntimeFault, Problem; ClientGone where nobody is left to be answered."""
-    return await unless_gone(door, asked, _answer(door, asked, None), gone)
+async def answered(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:
+    """The turn's one answer. Raises Problem, also for the error that it ended in, and RuntimeFault.
+
+    ClientGone where nobody is left to be answered: whoever cannot come back is not waited for.
+    """
+    work = asyncio.ensure_future(_answer(door, asked, None))
+    try:
+        result = await (asyncio.shield(work) if asked.comes_back else until_gone(asyncio.shield(work), gone))
+    except (asyncio.CancelledError, ClientGone):
+        if not work.done():
+            _leave(door, asked, work)
+        raise
+    return _unless_problem(result)
 
 
-async def pieces(door: Door, asked: Asked) -> Pieces:
+async def pieces(door: Door, asked: AskedTurn) -> Pieces:
     """The frames of the turn's stream, then its result; None after a silence of `http.ping_ms`. Raises RuntimeFault.
 
     Closing it early is the client going away.
@@ -129,26 +138,22 @@ async def pieces(door: Door, asked: Asked) -> Pieces:
             _leave(door, asked, work)
 
 
-async def begun(door: Door, asked: Asked, gone: Gone) -> Pieces:
+async def begun(door: Door, asked: AskedTurn, gone: Gone) -> Pieces:
     """`pieces`, once there is a first one, or a silence: what is known before that is told as its status.
 
     Raises Problem, RuntimeFault; ClientGone where nobody is left to be answered.
     """
     source = pieces(door, asked)
-    work = asyncio.ensure_future(_first_of(source))
-    watch = asyncio.ensure_future(gone())
-    watch.add_done_callback(lambda _: work.cancel())
-    try:
-        first = await work
-    except asyncio.CancelledError:
-        if watch.done() and not watch.cancelled():
-            raise ClientGone from None
-        raise
-    finally:
-        watch.cancel()
-    if isinstance(first, TurnResult) and (problem := of_result(first)) is not None:
-        raise problem
+    first = await until_gone(_first_of(source), gone)
+    if isinstance(first, TurnResult):
+        _unless_problem(first)
     return _going_on(first, source)
+
+
+def _unless_problem(result: TurnResult) -> TurnResult:
+    if (problem := of_result(result)) is not None:
+        raise problem
+    return result
 
 
 async def _first_of(source: Pieces) -> Message | TurnResult | None:
@@ -159,6 +164,16 @@ async def _first_of(source: Pieces) -> Message | TurnResult | None:
     raise AssertionError("a stream of pieces ends with its result")
 
 
+async def to_the_end(source: Pieces) -> AsyncGenerator[Message | TurnResult | Problem | None]:
+    """The pieces, and at last the result, or the problem that the turn ended in."""
+    try:
+        async with aclosing(source):
+            async for piece in source:
+                yield (of_result(piece) or piece) if isinstance(piece, TurnResult) else piece
+    except (RuntimeFault, Problem) as error:
+        yield of_error(error)
+
+
 async def _going_on(first: Message | TurnResult | None, source: Pieces) -> Pieces:
     async with aclosing(source):
         yield first
@@ -166,36 +181,7 @@ async def _going_on(first: Message | TurnResult | None, source: Pieces) -> Piece
             yield piece
 
 
-class ClientGone(Exception):
-    """Nobody is left to be answered."""
-
-
-async def unless_gone(door: Door, asked: Asked, answer: Awaitable[T], gone: Gone) -> T:
-    """The answer; when the client goes first it is left, and ClientGone raised."""
-    work = asyncio.ensure_future(answer)
-    watch = asyncio.ensure_future(gone())
-    has_gone = False
-
-    def left(_task: object) -> None:
-        nonlocal has_gone
-        if not watch.cancelled() and not work.done() and not asked.comes_back:
-            has_gone = True
-            _leave(door, asked, work)
-
-    watch.add_done_callback(left)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        if has_gone:
-            raise ClientGone from None
-        if not work.done():
-            _leave(door, asked, work)
-        raise
-    finally:
-        watch.cancel()
-
-
-async def _answer(door: Door, asked: Asked, heard: Callable[[Message], None] | None) -> TurnResult:
+async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None] | None) -> TurnResult:
     config = door.config
     with door.turn_of(asked.principal):
         result = await process_turn(
@@ -210,7 +196,7 @@ async def _answer(door: Door, asked: Asked, heard: Callable[[Message], None] | N
     return result
 
 
-def _leave(door: Door, asked: Asked, work: asyncio.Future[T]) -> None:
+def _leave(door: Door, asked: AskedTurn, work: asyncio.Future[T]) -> None:
     """The client has gone: its turn goes on if it can come back for it, else it is cancelled."""
     if asked.comes_back:
         door.aside(_to_its_end(work))
@@ -225,7 +211,7 @@ async def _to_its_end(work: Awaitable[T]) -> None:
         await work
 
 
-async def _cancelled(door: Door, asked: Asked) -> None:
+async def _cancelled(door: Door, asked: AskedTurn) -> None:
     """The run of this input, and no other one, is cancelled; it may be over already. Raises RuntimeFault."""
     session_id = asked.session_id
     view = await door.bus.request(

@@ -1,6 +1,6 @@
 """What HO2 and HO3 tell each other in a turn: READ before the prompt, LOG of what the run teaches when it is over.
 
-MemoryClient is an aid, never a precondition: HO3 silent within its time-out, or gone, is an outcome with a code.
+Memory is an aid, never a precondition: HO3 silent within its time-out, or gone, is an outcome with a code.
 
 A run teaches by rules alone: one event per signal and run, its id derived from the run, so that what is logged again
 counts once. The answer and its lesson are recorded at the same time: RunCompleted is on its way to the ledger while the

@@ -100,7 +100,7 @@ class OwnedSession:
         self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
         self.tenure = 0  # of this owner; 0 until it took the session over
         self.barriers = 0
-        self.older_lines: text_parts.Kept | None = None  # of its history, as an order of this owner recorded them last
+        self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
         self._bus = bus
         self._client = client
         self._limits = limits

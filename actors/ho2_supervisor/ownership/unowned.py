@@ -33,19 +33,19 @@ _log = structlog.get_logger("ho2_supervisor")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Tenure:
     """Who took a session over, and in which tenure."""
 
     owner: str
     tenure: int
 
 
-def is_owned(newest_first: Sequence[Entry], taken: set[Taken]) -> bool:
+def is_owned(newest_first: Sequence[Entry], taken: set[Tenure]) -> bool:
     """Whether the session is still in one of these hands: nobody took it over since.
 
     By owner and tenure: of two who take it over at once both claim the same number.
     """
-    newest = next((Taken(entry.origin, entry.tenure) for entry in newest_first if entry.tenure is not None), None)
+    newest = next((Tenure(entry.origin, entry.tenure) for entry in newest_first if entry.tenure is not None), None)
     return newest in taken
 
 
@@ -77,7 +77,7 @@ class Unowned:
         self._client = resources.client
         self._config = resources.config
         self._resources = resources
-        self._given_up: dict[str, set[Taken]] = {}  # session -> our tenures of it; the last one may not stand
+        self._given_up: dict[str, set[Tenure]] = {}  # session -> our tenures of it; the last one may not stand
         self._task: asyncio.Task[None] | None = None
         self.found = 0
 
@@ -93,7 +93,7 @@ class Unowned:
     def give_up(self, session: OwnedSession) -> None:
         """This supervisor has the session no more, or not as the record has it, and knows of nobody else who has."""
         if session.tenure:
-            self._given_up.setdefault(session.session_id, set()).add(Taken(self._bus.instance, session.tenure))
+            self._given_up.setdefault(session.session_id, set()).add(Tenure(self._bus.instance, session.tenure))
 
     async def _watch(self) -> None:
         known: frozenset[str] | None = None  # of whom nothing is left behind, or who live
@@ -123,7 +123,7 @@ class Unowned:
         await self._bus.sleep(self._config.bus.reannounce_grace_ms / 1000)  # the broker may have just begun itself
         living = await self._living()
         since, earlier = await self._settled_before()
-        taken: dict[str, Taken] = {}
+        taken: dict[str, Tenure] = {}
         seen = await self._read_taken(taken, {}, after=since)
         for owner in sorted(set(earlier) - living):
             await self._read_taken(taken, {"origin": owner}, after=-1)
@@ -157,7 +157,7 @@ class Unowned:
         entry = self._resources.entry(SETTLED, payload, provenance=Provenance(tier="ho2"), parents=[])
         self._client.submit([entry])
 
-    async def _read_taken(self, taken: dict[str, Taken], where: dict[str, str], *, after: int) -> int:
+    async def _read_taken(self, taken: dict[str, Tenure], where: dict[str, str], *, after: int) -> int:
         """The newest take-over of each session, as far as these pages go; how many there were."""
         count, more = 0, True
         while more:
@@ -167,12 +167,12 @@ class Unowned:
             for entry in page.entries:
                 session_id, tenure = entry.provenance.session_id, entry.tenure or 0
                 if session_id not in taken or taken[session_id].tenure < tenure:
-                    taken[session_id] = Taken(entry.origin, tenure)
+                    taken[session_id] = Tenure(entry.origin, tenure)
                 after = entry.sequence
             count, more = count + len(page.entries), page.more
         return count
 
-    async def _ask_for(self, left: Mapping[str, set[Taken]]) -> None:
+    async def _ask_for(self, left: Mapping[str, set[Tenure]]) -> None:
         """Each of these sessions, if something may be open in it. Raises the last fault, after all were asked."""
         failed: RuntimeFault | None = None
         for session_id, taken in left.items():
@@ -192,7 +192,7 @@ class Unowned:
             except RuntimeFault:  # at the next look, the others now
                 self._given_up.setdefault(session_id, set()).update(taken)
 
-    async def _ask(self, session_id: str, taken: set[Taken]) -> None:
+    async def _ask(self, session_id: str, taken: set[Tenure]) -> None:
         """Whoever answers for the session owns it, and drives what is open."""
         newest = await self._client.read(
             session_stream(session_id), limit=self._config.ho2.owners_entries, newest_first=True

@@ -15,7 +15,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
 from hobus.actors.ho2_supervisor.turn import order_codec, pool, text_parts, work_orders
-from hobus.actors.ho2_supervisor.turn.text_parts import Shown
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import body_ref, dispatched_id
 from hobus.bus.messages.session import OrderDispatched, OrderEnded, SessionEventKind
@@ -23,7 +23,7 @@ from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 
 
 @dataclass(slots=True)
-class Pending:
+class OpenOrder:
     """An order on its way: what to send under which attempt, or the receipt that the journal holds."""
 
     order: WorkOrder
@@ -53,7 +53,7 @@ class Effects:
         await self.dispatch([pending])
         return await self.finish(pending)
 
-    async def pending(self, planned: WorkOrder) -> Pending:
+    async def pending(self, planned: WorkOrder) -> OpenOrder:
         """What the journal holds of this order, else the planned one, journaled as dispatched."""
         recorded = self._memo.orders.get(planned.wo_id)
         if recorded is None:
@@ -62,16 +62,16 @@ class Effects:
         ended = self._memo.receipts.get(planned.wo_id)
         if ended is not None:
             receipt = Receipt.model_validate(ended)
-            return Pending(order, 0, order_codec.expand_receipt(receipt, await self._texts_of(receipt)))
+            return OpenOrder(order, 0, order_codec.expand_receipt(receipt, await self._texts_of(receipt)))
         attempt = 2 + self._session.tenure - self._memo.dispatched_in[planned.wo_id]
-        return Pending(await self._expanded(order), attempt)
+        return OpenOrder(await self._expanded(order), attempt)
 
-    async def dispatch(self, pending: Sequence[Pending]) -> None:
+    async def dispatch(self, pending: Sequence[OpenOrder]) -> None:
         """Barrier: WO_DISPATCHED is durable before anything is sent. Nothing to wait for if all were ended before."""
         if any(one.receipt is None for one in pending):
             await self._session.barrier()
 
-    async def finish(self, pending: Pending) -> Receipt:
+    async def finish(self, pending: OpenOrder) -> Receipt:
         """The order's receipt, in the journal with the next write."""
         receipt = pending.receipt
         if receipt is None:
@@ -115,7 +115,7 @@ class Effects:
                 raise
             return dict.fromkeys(refs, "")
 
-    def _planned(self, planned: WorkOrder) -> Pending:
+    def _planned(self, planned: WorkOrder) -> OpenOrder:
         completed = {wo_id for wo_id, receipt in self.receipts.items() if receipt.state == "completed"}
         if wrong := work_orders.faults(planned, completed):
             raise WorkOrderFault("execution_error", f"{planned.wo_id} was not dispatched: {'; '.join(wrong)}")
@@ -136,7 +136,7 @@ class Effects:
             work_order_id=order.wo_id,
             trace=self._task.trace,
         )
-        return Pending(order, 1)
+        return OpenOrder(order, 1)
 
     async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
@@ -160,9 +160,9 @@ class OrderTexts:
     def __init__(self, session: OwnedSession) -> None:
         self._session = session
         self._refs: dict[str, str] = {}  # text -> where it stands
-        self._composed: dict[str, Sequence[Shown]] = {}  # text -> its parts
+        self._composed: dict[str, Sequence[TextPart]] = {}  # text -> its parts
 
-    def one_segment(self, name: str, parts: Sequence[Shown]) -> list[Segment]:
+    def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
         if len(parts) <= 1:
             return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]

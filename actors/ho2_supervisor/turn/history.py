@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hobus.actors.ho2_supervisor.turn.text_parts import Shown
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.work_order import Segment
 
 ERASED = "[erased]"
@@ -110,7 +110,7 @@ def digest(turn: DeliveredTurn, chars_max: int) -> str:
     return f"- user: {asked if len(asked) <= room else asked[: max(0, room - 1)] + '…'}{tail}"
 
 
-def parts(history: History, limits: HistoryLimits) -> list[Shown]:
+def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
     """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
 
     In as few parts as can be: what stands between two recorded texts is one.
@@ -125,7 +125,7 @@ def parts(history: History, limits: HistoryLimits) -> list[Shown]:
         first -= 1
     lines = [line for _, line in history.digests]
     lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
-    found: list[Shown] = []
+    found: list[TextPart] = []
     between = _lines_that_fit(lines, left, limits)
     for turn in history.turns[first:]:
         for lead, ref, text in (
@@ -136,10 +136,10 @@ def parts(history: History, limits: HistoryLimits) -> list[Shown]:
             if text is None:  # a mark without ref, so that the record shows what the model saw
                 between += ERASED
             else:
-                found += (Shown(None, between), Shown(ref, text))
+                found += (TextPart(None, between), TextPart(ref, text))
                 between = ""
         between += _END
-    return [*found, Shown(None, between)] if between else found
+    return [*found, TextPart(None, between)] if between else found
 
 
 def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:

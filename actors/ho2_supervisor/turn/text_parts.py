@@ -30,31 +30,31 @@ Part = tuple[str | None, str]
 """(ref, '') of a recorded text, (ref, 'start:end') of a stretch of one, or (None, text) of one that stands here."""
 
 
-class Shown(NamedTuple):
+class TextPart(NamedTuple):
     """A stretch of what a prompt shows; without a ref it was made for the prompt."""
 
     ref: str | None
     text: str
 
 
-class Kept(NamedTuple):
+class KeptText(NamedTuple):
     """A text made for prompts, as an earlier order of this owner recorded it."""
 
     ref: str
     text: str
 
 
-def whole(name: str, parts: Sequence[Shown]) -> Segment:
+def whole(name: str, parts: Sequence[TextPart]) -> Segment:
     """One segment with the text of all parts."""
     return Segment(name=name, text="".join([part.text for part in parts]))
 
 
-def body_of(parts: Sequence[Shown]) -> bytes:
+def body_of(parts: Sequence[TextPart]) -> bytes:
     """The body that lists these parts."""
     return _listed([(None, part.text) if part.ref is None else (part.ref, "") for part in parts])
 
 
-def shared(parts: Sequence[Shown], kept: Kept | None, new_ref: str) -> tuple[bytes, Kept | None]:
+def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tuple[bytes, KeptText | None]:
     """The body that lists these parts without a long first text, and that text if it is to be recorded under `new_ref`.
 
     `kept`: the last one that was recorded so.
@@ -69,7 +69,7 @@ def shared(parts: Sequence[Shown], kept: Kept | None, new_ref: str) -> tuple[byt
         if start >= 0 and len(first.text) - common <= len(first.text) * _FRESH_SHARE:
             stretch = (kept.ref, f"{start}:{start + common}")
             return _listed([stretch, (None, first.text[common:]), *listed]), None
-    return _listed([(new_ref, ""), *listed]), Kept(new_ref, first.text)
+    return _listed([(new_ref, ""), *listed]), KeptText(new_ref, first.text)
 
 
 def _listed(parts: Sequence[Part]) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hobus.actors.ho2_supervisor.session.commands import DENIED
 from hobus.actors.ho2_supervisor.turn import chain, pool, work_orders
-from hobus.actors.ho2_supervisor.turn.effects import Pending
+from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.messages.base import pack
@@ -25,13 +25,9 @@ from hobus.config.assets import needs_approval
 async def settle(run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str) -> list[Receipt]:
     """Every call has its end, and the batch is settled in the journal; the receipts in call order."""
     context = await run.new_step()
-    batch = _Batch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
-    call_ids = [call.call_id for call in asked]
-    held = [
-        call.call_id
-        for call in asked
-        if call.tool_id not in invented and needs_approval(run.config.tools, call.tool_id)
-    ]
+    batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
+    call_ids, tools = [call.call_id for call in asked], run.config.tools
+    held = [call.call_id for call in asked if call.tool_id not in invented and needs_approval(tools, call.tool_id)]
     effects, session = run.effects, run.session
     effects.step(ToolBatchIssued(tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, at=session.now()))
     ended = {call.call_id: batch.ended(call, batch.not_found(call)) for call in asked if call.tool_id in invented}
@@ -62,7 +58,7 @@ async def settle(run: Run, asked: Sequence[ToolCall], *, invented: Collection[st
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _CallBatch:
     """How a call of it comes to its end."""
 
     run: Run
@@ -74,7 +70,7 @@ class _Batch:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         run, effects = self.run, self.run.effects
         timeout_s = run.timeout_s(run.config.ho2.order_timeout_ms)
-        pending: dict[str, Pending] = {}
+        pending: dict[str, OpenOrder] = {}
         for call in calls:
             if self._denial(call) is None:
                 planned = work_orders.tool_call(
@@ -104,7 +100,7 @@ class _Batch:
         message = f"there is no tool {call.tool_id[:64]!r}; only the tools that were offered can be called"
         return self._unmade(call, "tool_not_found", message)
 
-    async def _finish(self, call: ToolCall, pending: Pending) -> Receipt:
+    async def _finish(self, call: ToolCall, pending: OpenOrder) -> Receipt:
         receipt, session = self.ended(call, await self.run.effects.finish(pending)), self.run.session
         if session.record.state.open_orders:
             session.flush()  # other calls may run for long; the last one leaves with the next step's write

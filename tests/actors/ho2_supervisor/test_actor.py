@@ -480,7 +480,7 @@ def test_view_shows_the_session_and_reading_takes_nothing_over() -> None:
 
 
 def test_idle_sessions_are_let_go_and_read_again() -> None:
-    """MemoryClient is bounded by ho2.sessions_max; a session that was let go goes on where it was."""
+    """Memory is bounded by ho2.sessions_max; a session that was let go goes on where it was."""
     with Rig(("ho2.sessions_max", 2)) as rig:
         for digit in "789":
             rig.run(rig.start_session(SESSION.replace("1", digit)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hobus.actors.ho3_memory.event_time import HOUR_US, Moment, micros, timestamp_of
+from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, timestamp_of
 from hobus.actors.ho3_memory.facts import Fact, OverlayFact, SignalFact
 from hobus.bus.messages.ids import artifact_id
 from hobus.bus.messages.memory import Artifact, GateResult, Signal
@@ -17,7 +17,7 @@ AGENT = "ADMIN"
 SIGNAL = "tool:list_packages"
 ZERO_US = micros("2025-12-01T00:00:00.000000Z")
 """A month before the simulation's clock begins."""
-LATEST = Moment(2**62, 2**62)
+LATEST = PointInTime(2**62, 2**62)
 """Later than everything."""
 
 
@@ -31,9 +31,9 @@ def at(hours: float) -> str:
     return timestamp_of(us(hours))
 
 
-def moment(hours: float, seq: int = 2**62) -> Moment:
+def moment(hours: float, seq: int = 2**62) -> PointInTime:
     """As of so many hours, with every entry up to `seq`."""
-    return Moment(us(hours), seq)
+    return PointInTime(us(hours), seq)
 
 
 def session(number: int) -> str:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
-from hobus.actors.ho3_memory.event_time import Moment
+from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.actors.ho3_memory.facts import DeactivatedFact, FailureFact, WeightFact
 from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import (
@@ -245,7 +245,7 @@ def test_the_state_does_not_depend_on_the_order_in_which_facts_arrive(facts, dra
 def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hours):
     """Whatever is appended afterwards, and whatever its event time: the same bytes."""
     memory = memory_of(*facts[:cut], **mode)
-    as_of = Moment(us(hours), min(cut, len(facts)) - 1)
+    as_of = PointInTime(us(hours), min(cut, len(facts)) - 1)
     before = bytes_of(memory, as_of)
     for fact in facts[cut:]:
         memory.apply(fact)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.checkpoint import NO_FRAME, Position, encode, frames
+from hobus.actors.ho3_memory.checkpoint import NO_FRAME, RecordPosition, encode, frames
 from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, WeightFact
 from hobus.bus.messages.base import pack
 from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, logged, seen, us
@@ -24,7 +24,7 @@ FACTS: list[Fact] = [
 
 def position(seq):
     """An entry of some record."""
-    return Position(seq, f"entry {seq}", bytes([seq]) * 32)
+    return RecordPosition(seq, f"entry {seq}", bytes([seq]) * 32)
 
 
 def file_of(*groups):

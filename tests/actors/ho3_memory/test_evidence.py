@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, EvidenceTrace, Level
+from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceRules, EvidenceTrace, Level, SignalEvent
 from tests.actors.ho3_memory.builders import us
 
 RULES = EvidenceRules(high=5.0, low=3.0, half_life_hours=48.0, cap_per_session=2.0)
@@ -14,7 +14,7 @@ RULES = EvidenceRules(high=5.0, low=3.0, half_life_hours=48.0, cap_per_session=2
 
 def event(number, hours, of_session):
     """An event of a numbered session."""
-    return Event(us(hours), f"e{number:04d}", f"s{of_session}", number)
+    return SignalEvent(us(hours), f"e{number:04d}", f"s{of_session}", number)
 
 
 def traced(*events, rules=RULES):

@@ -4,7 +4,7 @@ import pytest
 
 from hobus.actors.ho3_memory.evidence import Level
 from hobus.actors.ho3_memory.gate import GateFacts, judge
-from hobus.actors.ho3_memory.signal_log import Tally
+from hobus.actors.ho3_memory.signal_log import EventTally
 from tests.actors.ho3_memory.builders import SIGNAL, at, config, us
 
 COUNTING = config()
@@ -25,7 +25,7 @@ def judged(
 ):
     """The result for these facts; times in hours."""
     facts = GateFacts(
-        tally=Tally(events, sessions, None if last is None else us(last)),
+        tally=EventTally(events, sessions, None if last is None else us(last)),
         level=level,
         consolidated_us=None if consolidated is None else us(consolidated),
         failed_us=None if failed is None else us(failed),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
+from hobus.actors.ho3_memory.overlay_log import OverlayChange, OverlayLog, is_active
 from tests.actors.ho3_memory.builders import artifact, at, moment, us
 
 
@@ -18,17 +18,17 @@ def log_of(*changes):
 
 def made(seq, hours=0.0, **changed):
     """Logged at that hour."""
-    return Change(seq, us(hours), f"logged {seq}", artifact=artifact(hours=hours, **changed))
+    return OverlayChange(seq, us(hours), f"logged {seq}", artifact=artifact(hours=hours, **changed))
 
 
 def off(seq, hours):
     """Switched off at that hour."""
-    return Change(seq, us(hours), f"off {seq}", is_off=True)
+    return OverlayChange(seq, us(hours), f"off {seq}", is_off=True)
 
 
 def weighed(seq, hours, weight):
     """Weighed anew at that hour."""
-    return Change(seq, us(hours), f"weight {seq}", weight=weight)
+    return OverlayChange(seq, us(hours), f"weight {seq}", weight=weight)
 
 
 def stand(log, hours, seq=2**62):

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.event_time import Moment
-from hobus.actors.ho3_memory.evidence import Event, EvidenceRules
-from hobus.actors.ho3_memory.signal_log import SignalLog, Tally
+from hobus.actors.ho3_memory.event_time import PointInTime
+from hobus.actors.ho3_memory.evidence import EvidenceRules, SignalEvent
+from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, moment, session, us
 
@@ -15,7 +15,7 @@ RULES = EvidenceRules(high=3.0, low=1.5, half_life_hours=48.0, cap_per_session=2
 
 def event(seq, hours, of_session=0):
     """An event; its id follows its sequence."""
-    return Event(us(hours), f"e{seq:03d}", session(of_session), seq)
+    return SignalEvent(us(hours), f"e{seq:03d}", session(of_session), seq)
 
 
 def log_of(*events):
@@ -44,8 +44,8 @@ def test_an_accumulator_without_ids_says_the_same_numbers():
 def test_a_late_event_is_older_and_moves_no_last_seen():
     """The order of arrival is not the order of time."""
     log = log_of(event(0, 10, 0), event(1, 2, 1))
-    assert log.tally(moment(10)) == Tally(2, 2, us(10))
-    assert log.tally(moment(5)) == Tally(1, 1, us(2))
+    assert log.tally(moment(10)) == EventTally(2, 2, us(10))
+    assert log.tally(moment(5)) == EventTally(1, 1, us(2))
 
 
 @pytest.mark.parametrize(("hours", "count"), [(0.999_999, 0), (1.0, 1), (1.999_999, 1), (2.0, 3)])
@@ -58,7 +58,7 @@ def test_entries_of_a_later_sequence_do_not_count():
     """Although their event time is earlier: what was answered before they came stays answered."""
     log = log_of(event(10, 3, 0), event(11, 1, 1), event(12, 2, 0))
     assert [log.tally(moment(5, seq)) for seq in (9, 10, 11, 12)] == [
-        Tally(0, 0, None), Tally(1, 1, us(3)), Tally(2, 2, us(3)), Tally(3, 2, us(3)),
+        EventTally(0, 0, None), EventTally(1, 1, us(3)), EventTally(2, 2, us(3)), EventTally(3, 2, us(3)),
     ]  # fmt: skip
     found = log.accumulate(moment(5, 11), 336)
     assert found is not None and found.event_ids == ["e011", "e010"]
@@ -110,7 +110,9 @@ def test_what_is_appended_later_changes_no_answer_of_before(events, later, hours
 def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
     """Searching in sorted lists counts what a scan counts."""
     counted = sorted(one for one in events if one.at_us <= as_of.at_us and one.seq <= as_of.seq)
-    expected = Tally(len(counted), len({one.session_id for one in counted}), counted[-1].at_us if counted else None)
+    expected = EventTally(
+        len(counted), len({one.session_id for one in counted}), counted[-1].at_us if counted else None
+    )
     assert log_of(*events).tally(as_of) == expected
 
 
@@ -118,4 +120,4 @@ def test_in_counting_mode_there_is_no_level():
     """Nothing is computed that nobody asks for."""
     log = SignalLog(SIGNAL, None)
     log.insert(event(0, 0))
-    assert log.level(Moment(us(0), 0)) is None
+    assert log.level(PointInTime(us(0), 0)) is None

@@ -5,7 +5,7 @@ from openai import AsyncOpenAI
 
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
-from hobus.launch.http.events import Journals
+from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.guard import names_of
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
@@ -31,7 +31,7 @@ class SimulatedDoor:
         bus = self.cluster.world.client("http")
         door = Door(
             bus=bus, snapshot=self.snapshot, ownership=Ownership(b"secret"), principal_of=KEYS.get,
-            hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=Journals(bus, self.snapshot.config),
+            hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=FollowedJournals(bus, self.snapshot.config),
         )  # fmt: skip
         self.doors.append(door)
         self.cluster.world.run(self.cluster.world.settled())

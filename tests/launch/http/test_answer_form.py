@@ -8,7 +8,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from hobus.launch.http.form_words import schema_of
+from hobus.launch.http.openai_requests import schema_of
 from hobus.launch.http.problems import Problem
 from hobus.launch.sessions.http_client import HttpError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor

@@ -6,9 +6,9 @@ import openai
 import pytest
 
 from hobus.bus.messages.session import CallerCall
-from hobus.launch.http import caller_words, transcript
+from hobus.launch.http import openai_answers, openai_requests, transcript
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.transcript import Called, Said
+from hobus.launch.http.transcript import Called, Utterance
 from tests.launch.http.door import SimulatedDoor
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -220,8 +220,8 @@ def test_a_transcript_is_known_by_what_its_calls_mean():
 
     def hashed(arguments='{"a": 1, "b": 2}', call_id="call_1", result="x"):
         said = [
-            Said("user", "q"), Said("assistant", "", (Called(call_id, "f", arguments),)),
-            Said("tool", result, call_id=call_id),
+            Utterance("user", "q"), Utterance("assistant", "", (Called(call_id, "f", arguments),)),
+            Utterance("tool", result, call_id=call_id),
         ]  # fmt: skip
         return transcript.transcript_id("alice", said)
 
@@ -231,14 +231,14 @@ def test_a_transcript_is_known_by_what_its_calls_mean():
 
 def test_results_are_what_a_transcript_ends_with():
     """In their order; a message behind them is what is answered."""
-    said = [Said("user", "q"), Said("tool", "1", call_id="a"), Said("tool", "2", call_id="b")]
-    assert [(one.tool_call_id, one.content) for one in caller_words.results_in(said)] == [("a", "1"), ("b", "2")]
-    assert caller_words.results_in([*said, Said("user", "and?")]) == []
+    said = [Utterance("user", "q"), Utterance("tool", "1", call_id="a"), Utterance("tool", "2", call_id="b")]
+    assert [(one.tool_call_id, one.content) for one in openai_requests.results_in(said)] == [("a", "1"), ("b", "2")]
+    assert openai_requests.results_in([*said, Utterance("user", "and?")]) == []
 
 
 def test_arguments_are_json_text():
     """Which clients read."""
     call = CallerCall(tool_call_id="call_1", name="f", arguments={"city": "Zürich"})
-    assert caller_words.tool_calls([call])[0]["function"] == {"name": "f", "arguments": '{"city": "Zürich"}'}
+    assert openai_answers.tool_calls([call])[0]["function"] == {"name": "f", "arguments": '{"city": "Zürich"}'}
     with pytest.raises(Problem):
-        caller_words.tools_of([7], None)
+        openai_requests.tools_of([7], None)

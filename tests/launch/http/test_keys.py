@@ -9,8 +9,19 @@ from hypothesis import strategies as st
 from hobus.bus.clock import SystemClock
 from hobus.bus.record.catalog import read_body
 from hobus.launch.cluster.home import home_of
-from hobus.launch.http.key_records import CREATED, REVOKED, entries_of
-from hobus.launch.http.keys import KeyBook, Ownership, create, directory_of, keys_in, owner_secret, revoke, revoked_in
+from hobus.launch.http.keys import (
+    CREATED,
+    REVOKED,
+    BearerKeys,
+    Ownership,
+    create,
+    directory_of,
+    entries_of,
+    keys_in,
+    owner_secret,
+    revoke,
+    revoked_in,
+)
 
 NEW_ID = SystemClock().new_id
 NAMES = st.text("abcdefgh0123_-", min_size=1, max_size=8)
@@ -21,7 +32,7 @@ def test_a_key_is_good_until_it_ends_or_is_taken_back(tmp_path):
     home = home_of(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=10, ttl_s=None)
     bob = create(home, "bob", new_id=NEW_ID, now_us=0, ttl_s=1)
-    book = KeyBook(home)
+    book = BearerKeys(home)
     assert book.principal_of(f"Bearer {alice}", now_us=2**60) == "alice"
     assert book.principal_of(f"bearer {bob}", now_us=999_999) == "bob"
     assert book.principal_of(f"Bearer {bob}", now_us=1_000_000) is None
@@ -45,7 +56,7 @@ def test_a_key_that_is_being_taken_back_opens_nothing_whatever_breaks_off(tmp_pa
     kept = file.read_bytes()
     assert revoke(home, "alice", now_us=2)
     file.write_bytes(kept)
-    book = KeyBook(home)
+    book = BearerKeys(home)
     assert book.principal_of(f"Bearer {first}", now_us=0) is None and keys_in(home) == []
     second = create(home, "alice", new_id=NEW_ID, now_us=3, ttl_s=None)
     assert book.principal_of(f"Bearer {first}", now_us=0) is None
@@ -57,7 +68,7 @@ def test_a_change_within_one_tick_of_the_file_system_is_seen(tmp_path):
     home = home_of(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=1, ttl_s=None)
     now_ns = directory_of(home).stat().st_mtime_ns
-    book = KeyBook(home)
+    book = BearerKeys(home)
     assert book.principal_of(f"Bearer {alice}", now_us=now_ns // 1000) == "alice"
     assert revoke(home, "alice", now_us=2)
     for folder in (directory_of(home), directory_of(home) / "revoked"):
@@ -82,7 +93,7 @@ def test_a_damaged_file_is_no_key_and_harms_no_other(tmp_path):
     home = home_of(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
     (directory_of(home) / "half.json").write_text('{"principal": "x"')
-    assert KeyBook(home).principal_of(f"Bearer {alice}", now_us=0) == "alice"
+    assert BearerKeys(home).principal_of(f"Bearer {alice}", now_us=0) == "alice"
 
 
 def test_doors_of_a_home_share_one_secret(tmp_path):

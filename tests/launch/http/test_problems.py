@@ -10,7 +10,7 @@ from hobus.bus.errors import BusError, SessionFault
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import Cost
-from hobus.launch.http.openai_words import ours, usage_of
+from hobus.launch.http.openai_answers import ours, usage_of
 from hobus.launch.http.problems import of_fault, of_result
 from tests.launch.http.door import SimulatedDoor
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.ownership.unowned import Taken, is_owned, may_be_open
+from hobus.actors.ho2_supervisor.ownership.unowned import Tenure, is_owned, may_be_open
 from hobus.bus.messages.session import FollowUp, SessionView
 from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.rig import Rig
@@ -67,7 +67,7 @@ def test_an_owner_may_have_left_what_no_end_stands_behind(newest_first: list[Any
 )
 def test_another_owners_session_is_not_looked_after(newest_first: list[Any], is_ours: bool):
     """By the newest tenure that stands; a take-over that got lost on its way may be one."""
-    assert is_owned(newest_first, {Taken(OWNER, OWNED), Taken(OWNER, OWNED + 1)}) == is_ours
+    assert is_owned(newest_first, {Tenure(OWNER, OWNED), Tenure(OWNER, OWNED + 1)}) == is_ours
 
 
 def left_at(rig: Rig, seconds: float) -> list[str]:

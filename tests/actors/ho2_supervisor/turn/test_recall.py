@@ -1,4 +1,4 @@
-"""MemoryClient lines in a prompt: read beside the classification, recorded before they are sent, the same after any crash."""
+"""Memory lines in a prompt: read beside the classification, recorded before they are sent, the same after any crash."""
 
 from __future__ import annotations
 

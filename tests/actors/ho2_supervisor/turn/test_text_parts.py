@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho2_supervisor.turn.text_parts import Kept, Shown, body_of, of_part, parts_in, shared, whole
+from hobus.actors.ho2_supervisor.turn.text_parts import KeptText, TextPart, body_of, of_part, parts_in, shared, whole
 from hobus.bus.messages.base import pack
 
-PARTS = st.lists(st.builds(Shown, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
+PARTS = st.lists(st.builds(TextPart, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
 
 
 @given(PARTS)
-def test_the_parts_give_the_whole_again(parts: list[Shown]) -> None:
+def test_the_parts_give_the_whole_again(parts: list[TextPart]) -> None:
     """What has a ref is listed by it and stored no second time; put together, it is the text that was shown."""
     segment = whole("history", parts)
     listed = parts_in(body_of(parts))
@@ -35,10 +35,12 @@ def test_older_lines_are_recorded_whole_only_now_and_then(lines: int, added: int
     line = [f"- user: question {number} of a long talk" for number in range(lines + added)]
     earlier = "\n".join([*line[:lines], "user: "])
     later = "\n".join([*line[min(dropped, lines - 1) :], "user: "])
-    recorded = Shown("RunRequested:s/i/1", "hello")
-    first_body, kept = shared([Shown(None, earlier), recorded], None, "WO_DISPATCHED:a/3")
-    assert (parts_in(first_body) or [])[0] == ("WO_DISPATCHED:a/3", "") and kept == Kept("WO_DISPATCHED:a/3", earlier)
-    body, again = shared([Shown(None, later), recorded], kept, "WO_DISPATCHED:b/3")
+    recorded = TextPart("RunRequested:s/i/1", "hello")
+    first_body, kept = shared([TextPart(None, earlier), recorded], None, "WO_DISPATCHED:a/3")
+    assert (parts_in(first_body) or [])[0] == ("WO_DISPATCHED:a/3", "") and kept == KeptText(
+        "WO_DISPATCHED:a/3", earlier
+    )
+    body, again = shared([TextPart(None, later), recorded], kept, "WO_DISPATCHED:b/3")
     behind = {"WO_DISPATCHED:a/3": earlier, "WO_DISPATCHED:b/3": later, "RunRequested:s/i/1": "hello"}
     listed = parts_in(body) or []
     assert "".join(part if ref is None else of_part(part, behind[ref]) for ref, part in listed) == later + "hello"
@@ -47,7 +49,7 @@ def test_older_lines_are_recorded_whole_only_now_and_then(lines: int, added: int
 
 def test_a_short_text_stands_in_the_list() -> None:
     """A few lines are not worth a body of their own."""
-    body, kept = shared([Shown(None, "- user: hi\nuser: "), Shown("r/1", "x")], None, "o/1")
+    body, kept = shared([TextPart(None, "- user: hi\nuser: "), TextPart("r/1", "x")], None, "o/1")
     assert kept is None and parts_in(body) == [(None, "- user: hi\nuser: "), ("r/1", "")]
 
 

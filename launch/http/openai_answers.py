@@ -1,0 +1,266 @@
+"""A turn's answer in OpenAI's words: a chat completion or a response, whole or piece by piece. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any
+
+from hobus.bus.messages.session import CallerCall, TurnResult
+from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
+from hobus.launch.http.problems import Problem
+from hobus.launch.http.sse import frame
+from hobus.launch.http.transcript import Called
+
+_RESPONSE_ID = re.compile(r"resp_([0-9a-f]{32})([0-9a-f]{16})")
+
+
+def ours(result: TurnResult) -> dict[str, Any]:
+    """What stands beside OpenAI's own fields."""
+    return {
+        "session_id": result.session_id,
+        "run_id": None if result.run_id is None else str(result.run_id),
+        "input_id": result.input_id,
+        "outcome": result.outcome,
+        **({"reason": result.reason} if result.reason else {}),
+    }
+
+
+def usage_of(result: TurnResult) -> dict[str, Any]:
+    """All model calls of the turn together."""
+    cost = result.cost
+    return {
+        "prompt_tokens": cost.input_tokens, "completion_tokens": cost.output_tokens, "total_tokens": cost.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": cost.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": cost.reasoning_tokens},
+    }  # fmt: skip
+
+
+def is_refusal(result: TurnResult, *, wants_form: bool) -> bool:
+    """Whether words came where a form was asked for: the model refused, or nobody but the last resort answered.
+
+    OpenAI's clients read them from a field of their own, and parse nothing.
+    """
+    return wants_form and (result.refused or result.outcome == "degraded")
+
+
+def called(calls: Iterable[CallerCall]) -> tuple[Called, ...]:
+    """The calls as a transcript has them."""
+    return tuple(Called(call.tool_call_id, call.name, arguments_of(call)) for call in calls)
+
+
+def arguments_of(call: CallerCall) -> str:
+    """As JSON text, which is what OpenAI's clients read."""
+    return json.dumps(call.arguments, ensure_ascii=False)
+
+
+def tool_calls(calls: Iterable[CallerCall]) -> list[dict[str, Any]]:
+    """Of a message of a chat completion."""
+    return [
+        {
+            "id": call.tool_call_id, "type": "function",
+            "function": {"name": call.name, "arguments": arguments_of(call)},
+        }
+        for call in calls
+    ]  # fmt: skip
+
+
+def call_item(call: CallerCall, *, is_begun: bool = False) -> dict[str, Any]:
+    """Of the output of a response; begun, its arguments are still to come."""
+    return {
+        "id": f"fc_{call.tool_call_id.removeprefix('call_')}", "type": "function_call", "call_id": call.tool_call_id,
+        "name": call.name, "arguments": "" if is_begun else arguments_of(call),
+        "status": "in_progress" if is_begun else "completed",
+    }  # fmt: skip
+
+
+# --- chat completions -------------------------------------------------------------------------------------------------
+
+
+def completion_id(session_id: str, input_id: str) -> str:
+    """The same for the same turn, however often it is asked for."""
+    return f"chatcmpl-{sha256(f'{session_id}/{input_id}'.encode()).hexdigest()[:29]}"
+
+
+def finish_reason(result: TurnResult) -> str:
+    """Why an answer ends."""
+    return "tool_calls" if result.caller_calls else "stop"
+
+
+class ChatEvents:
+    """One chat completion: whole, or as chunks."""
+
+    def __init__(self, body: ChatRequest, session_id: str, input_id: str, created: int) -> None:
+        self._body = body
+        self._session_id = session_id
+        self._about = {"id": completion_id(session_id, input_id), "created": created, "model": body.model}
+        self._usage: dict[str, Any] = {"usage": None} if (body.stream_options or {}).get("include_usage") else {}
+
+    def whole(self, result: TurnResult) -> dict[str, Any]:
+        """The answer at once."""
+        message: dict[str, Any] = {"role": "assistant", "content": result.response, "refusal": None}
+        if is_refusal(result, wants_form=(self._body.response_format or {}).get("type", "text") != "text"):
+            message |= {"content": None, "refusal": result.response}
+        elif result.caller_calls:
+            message |= {"content": result.response or None, "tool_calls": tool_calls(result.caller_calls)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(result)}
+        about = {**self._about, "object": "chat.completion", "usage": usage_of(result)}
+        return {**about, "choices": [choice], **ours(result)}
+
+    def begun(self) -> Iterator[str]:
+        """Before anything is said."""
+        yield self._chunk({"role": "assistant", "content": ""}, session_id=self._session_id)
+
+    def said(self, new: str, *, is_refusal: bool) -> Iterator[str]:
+        """Some more of the message."""
+        yield self._chunk({"refusal" if is_refusal else "content": new})
+
+    def failed(self, problem: Problem) -> str:
+        """There is no answer."""
+        return frame(problem.body())
+
+    def done(self, _text: str, result: TurnResult) -> Iterator[str]:
+        """The calls, and the end."""
+        for number, call in enumerate(tool_calls(result.caller_calls)):
+            yield self._chunk({"tool_calls": [{"index": number, **call}]})
+        yield self._chunk({}, finish_reason(result), **ours(result))
+        if self._usage:
+            yield self._chunk(None, usage=usage_of(result))
+        yield frame("[DONE]")
+
+    def _chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> str:
+        """Without a delta it has no choice."""
+        choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
+        about = {**self._about, "object": "chat.completion.chunk", "choices": choices}
+        return frame({**about, **self._usage, **more})
+
+
+# --- responses --------------------------------------------------------------------------------------------------------
+
+
+def response_id(session_id: str, input_id: str) -> str:
+    """Names the session and the input: `previous_response_id` needs no memory of a door."""
+    return f"resp_{session_id.replace('-', '')}{sha256(input_id.encode()).hexdigest()[:16]}"
+
+
+def session_in(previous: str) -> str:
+    """The session that a response id names. Raises Problem."""
+    match = _RESPONSE_ID.fullmatch(previous)
+    if match is None:
+        raise Problem(404, "not_found", "no such response", param="previous_response_id")
+    half = match[1]
+    return "-".join((half[:8], half[8:12], half[12:16], half[16:20], half[20:]))
+
+
+def output_item(identity: str, text: str | None, *, is_refusal: bool = False) -> dict[str, Any]:
+    """The one message of a response."""
+    content = [] if text is None else [output_part(text, is_refusal=is_refusal)]
+    return {
+        "id": f"msg_{identity[5:]}", "type": "message", "role": "assistant", "content": content,
+        "status": "in_progress" if text is None else "completed",
+    }  # fmt: skip
+
+
+def output_part(text: str, *, is_refusal: bool = False) -> dict[str, Any]:
+    """The one part of that message."""
+    if is_refusal:
+        return {"type": "refusal", "refusal": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+class ResponseEvents:
+    """One response: whole, or as numbered events: its message, from its first words on, and its calls."""
+
+    def __init__(self, body: ResponsesRequest, session_id: str, input_id: str, created: int) -> None:
+        self._identity = identity = response_id(session_id, input_id)
+        self._body = body
+        self._created = created
+        self._item = output_item(identity, None)
+        self._at = {"item_id": self._item["id"], "output_index": 0, "content_index": 0}
+        self._number = 0
+        self._is_said = False  # the message has begun
+        self._is_refusal = False  # it says why there is no answer in the form that was asked for
+
+    def whole(self, result: TurnResult) -> dict[str, Any]:
+        """The answer at once."""
+        return self._response(result.response, result)
+
+    def begun(self) -> Iterator[str]:
+        """Before anything is said."""
+        yield self._event("response.created", response=self._response())
+        yield self._event("response.in_progress", response=self._response())
+
+    def said(self, new: str, *, is_refusal: bool) -> Iterator[str]:
+        """Some more of the message."""
+        self._is_refusal = is_refusal
+        yield from self._message_begun()
+        if is_refusal:
+            yield self._event("response.refusal.delta", **self._at, delta=new)
+        else:
+            yield self._event("response.output_text.delta", **self._at, delta=new, logprobs=[])
+
+    def failed(self, problem: Problem) -> str:
+        """There is no answer."""
+        error = {"code": "server_error", "message": f"{problem.code}: {problem.message}"}
+        return self._event("response.failed", response={**self._response(), "status": "failed", "error": error})
+
+    def done(self, text: str, result: TurnResult) -> Iterator[str]:
+        """The rest; a response that is calls alone has no message."""
+        if not result.caller_calls:
+            yield from self._message_begun()
+        if self._is_said:
+            if self._is_refusal:
+                yield self._event("response.refusal.done", **self._at, refusal=text)
+            else:
+                yield self._event("response.output_text.done", **self._at, text=text, logprobs=[])
+            part = output_part(text, is_refusal=self._is_refusal)
+            yield self._event("response.content_part.done", **self._at, part=part)
+            item = output_item(self._identity, text, is_refusal=self._is_refusal)
+            yield self._event("response.output_item.done", output_index=0, item=item)
+        for number, call in enumerate(result.caller_calls, start=int(self._is_said)):
+            yield from self._called(call, number)
+        yield self._event("response.completed", response=self._response(text, result))
+
+    def _message_begun(self) -> Iterator[str]:
+        if self._is_said:
+            return
+        self._is_said = True
+        yield self._event("response.output_item.added", output_index=0, item=self._item)
+        yield self._event("response.content_part.added", **self._at, part=output_part("", is_refusal=self._is_refusal))
+
+    def _called(self, call: CallerCall, number: int) -> Iterator[str]:
+        """A call's arguments are there at once."""
+        begun, item = call_item(call, is_begun=True), call_item(call)
+        about = {"item_id": item["id"], "output_index": number}
+        yield self._event("response.output_item.added", output_index=number, item=begun)
+        yield self._event("response.function_call_arguments.delta", **about, delta=item["arguments"])
+        yield self._event("response.function_call_arguments.done", **about, name=call.name, arguments=item["arguments"])
+        yield self._event("response.output_item.done", output_index=number, item=item)
+
+    def _response(self, text: str | None = None, result: TurnResult | None = None) -> dict[str, Any]:
+        """Begun (no text yet) or whole."""
+        form, output, usage = (self._body.text or {}).get("format") or {"type": "text"}, list[dict[str, Any]](), None
+        if result is not None and text is not None:
+            is_refused = is_refusal(result, wants_form=form["type"] != "text")
+            calls = [call_item(call) for call in result.caller_calls]
+            output = [output_item(self._identity, text, is_refusal=is_refused), *calls] if text or not calls else calls
+            counted = usage_of(result)
+            usage = {
+                "input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"],
+                "total_tokens": counted["total_tokens"], "input_tokens_details": counted["prompt_tokens_details"],
+                "output_tokens_details": counted["completion_tokens_details"],
+            }  # fmt: skip
+        return {
+            "id": self._identity, "object": "response", "created_at": self._created, "model": self._body.model,
+            "status": "in_progress" if text is None else "completed", "error": None, "incomplete_details": None,
+            "instructions": self._body.instructions, "metadata": {}, "parallel_tool_calls": False, "temperature": None,
+            "tool_choice": "none", "tools": [], "top_p": None,
+            "previous_response_id": self._body.previous_response_id,
+            "output": output, "usage": usage, "text": {"format": form}, **({} if result is None else ours(result)),
+        }  # fmt: skip
+
+    def _event(self, kind: str, **fields: Any) -> str:
+        self._number += 1
+        return frame({"type": kind, "sequence_number": self._number - 1, **fields}, event=kind)
