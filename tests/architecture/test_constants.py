@@ -135,8 +135,8 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.launcher.descriptors.*", "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
         "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.providers.check.*",
-        "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.app._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
-        "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.openapi._KEY", "hobus.launch.http.problems.STATUS",
+        "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
+        "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.http_client._RETRYABLE",
     ),
     "arguments of a library's class, for programs that have no configuration of ours: whoever calls it decides": (

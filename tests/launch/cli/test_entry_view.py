@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.text_parts import Shown, body_of
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, body_of
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload
@@ -36,7 +36,7 @@ def entry(**fields):
         (None, None),
         (b"", ""),
         (
-            body_of([Shown(None, "user: "), Shown("a/1", "hello")]),
+            body_of([TextPart(None, "user: "), TextPart("a/1", "hello")]),
             {"parts": [{"text": "user: "}, {"ref": "a/1"}]},
         ),
     ],
