@@ -1,7 +1,7 @@
-"""Fallback chains: which model is asked after which, and how much time each of them gets. Pure.
+"""Whether a failed send is tried again, which model is asked after which, and how much time each of them gets. Pure.
 
-On faults of the provider alone: what one model refuses for the caller's
-sake, the next one would refuse as well. A provider that takes no more for now (429) is as good as one at fault.
+Another model is asked on faults of the provider alone: what one model refuses for the caller's sake, the next one would
+refuse as well. A provider that takes no more for now (429) is as good as one at fault.
 """
 
 from __future__ import annotations
@@ -12,8 +12,32 @@ from collections.abc import Sequence
 from hobus.bus.errors import GatewayError
 from hobus.config.assets import Agent
 from hobus.config.schema import GatewayConfig, Route
-from hobus.gateway_service import retry
 from hobus.gateway_service.breaker import said_by
+
+_UNKNOWN_CODES = frozenset({"PROVIDER_TIMEOUT", "UNKNOWN_OUTCOME"})
+
+
+def is_unknown(fault: GatewayError) -> bool:
+    """Whether nobody knows if the provider worked after this fault (it may say so itself, by the fact `unknown`)."""
+    return fault.code in _UNKNOWN_CODES or fault.facts.get("unknown") is True
+
+
+def may_try_again(fault: GatewayError, sends: int, config: GatewayConfig) -> bool:
+    """Whether another attempt may follow after `sends` sends of this request.
+
+    A fault after which nobody knows whether the provider worked is tried again only where
+    `gateway.on_unknown_outcome` says so.
+    """
+    if sends >= config.attempts_max or not fault.retryable:
+        return False
+    return not is_unknown(fault) or config.on_unknown_outcome == "resend"
+
+
+def pause_s(fault: GatewayError, sends: int, config: GatewayConfig, draw: float) -> float:
+    """Seconds before the next attempt: exponential, jitter in its upper half, at least the provider's retry-after."""
+    step = min(config.backoff_max_ms, config.backoff_min_ms * 2 ** (sends - 1)) / 1000
+    asked = fault.facts.get("retry_after_ms")
+    return max(step * (0.5 + draw / 2), asked / 1000 if isinstance(asked, int) else 0.0)
 
 
 def chain_of(route: Route, agent: Agent, config: GatewayConfig) -> list[Route]:
@@ -32,7 +56,7 @@ def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
 
     Not where nobody knows whether the call was made and the configuration has such calls fail.
     """
-    if retry.is_unknown(fault) and config.on_unknown_outcome == "fail":
+    if is_unknown(fault) and config.on_unknown_outcome == "fail":
         return False
     return (
         said_by(fault) == "fault"

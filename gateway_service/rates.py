@@ -1,7 +1,7 @@
-"""Rate limits of this gateway: requests and tokens per minute, per provider and per session. The rule is in `rate.py`.
+"""A token bucket as plain values: what a call takes of it, and how long it waits for that. No clock, no I/O.
 
-A call waits here within its time, or is refused with the time to come back (`gateway.on_rate_limit`). What it reserved
-counts until it ends, then what it used; a call that was never sent counts for nothing.
+Who comes takes its share at once and waits until it is there: so they go on in the order in which they came. A call
+that is larger than the bucket waits until that is full, and its excess is paid by those behind it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hobus.bus.errors import GatewayError
@@ -16,8 +17,33 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payloads.prompts import session_scope
 from hobus.config.schema import GatewayConfig, RateConfig
 from hobus.gateway_service.account import Held
-from hobus.gateway_service.rate import Bucket
 from hobus.gateway_service.records import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """`level` at the moment `at`: negative while calls wait for what they took."""
+
+    level: float
+    at: float
+    per_s: float
+    burst: float
+
+    def refilled(self, now: float) -> Bucket:
+        """The same later; never more than its burst."""
+        level = self.level + max(0.0, now - self.at) * self.per_s
+        return replace(self, level=min(self.burst, level), at=max(self.at, now))
+
+    def wait_s(self, cost: float, now: float) -> float:
+        """How long a call of this cost would wait now."""
+        lacking = min(cost, self.burst) - self.refilled(now).level
+        return max(0.0, lacking / self.per_s)
+
+    def taken(self, cost: float, now: float) -> Bucket:
+        """After a call of this cost; a negative one gives back."""
+        bucket = self.refilled(now)
+        return replace(bucket, level=min(self.burst, bucket.level - cost))
+
 
 _PER_MINUTE = 60
 

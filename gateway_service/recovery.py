@@ -17,7 +17,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BudgetAllocated
 from hobus.bus.spool import Spool
-from hobus.gateway_service import recorded, records
+from hobus.gateway_service import records
 from hobus.gateway_service.budget import Allocate, BudgetState, Restore, Settle, apply, state_of
 
 _log = structlog.get_logger("gateway")
@@ -96,12 +96,12 @@ class Recovery:
         newest = await self._ledger.query(where, limit=1, newest_first=True, with_bodies=True)
         for entry in newest.entries:
             try:
-                after, figures, names = recorded.snapshot_in(entry)
+                after, figures, names = records.snapshot_in(entry)
                 sent = await self._ledger.lookup(
                     [records.record_id("PROMPT_SENT", name) for name in names], with_bodies=True
                 )
                 unended = {name: one for name, one in zip(names, sent, strict=True) if one is not None}
-                held = [one for one in map(recorded.reservation_in, unended.values()) if one is not None]
+                held = [one for one in map(records.reservation_in, unended.values()) if one is not None]
                 self.state = state_of(figures, held, self.state.idle_orders_max)
                 self._after, self._unended = after, unended
             except (ValueError, TypeError, LookupError) as error:
@@ -139,14 +139,14 @@ class Recovery:
     def _apply(self, entry: Entry) -> None:
         name = entry.submission_id.partition(":")[2]
         if entry.event_type == "PROMPT_SENT":
-            reservation, order = recorded.held_in(entry)
+            reservation, order = records.held_in(entry)
             if order is not None:
                 apply(self.state, Allocate(*order))
             if reservation is not None:
                 apply(self.state, Restore(reservation))
                 self._unended[name] = entry
         elif entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED"):
-            apply(self.state, Settle(name, recorded.settlement_in(entry)))
+            apply(self.state, Settle(name, records.settlement_in(entry)))
             self._unended.pop(name, None)
         elif entry.event_type == "BUDGET_ALLOCATED" and (new := payload_in(BudgetAllocated, entry)) is not None:
             apply(self.state, Allocate(new.scope, new.limit))

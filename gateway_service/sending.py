@@ -21,15 +21,14 @@ from hobus.bus.port import Bus, Provider
 from hobus.bus.spool import RecordKeeper
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
-from hobus.gateway_service import pricing, recorded, records, routing
+from hobus.gateway_service import pricing, records, routing
 from hobus.gateway_service.account import Account, Held
 from hobus.gateway_service.breakers import Passage
 from hobus.gateway_service.calls import Attempts, key_conflict
 from hobus.gateway_service.chain import LastFaults
-from hobus.gateway_service.pack_texts import PackTexts
 from hobus.gateway_service.pieces import Pieces
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
-from hobus.gateway_service.records import Ask, record_id
+from hobus.gateway_service.records import Ask, PackTexts, record_id
 
 _log = structlog.get_logger("gateway")
 
@@ -180,7 +179,7 @@ class Sender:
         sent, end = await self._find(attempt.name)
         if sent is None:
             raise GatewayError("UNAVAILABLE", f"PROMPT_SENT:{attempt.name} was {ack.outcome} and cannot be found")
-        if recorded.is_another(sent, attempt.ask):
+        if records.is_another(sent, attempt.ask):
             raise key_conflict(attempt.ask.prompt.idempotency_key)
         if end is None and sent.origin == self._bus.instance:
             if attempt.name not in self._made:
@@ -189,7 +188,7 @@ class Sender:
         if end is None:
             end = await self._close_earlier(held, sent)
         if end.event_type == "PROMPT_RECEIVED":
-            return recorded.response_in(sent, end)
+            return records.response_in(sent, end)
         raise EarlierAttempt(
             end.reason or "UNKNOWN_OUTCOME",
             f"provider {attempt.ask.route.provider_id} was asked by {sent.origin} ({sent.submission_id}); no answer of "
@@ -198,12 +197,12 @@ class Sender:
 
     async def _close_earlier(self, held: Held, sent: Entry) -> Entry:
         """The attempt of an instance that is gone is closed as unknown, at its reservation, unless its end is first."""
-        reservation = recorded.reservation_in(sent) or held.attempt.reservation
+        reservation = records.reservation_in(sent) or held.attempt.reservation
         await self._ledger.write([records.closed_as_unknown(sent, reservation, at_us=self._at_us())])
         _sent, end = await self._find(held.attempt.name)
         if end is None:
             raise GatewayError("UNAVAILABLE", f"the end of {sent.submission_id} cannot be found")
-        held.settlement = recorded.settlement_in(end)
+        held.settlement = records.settlement_in(end)
         return end
 
     async def recorded(self, ask: Ask) -> PromptResponse | None:
@@ -215,10 +214,10 @@ class Sender:
             async with asyncio.timeout(self._ledger_wait_s(ask)):
                 for number in count(1):
                     sent, end = await self._find(records.attempt_name(ask.prompt.idempotency_key, number))
-                    if sent is None or recorded.is_another(sent, ask):
+                    if sent is None or records.is_another(sent, ask):
                         return None
                     if end is not None and end.event_type == "PROMPT_RECEIVED":
-                        return recorded.response_in(sent, end)
+                        return records.response_in(sent, end)
         except (TimeoutError, RuntimeFault) as fault:
             _log.info("recorded_answer_unknown", fault=str(fault)[:160])
         return None

@@ -32,14 +32,13 @@ from hobus.bus.spool import RecordKeeper, Spool
 from hobus.bus.turnstile import Ticket, Turnstile
 from hobus.config.schema import Route
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import access, chain, pricing, profiles, records, retry, routing, validation
+from hobus.gateway_service import access, chain, pricing, records, routing, validation
 from hobus.gateway_service.access import Caller
 from hobus.gateway_service.account import Account
 from hobus.gateway_service.breakers import Breakers as BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
-from hobus.gateway_service.pack_texts import PackTexts
 from hobus.gateway_service.rates import Rates
-from hobus.gateway_service.records import Ask
+from hobus.gateway_service.records import Ask, PackTexts
 from hobus.gateway_service.recovery import Recovery
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
 from hobus.gateway_service.tokenizer import Tokenizer
@@ -205,7 +204,7 @@ class GatewayService(Actor):
                 access.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, self._config.gateway)
             access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
-            prompt = profiles.with_profile(prompt, route, self._config.gateway)
+            prompt = routing.with_profile(prompt, route, self._config.gateway)
             ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
             return await self._calls.answer(  # 4 idempotency
                 prompt.idempotency_key,
@@ -286,8 +285,8 @@ class GatewayService(Actor):
                     running.was_sent = True
                     running.failed.add(fault, fault.facts.get("cost_usd"))
                     running.provider_fault = fault if chain.may_follow(fault, config) else None
-                pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
-                if not retry.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
+                pause_s = chain.pause_s(fault, sends, config, self._bus.clock.random())
+                if not chain.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
                     raise
                 if self._breakers.is_open(ask.route):
                     raise

@@ -1,9 +1,14 @@
-"""From a write to its answer and, if it may commit, to its stored bytes in the next batch."""
+"""Salts for body hashes: nobody can guess a short text from its hash once salt and body are overwritten.
+
+Counted from a secret that is drawn once per process and never written, so one salt tells nothing about another, and the
+simulation, whose draws are seeded, gets the same salts each time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import NamedTuple
 
 from hobus.bus.messages.ledger import Ack, WriteEntry
@@ -13,10 +18,24 @@ from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import WriteConflict
 from hobus.config.schema import LedgerConfig
 from hobus.ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge, refusal
-from hobus.ledger_service.frame import salted_hash
+from hobus.ledger_service.frame import SALT_BYTES, salted_hash
 from hobus.ledger_service.index import Committed
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
+
+
+def salts(new_id: Callable[[], str]) -> Callable[[], bytes]:
+    """A function that gives a fresh salt at each call; `new_id` is the bus port's draw (two of 122 bits each)."""
+    secret = f"{new_id()}{new_id()}".encode()
+    count = 0
+
+    def draw() -> bytes:
+        nonlocal count
+        count += 1
+        return sha256(secret + count.to_bytes(8, "big")).digest()[:SALT_BYTES]
+
+    return draw
+
 
 WRITE_CONFLICT = "WRITE_CONFLICT"
 _NO_HEAD = StreamHead()

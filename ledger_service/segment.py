@@ -21,8 +21,7 @@ from hobus.ledger_service.frame import (
 )
 from hobus.ledger_service.mask import aligned, unmasked
 from hobus.ledger_service.scan import Damage, demand_format
-from hobus.ledger_service.source import Source
-from hobus.ledger_service.trusted import trusted
+from hobus.ledger_service.source import Source, trusted
 
 DIRECTORY = "segments"
 SUFFIX = ".seg"

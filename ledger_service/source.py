@@ -1,4 +1,4 @@
-"""The bytes of one segment for those who walk it: read through a window, from the disk port or a plain file."""
+"""What the writer takes for granted of the parts that it calls, said where it does, and looked at in every commit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,17 @@ from typing import Self
 
 from hobus.bus.errors import LedgerError
 from hobus.bus.port import FileHandle
+
+
+class Untrue(AssertionError):
+    """A defect of this software. Whoever meets it writes and acknowledges nothing any more: the record comes first."""
+
+
+def trusted(is_so: bool, what: str) -> None:
+    """Raises Untrue unless it is so; no switch of the interpreter turns it off, as it does `assert`."""
+    if not is_so:
+        raise Untrue(what)
+
 
 _WINDOW_BYTES = 1 << 18
 """Read at once; only speed depends on it."""

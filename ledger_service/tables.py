@@ -1,11 +1,12 @@
-"""The writer's own table: what is known by submission id, once key and stream, up to the entry written last.
+"""What the index may hold, as a Bloom filter: whoever brings a new id or once key is not looked up on disk for it.
 
-Entries that the index does not hold yet stand in memory; both together are complete, so no decision rests on an index
-that lags. What the index holds at most stands in a filter: most ids are new, and are not looked up.
+"Not here" is exact as soon as every hash of the index was added; "perhaps here" is for the index to answer. Two bits of
+a key's own 64-bit hash stand for it, so the filter never grows: fuller, it answers less often.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -16,9 +17,32 @@ from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import INTEGER_MAX, StoredEntry
 from hobus.ledger_service.admission import StreamHead
 from hobus.ledger_service.index import Committed, Index, Position, key_hash
-from hobus.ledger_service.known import Known
 from hobus.ledger_service.segment import Place, SegmentFiles
-from hobus.ledger_service.trusted import trusted
+from hobus.ledger_service.source import trusted
+
+
+class Known:
+    """At most every key that was added, and a few others."""
+
+    def __init__(self, size_bytes: int) -> None:
+        # Of the machine's own pages: what no key came to is neither zeroed nor held.
+        self._bits = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE)
+        self._size = size_bytes * 8
+
+    def add(self, hashes: Iterable[int]) -> None:
+        """From now on these are perhaps here."""
+        bits, size = self._bits, self._size
+        for value in hashes:
+            one, other = value % size, (value >> 32) % size
+            bits[one >> 3] |= 1 << (one & 7)
+            bits[other >> 3] |= 1 << (other & 7)
+
+    def may_hold(self, value: int) -> bool:
+        """False: it was never added."""
+        one, other = value % self._size, (value >> 32) % self._size
+        bits = self._bits
+        return bool(bits[one >> 3] >> (one & 7) & 1 and bits[other >> 3] >> (other & 7) & 1)
+
 
 Key = TypeVar("Key", int, str)
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hobus.ledger_service.frame import GENESIS, salted_hash
-from hobus.ledger_service.index import FILE, Position
-from hobus.ledger_service.index_file import read_fault, read_obstacle, read_positions
+from hobus.ledger_service.index import FILE, Position, read_fault, read_obstacle, read_positions
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import Damage, Tail, Whole, next_whole
 from hobus.ledger_service.segment import DIRECTORY, first_sequence_of, segment_name

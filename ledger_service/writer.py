@@ -31,8 +31,8 @@ from hobus.ledger_service.mask import ALIGNMENT, mask_of
 from hobus.ledger_service.recovery import Recovered
 from hobus.ledger_service.scan import Damage
 from hobus.ledger_service.segment import ActiveSegment, Place, SegmentFiles
+from hobus.ledger_service.source import trusted
 from hobus.ledger_service.tables import Tables
-from hobus.ledger_service.trusted import trusted
 
 Outcome = list[Ack] | RuntimeFault
 """Of one write: its acks, or why it could not be taken at all."""

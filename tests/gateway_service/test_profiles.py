@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.errors import GatewayError
 from hobus.config.schema import Route
-from hobus.gateway_service.profiles import with_profile
+from hobus.gateway_service.routing import with_profile
 from tests.gateway_service.rig import Cluster, Scripted, payload, prompt, snapshot
 from tests.rig import of_type
 

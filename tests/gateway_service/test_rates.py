@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.errors import GatewayError
-from hobus.gateway_service.rate import Bucket
+from hobus.gateway_service.rates import Bucket
 from tests.gateway_service.rig import Cluster, Scripted, answered, prompt
 from tests.rig import of_type
 

@@ -11,8 +11,8 @@ from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.schema import ModelConfig, Route
 from hobus.gateway_service.access import Caller, authenticate, authorise, demand_own_key
+from hobus.gateway_service.chain import may_try_again, pause_s
 from hobus.gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
-from hobus.gateway_service.retry import may_try_again, pause_s
 from hobus.gateway_service.routing import check_route, choose_route, model_of
 from hobus.gateway_service.validation import OutputChecks, check_prompt, check_round
 from tests.gateway_service.rig import SESSION, SHIPPED, answered, prompt, snapshot

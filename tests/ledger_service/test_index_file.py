@@ -3,7 +3,7 @@
 import shutil
 
 from hobus.bus.disk import RealDisk
-from hobus.ledger_service.index_file import read_positions
+from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.opening import INDEX
 from hobus.ledger_service.verify import verify_directory
 from tests.ledger_service.rig import SmallBus, ledger_config, start, write

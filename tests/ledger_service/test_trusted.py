@@ -15,8 +15,8 @@ from hobus.ledger_service import writer as writing
 from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame
 from hobus.ledger_service.intake import Batch, Intake
 from hobus.ledger_service.segment import ActiveSegment
+from hobus.ledger_service.source import Untrue, trusted
 from hobus.ledger_service.tables import Tables
-from hobus.ledger_service.trusted import Untrue, trusted
 from hobus.ledger_service.writer import Writer
 from tests.ledger_service.rig import medium, running, start, write
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
-from hobus.bus.messages.work_order import ToolCall
 from hobus.config.schema import AnthropicProvider
-from hobus.gateway_service.providers.http.answers import (
+from hobus.gateway_service.providers.http.wire import (
+    AnswerRead,
     BadAnswer,
+    CallSaid,
+    ToolNames,
     a_count,
     a_list,
     a_text,
     an_object,
-    call_arguments,
-    tool_call,
+    call_said,
+    with_call_ids,
 )
-from hobus.gateway_service.providers.http.names import ToolNames, with_call_ids
 
 PATH = "/v1/messages"
 MODELS_PATH = "/v1/models"
@@ -90,37 +91,37 @@ def response(answer: Any, names: ToolNames) -> PromptResponse:
     whole = an_object(answer, "the answer")
     if "content" not in whole:
         raise BadAnswer("the answer holds no content")
-    usage = _usage({}, whole.get("usage"))
-    said: list[str] = []
-    calls: list[ToolCall] = []
+    read = Message(names, usage=_usage({}, whole.get("usage")))
     try:
-        for item in a_list(whole["content"], "content"):
-            block = an_object(item, "a content block")
-            if block.get("type") == "text":
-                said.append(a_text(block.get("text"), "content.text"))
-            elif block.get("type") == "tool_use":
-                calls.append(_call(len(calls) + 1, block, an_object(block.get("input"), "a tool call's input"), names))
+        for number, item in enumerate(a_list(whole["content"], "content")):
+            read.begin(number, an_object(item, "a content block"), "content.text")
+        read.finish_reason = a_text(whole.get("stop_reason"), "stop_reason")
     except BadAnswer as fault:
-        raise BadAnswer(fault.what, counted(usage) if usage else None) from None
-    return _response("".join(said), calls, a_text(whole.get("stop_reason"), "stop_reason"), usage)
+        raise BadAnswer(fault.what, read.used) from None
+    return read.response()
 
 
 @dataclass
-class Stream:
-    """An answer in pieces."""
+class Message(AnswerRead):
+    """A message of the model."""
 
-    names: ToolNames
-    said: list[str] = field(default_factory=list[str])
-    finish_reason: str = ""
-    is_whole: bool = False
-    """Nothing more is to come but its end."""
     usage: dict[str, int] = field(default_factory=dict[str, int])
     blocks: dict[int, tuple[dict[str, Any], list[str]]] = field(
         default_factory=dict[int, tuple[dict[str, Any], list[str]]]
     )
 
+    @property
+    def used(self) -> dict[str, int] | None:
+        """In the words of this system; None before it says anything."""
+        return counted(self.usage) if self.usage else None
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether it lacks one of the two figures that count."""
+        return "input_tokens" not in self.usage or "output_tokens" not in self.usage
+
     def add(self, event: Any) -> str:
-        """What the model says in this piece. Raises BadAnswer."""
+        """An event of the stream. Raises BadAnswer."""
         piece = an_object(event, "a piece of the answer")
         match piece.get("type"):
             case "message_start":
@@ -131,8 +132,7 @@ class Stream:
                 self.finish_reason = a_text(delta.get("stop_reason"), "stop_reason") or self.finish_reason
             case "content_block_start":
                 block = an_object(piece.get("content_block"), "content_block")
-                self.blocks[a_count(piece.get("index"), "index")] = (block, [])
-                return self._say(a_text(block.get("text"), "text") if block.get("type") == "text" else "")
+                return self.begin(a_count(piece.get("index"), "index"), block, "text")
             case "content_block_delta":
                 return self._add_delta(a_count(piece.get("index"), "index"), an_object(piece.get("delta"), "delta"))
             case "message_stop":
@@ -141,35 +141,26 @@ class Stream:
                 pass
         return ""
 
-    def response(self) -> PromptResponse:
-        """The whole answer, once no piece follows. Raises BadAnswer for one that broke off."""
-        if not self.finish_reason:
-            raise BadAnswer("the answer ended before it was finished")
-        calls: list[ToolCall] = []
-        try:
-            for _index, (block, pieces) in sorted(self.blocks.items(), key=lambda item: item[0]):
-                if block.get("type") == "tool_use":
-                    text = "".join(pieces)
-                    given = an_object(block.get("input"), "a tool call's input")
-                    arguments = call_arguments(text, str(block.get("name"))) if text.strip() else given
-                    calls.append(_call(len(calls) + 1, block, arguments, self.names))
-        except BadAnswer as fault:
-            raise BadAnswer(fault.what, counted(self.usage) if self.usage else None) from None
-        return _response("".join(self.said), calls, self.finish_reason, self.usage)
+    def begin(self, index: int, block: dict[str, Any], where: str) -> str:
+        """A block of content; `where`: what a fault calls its text. Raises BadAnswer."""
+        self.blocks[index] = (block, [])
+        return self.say(a_text(block.get("text"), where) if block.get("type") == "text" else "")
+
+    def asked(self) -> Iterator[CallSaid]:
+        """Its blocks of use, in order. Raises BadAnswer."""
+        for _index, (block, pieces) in sorted(self.blocks.items(), key=lambda item: item[0]):
+            if block.get("type") == "tool_use":
+                given, text = an_object(block.get("input"), "a tool call's input"), "".join(pieces)
+                yield call_said(block.get("id"), block.get("name"), text if text.strip() else given)
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> str:
         if delta.get("type") == "text_delta":
-            return self._say(a_text(delta.get("text"), "text"))
+            return self.say(a_text(delta.get("text"), "text"))
         if delta.get("type") == "input_json_delta":
             if index not in self.blocks:
                 raise BadAnswer("a piece of a block that was not begun")
             self.blocks[index][1].append(a_text(delta.get("partial_json"), "partial_json"))
         return ""
-
-    def _say(self, text: str) -> str:
-        if text:
-            self.said.append(text)
-        return text
 
 
 def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]]:
@@ -201,13 +192,6 @@ def _messages(messages: Sequence[PromptMessage], names: ToolNames) -> list[dict[
     return told
 
 
-def _call(position: int, block: dict[str, Any], arguments: dict[str, Any], names: ToolNames) -> ToolCall:
-    name = a_text(block.get("name"), "a tool call's name")
-    if not name:
-        raise BadAnswer("a tool call names no tool")
-    return tool_call(position, a_text(block.get("id"), "id"), names.tool_id(name), arguments)
-
-
 def _usage(known: dict[str, int], value: Any) -> dict[str, int]:
     """What is known of the usage so far: what an answer says last holds, and what it does not say again stays.
 
@@ -222,17 +206,6 @@ def _usage(known: dict[str, int], value: Any) -> dict[str, int]:
     return known | found
 
 
-def _response(content: str, calls: list[ToolCall], stop_reason: str, usage: dict[str, int]) -> PromptResponse:
-    answer = PromptResponse(
-        outcome="SUCCESS",
-        content=content,
-        tool_calls=calls,
-        finish_reason=stop_reason,
-        usage_is_estimated="input_tokens" not in usage or "output_tokens" not in usage,
-    )
-    return answer.model_copy(update=counted(usage))
-
-
 def counted(usage: dict[str, int]) -> dict[str, int]:
     """The usage in the words of this system."""
     cached = usage.get("cache_read_input_tokens", 0)
@@ -242,3 +215,6 @@ def counted(usage: dict[str, int]) -> dict[str, int]:
         "cached_tokens": cached,
         "reasoning_tokens": usage.get("thinking_tokens", 0),
     }
+
+
+STREAM = Message

@@ -1,23 +1,81 @@
-"""What went wrong at a provider, in this system's words: which provider, what it said, and what mends it. Pure.
+"""What went wrong at a provider, in this system's words: which provider, what it said, and what mends it.
 
 A fault says whether asking again may help (`retryable`), when (`retry_after_ms`), and what the call cost: `unbilled`
 where the provider refused before any work, its figures where it gave them; `unknown` where it may have worked and
-nobody can say. No fault holds a key or words of the prompt.
+nobody can say. No fault holds a key or words of the prompt: what a server says is read, shown and recorded without it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.gateway import Prompt
-from hobus.gateway_service.providers.http.answers import BadAnswer
-from hobus.gateway_service.providers.http.exchange import AnswerRefused, Exchange
-from hobus.gateway_service.providers.http.hidden import without_key
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.config.secret_refs import HIDDEN
+from hobus.gateway_service.providers.http.wire import BadAnswer
+
+
+class AnswerRefused(Exception):
+    """More came, or in another form, than anybody reads; the message names the limit and its setting."""
+
+
+_KEY_PART_CHARS = 8
+"""So many characters of a key in a row are too many."""
+
+_SECRET_CHARS = 16
+"""A shorter key is a word that a local server wants to see (`EMPTY`, `ollama`): in an answer it is a word."""
+
+
+def without_key(text: str, key: str) -> str:
+    """The text of a fault with the key hidden, and with every part of it that can be told from other words.
+
+    In whatever case: some of what is quoted was folded on its way.
+    """
+    text = _whole(text, key)
+    folded_key, at = key.lower(), 0
+    while at + _KEY_PART_CHARS <= len(text):
+        if text[at : at + _KEY_PART_CHARS].lower() not in folded_key:
+            at += 1
+            continue
+        end = at + _KEY_PART_CHARS
+        while end < len(text) and text[at : end + 1].lower() in folded_key:
+            end += 1
+        text = text[:at] + HIDDEN + text[end:]
+        at += len(HIDDEN)
+    return text
+
+
+def said_without_key(text: str, key: str) -> str:
+    """What a model says, with the whole of a key hidden; parts of one are left, for it may speak of how keys look."""
+    return _whole(text, key) if len(key) >= _SECRET_CHARS else text
+
+
+def answer_without_key(answer: PromptResponse, key: str) -> PromptResponse:
+    """The answer with the key in none of its texts."""
+    if len(key) < _SECRET_CHARS:
+        return answer
+    calls = [call.model_copy(update=_hidden(dict(call), key)) for call in answer.tool_calls]
+    return answer.model_copy(update=_hidden(dict(answer), key) | {"tool_calls": calls})
+
+
+def _hidden(value: Any, key: str) -> Any:
+    if isinstance(value, str):
+        return said_without_key(value, key)
+    if isinstance(value, list):
+        return [_hidden(item, key) for item in value]
+    if isinstance(value, dict):
+        return {_hidden(name, key): _hidden(item, key) for name, item in value.items()}
+    return value
+
+
+def _whole(text: str, key: str) -> str:
+    return re.sub(re.escape(key), HIDDEN, text, flags=re.IGNORECASE) if key else text
+
 
 T = TypeVar("T")
 
@@ -62,14 +120,17 @@ class Asked:
     prompt: Prompt | None = None
 
 
-def of_error(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayError:
-    """The fault of a call that ended with this error of an SDK, or of what lies below it; the key is in none of it."""
-    fault = _fault(error, exchange, asked)
+def of_error(error: BaseException, asked: Asked, *, is_sent: bool) -> GatewayError:
+    """The fault of a call that ended with this error of an SDK, or of what lies below it; the key is in none of it.
+
+    `is_sent`: whether a byte of the request may have left.
+    """
+    fault = _fault(error, asked, is_sent=is_sent)
     detail = without_key(fault.detail, asked.key)
     return GatewayError(fault.code, detail, retryable=fault.retryable, facts=fault.facts)
 
 
-def _fault(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayError:
+def _fault(error: BaseException, asked: Asked, *, is_sent: bool) -> GatewayError:
     chain = list(_chain(error))
     for cause in chain:
         if isinstance(cause, GatewayError):
@@ -87,7 +148,7 @@ def _fault(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayErr
         fault.facts["unknown"] = True
         return fault
     names = " from ".join(type(cause).__name__ for cause in chain[:3])
-    if not exchange.is_sent:
+    if not is_sent:
         return GatewayError(
             "PROVIDER_ERROR",
             f"provider {asked.provider_id} cannot be reached at {asked.base_url} ({names}): is it running there?",

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.work_order import REFUSAL, ToolCall
-from hobus.gateway_service.providers.http.answers import (
+from hobus.bus.messages.work_order import REFUSAL
+from hobus.gateway_service.providers.http.wire import (
+    AnswerRead,
     BadAnswer,
+    CallSaid,
+    ToolNames,
     a_count,
     a_list,
     a_text,
     an_object,
-    call_arguments,
-    tool_call,
+    call_said,
+    with_call_ids,
 )
-from hobus.gateway_service.providers.http.names import ToolNames, with_call_ids
 
 PATH = "/chat/completions"
 MODELS_PATH = "/models"
@@ -41,12 +43,6 @@ class Dialect(Protocol):
     def omit(self) -> Sequence[str]:
         """Parts that are left out."""
         ...
-
-
-def names_of(prompt: Prompt) -> ToolNames:
-    """The tools of a prompt: those offered, and those of the calls in its transcript."""
-    asked = [call.tool_id for message in prompt.messages for call in message.tool_calls]
-    return ToolNames([*(tool.tool_id for tool in prompt.tools), *asked])
 
 
 def request(prompt: Prompt, model_id: str, names: ToolNames, config: Dialect, *, stream: bool) -> dict[str, Any]:
@@ -89,75 +85,63 @@ def response(answer: Any, names: ToolNames) -> PromptResponse:
     choices = a_list(whole.get("choices"), "choices")
     if not choices:
         raise BadAnswer("the answer holds no choices")
-    choice = an_object(choices[0], "choices.0")
-    message = an_object(choice.get("message"), "choices.0.message")
-    usage = _usage(whole.get("usage"))
+    read = Completion(names, usage=_usage(whole.get("usage")))
     try:
-        calls = [
-            _call(position, an_object(call, "a tool call"), names)
-            for position, call in enumerate(a_list(message.get("tool_calls"), "tool_calls"), 1)
-        ]
+        read.take(an_object(choices[0], "choices.0"), "message")
     except BadAnswer as fault:
-        raise BadAnswer(fault.what, usage) from None
-    content, refusal = _content(message.get("content")), a_text(message.get("refusal"), "refusal")
-    finish_reason = a_text(choice.get("finish_reason"), "finish_reason")
-    return _response(content or refusal, calls, REFUSAL if refusal and not content else finish_reason, usage)
+        raise BadAnswer(fault.what, read.usage) from None
+    return read.response()
 
 
 @dataclass
-class Stream:
-    """An answer in pieces."""
+class Completion(AnswerRead):
+    """A chat completion."""
 
-    names: ToolNames
-    said: list[str] = field(default_factory=list[str])
-    finish_reason: str = ""
-    is_whole: bool = False
-    """Nothing more is to come but its end."""
+    usage: dict[str, int] | None = None
     has_content: bool = False
     """What is said is not a refusal alone."""
-    usage: dict[str, int] | None = None
     calls: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
 
+    @property
+    def used(self) -> dict[str, int] | None:
+        """What its usage says."""
+        return self.usage
+
     def add(self, event: Any) -> str:
-        """What the model says in this piece. Raises BadAnswer."""
+        """A chunk of the stream. Raises BadAnswer."""
         piece = an_object(event, "a piece of the answer")
         if piece.get("usage") is not None:
             self.usage = _usage(piece["usage"])
-        text = ""
-        for item in a_list(piece.get("choices"), "choices")[:1]:
-            choice = an_object(item, "choices.0")
-            delta = an_object(choice.get("delta"), "choices.0.delta")
-            content = _content(delta.get("content"))
-            self.has_content = self.has_content or bool(content)
-            text = content or a_text(delta.get("refusal"), "refusal")
-            for call in a_list(delta.get("tool_calls"), "tool_calls"):
-                self._add_call(an_object(call, "a tool call"))
-            self.finish_reason = a_text(choice.get("finish_reason"), "finish_reason") or self.finish_reason
+        choices = a_list(piece.get("choices"), "choices")
+        text = self.take(an_object(choices[0], "choices.0"), "delta") if choices else ""
         self.is_whole = bool(self.finish_reason) and piece.get("usage") is not None
-        if text:
-            self.said.append(text)
         return text
 
-    def response(self) -> PromptResponse:
-        """The whole answer, once no piece follows. Raises BadAnswer for one that broke off."""
-        if not self.finish_reason:
-            raise BadAnswer("the answer ended before it was finished")
-        try:
-            calls = [
-                _call(
-                    position, {"id": call["id"], "function": {**call, "arguments": "".join(call["pieces"])}}, self.names
-                )
-                for position, (_index, call) in enumerate(sorted(self.calls.items()), 1)
-            ]
-        except BadAnswer as fault:
-            raise BadAnswer(fault.what, self.usage) from None
-        is_refusal = bool(self.said) and not self.has_content
-        return _response("".join(self.said), calls, REFUSAL if is_refusal else self.finish_reason, self.usage)
+    def take(self, choice: dict[str, Any], part: str) -> str:
+        """What a choice says, in its part `message` or `delta`. Raises BadAnswer."""
+        said = an_object(choice.get(part), f"choices.0.{part}")
+        for number, call in enumerate(a_list(said.get("tool_calls"), "tool_calls")):
+            self._add_call(an_object(call, "a tool call"), number if part == "message" else None)
+        content, refusal = _content(said.get("content")), a_text(said.get("refusal"), "refusal")
+        self.has_content = self.has_content or bool(content)
+        self.finish_reason = a_text(choice.get("finish_reason"), "finish_reason") or self.finish_reason
+        return self.say(content or refusal)
 
-    def _add_call(self, piece: dict[str, Any]) -> None:
+    def response(self) -> PromptResponse:
+        """What has come; a refusal alone is said to be one. Raises BadAnswer."""
+        is_refusal = bool(self.said) and not self.has_content
+        found = super().response()
+        return found.model_copy(update={"finish_reason": REFUSAL}) if is_refusal else found
+
+    def asked(self) -> Iterator[CallSaid]:
+        """Its calls by their index. Raises BadAnswer."""
+        for _index, call in sorted(self.calls.items()):
+            yield call_said(call["id"], call["name"], "".join(call["pieces"]))
+
+    def _add_call(self, piece: dict[str, Any], index: int | None) -> None:
         function = an_object(piece.get("function"), "a tool call's function")
-        call_id, name = a_text(piece.get("id"), "id"), a_text(function.get("name"), "name")
-        index = piece.get("index")
+        call_id, name = a_text(piece.get("id"), "id"), a_text(function.get("name"), "a tool call's name")
+        index = piece.get("index") if index is None else index
         if index is None:  # some servers send each call whole, without a number
             index = len(self.calls) if name or not self.calls else len(self.calls) - 1
         call = self.calls.setdefault(a_count(index, "a tool call's index"), {"id": "", "name": "", "pieces": []})
@@ -237,16 +221,6 @@ def _content(value: Any) -> str:
     return a_text(value, "content")
 
 
-def _call(position: int, call: dict[str, Any], names: ToolNames) -> ToolCall:
-    function = an_object(call.get("function"), "a tool call's function")
-    name = a_text(function.get("name"), "a tool call's name")
-    if not name:
-        raise BadAnswer("a tool call names no tool")
-    arguments = function.get("arguments")
-    values = arguments if isinstance(arguments, dict) else call_arguments(a_text(arguments, "arguments"), name)
-    return tool_call(position, a_text(call.get("id"), "id"), names.tool_id(name), values)
-
-
 def _usage(value: Any) -> dict[str, int] | None:
     if value is None:
         return None
@@ -261,12 +235,4 @@ def _usage(value: Any) -> dict[str, int] | None:
     }
 
 
-def _response(content: str, calls: list[ToolCall], finish_reason: str, usage: dict[str, int] | None) -> PromptResponse:
-    answer = PromptResponse(
-        outcome="SUCCESS",
-        content=content,
-        tool_calls=calls,
-        finish_reason=finish_reason,
-        usage_is_estimated=usage is None,
-    )
-    return answer.model_copy(update=usage or {})
+STREAM = Completion

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from hobus.bus.errors import GatewayError
@@ -17,14 +18,27 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
-from hobus.gateway_service.providers.http.exchange import Exchange, current
-from hobus.gateway_service.providers.http.faults import Asked
-from hobus.gateway_service.providers.http.hidden import answer_without_key, said_without_key
-from hobus.gateway_service.providers.http.names import ToolNames
+from hobus.gateway_service.providers.http.faults import Asked, answer_without_key, said_without_key
+from hobus.gateway_service.providers.http.wire import AnswerRead, ToolNames
 from hobus.gateway_service.providers.keys import read_key
 
 Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
+
+
+class Exchange:
+    """One request as its transport sees it."""
+
+    def __init__(self) -> None:
+        self.is_sent = False
+        """Whether a byte of it may have left: from then on nobody can say that the provider did not work on it."""
+
+    async def trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ARG002 - the shape of the HTTP library's hook
+        """Told by the HTTP library what it is about to do."""
+        self.is_sent = self.is_sent or event.endswith(".send_request_headers.started")
+
+
+current: ContextVar[Exchange | None] = ContextVar("the exchange of this task", default=None)
 
 
 class Client(Protocol):
@@ -47,28 +61,6 @@ class Client(Protocol):
         ...
 
 
-class StreamedAnswer(Protocol):
-    """An answer in pieces."""
-
-    @property
-    def finish_reason(self) -> str:
-        """Why the model stopped; empty: it has not."""
-        ...
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing more is to come but the end of it."""
-        ...
-
-    def add(self, event: Any) -> str:
-        """What the model says in this piece."""
-        ...
-
-    def response(self) -> PromptResponse:
-        """The whole answer."""
-        ...
-
-
 class HttpProvider:
     """`bus.port.Provider` over HTTP, of either kind."""
 
@@ -86,6 +78,8 @@ class HttpProvider:
         """`given`: the variables that this process was given, asked for when the key is needed."""
         self._provider_id = provider_id
         self._config = config
+        # Each takes its own configuration alone.
+        self._wire: Any = openai_wire if config.kind == "openai" else anthropic_wire
         self._gateway = gateway
         self._chars_per_token = chars_per_token
         self._given = given
@@ -112,13 +106,10 @@ class HttpProvider:
         exchange = Exchange()
         current.set(exchange)
         try:
-            if on_delta is None:
-                response = await self._whole(client, prompt, model_id, timeout_s)
-            else:
-                response = await self._streamed(client, prompt, model_id, timeout_s, on_delta)
-            response = answer_without_key(response, self._key)
+            answer = await self._answer(client, prompt, model_id, timeout_s, on_delta)
+            response = answer_without_key(answer, self._key)
         except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
-            raise faults.of_error(error, exchange, self._asked(model_id, prompt)) from None
+            raise faults.of_error(error, self._asked(model_id, prompt), is_sent=exchange.is_sent) from None
         return self._estimated(prompt, response) if response.usage_is_estimated else response
 
     async def close(self) -> None:
@@ -132,45 +123,33 @@ class HttpProvider:
         client = await self._ready()
         exchange = Exchange()
         current.set(exchange)
-        path = openai_wire.MODELS_PATH if self._config.kind == "openai" else anthropic_wire.MODELS_PATH
         try:
             async with asyncio.timeout(timeout_s):
-                found = await client.get(path, timeout_s)
+                found = await client.get(self._wire.MODELS_PATH, timeout_s)
             return sorted(said_without_key(str(item["id"]), self._key) for item in found["data"])
         except TimeoutError:
             raise GatewayError(
                 "PROVIDER_TIMEOUT", f"provider {self._provider_id} did not list its models within {timeout_s:.0f} s"
             ) from None
         except Exception as error:  # noqa: BLE001 - the same
-            raise faults.of_error(error, exchange, self._asked("", None)) from None
+            raise faults.of_error(error, self._asked("", None), is_sent=exchange.is_sent) from None
 
-    async def _whole(self, client: Client, prompt: Prompt, model_id: str, timeout_s: float) -> PromptResponse:
-        names = openai_wire.names_of(prompt)
-        if self._config.kind == "openai":
-            body = openai_wire.request(prompt, model_id, names, self._config, stream=False)
-            return openai_wire.response(await client.post(openai_wire.PATH, body, timeout_s), names)
-        body = anthropic_wire.request(prompt, model_id, names, self._config, stream=False)
-        return anthropic_wire.response(await client.post(anthropic_wire.PATH, body, timeout_s), names)
-
-    async def _streamed(
-        self, client: Client, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None]
+    async def _answer(
+        self, client: Client, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None
     ) -> PromptResponse:
-        names: ToolNames = openai_wire.names_of(prompt)
-        answer: StreamedAnswer
-        if self._config.kind == "openai":
-            body = openai_wire.request(prompt, model_id, names, self._config, stream=True)
-            path, answer = openai_wire.PATH, openai_wire.Stream(names)
-        else:
-            body = anthropic_wire.request(prompt, model_id, names, self._config, stream=True)
-            path, answer = anthropic_wire.PATH, anthropic_wire.Stream(names)
-        async with aclosing(client.stream(path, body, timeout_s)) as events:
+        wire, names = self._wire, ToolNames.of(prompt)
+        body = wire.request(prompt, model_id, names, self._config, stream=on_delta is not None)
+        if on_delta is None:
+            return wire.response(await client.post(wire.PATH, body, timeout_s), names)
+        answer: AnswerRead = wire.STREAM(names)
+        async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
             async for event in self._until_whole(events, answer, timeout_s):
                 if text := answer.add(event):
                     on_delta(said_without_key(text, self._key))
-        return answer.response()
+        return answer.ended()
 
     async def _until_whole(
-        self, events: AsyncGenerator[Any], answer: StreamedAnswer, timeout_s: float
+        self, events: AsyncGenerator[Any], answer: AnswerRead, timeout_s: float
     ) -> AsyncGenerator[Any]:
         """The events up to the end; of an answer that is there, its end is not waited for by all means.
 

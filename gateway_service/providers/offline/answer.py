@@ -1,18 +1,132 @@
-"""Answers by rules: ask the built-in tools, write what they said, look back, or say what cannot be done. Pure."""
+"""Answers by rules: ask the built-in tools, write what they said, look back, or say what cannot be done. Pure.
+
+They are told as they come, in one line or as a list, as the message wishes or as was learned. Any tool can be asked for
+by name: `use <tool id> {json arguments}`, one per line.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from hobus.gateway_service.providers.offline.by_name import named_in
-from hobus.gateway_service.providers.offline.form import Form, first_sentences, form_of, told, wished
 from hobus.gateway_service.providers.offline.grammar import Grammar, Intent
 from hobus.gateway_service.providers.offline.prose import tell
 from hobus.gateway_service.providers.offline.reading import Call, Reading, Said, Tool
+
+Form = Literal["full", "brief", "list"]
+FORMS: tuple[Form, ...] = ("brief", "list", "full")
+_ITEM = "- "
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+
+
+def form_of(reading: Reading, grammar: Grammar) -> Form:
+    """After a reviewer's note all of it; else as the newest steer, the message or the surest preference wishes."""
+    if reading.block("reviewer_note"):
+        return "full"
+    wishes = (*reversed(reading.steers()), reading.message or "", *reading.block("preferences").splitlines())
+    for wish in wishes:
+        if (form := wished(wish, grammar)) is not None:
+            return form
+    return "full"
+
+
+def wished(text: str, grammar: Grammar) -> Form | None:
+    """The form that a text names, if it names one."""
+    normal = grammar.normal(text)
+    return next((form for form in FORMS if grammar.says(form, normal)), None)
+
+
+def told(paragraphs: Sequence[str], more: str, form: Form) -> str:
+    """The paragraphs in that form; `more` is what a brief answer leaves out."""
+    match form:
+        case "brief":
+            return " ".join(_in_one_line(paragraph) for paragraph in paragraphs) or more
+        case "list":
+            lines = [line for text in (*paragraphs, more) if text for line in _as_list(text)]
+            return "\n".join(lines)
+        case "full":
+            *before, last = paragraphs or [""]
+            return "\n\n".join([*before, f"{last} {more}".strip()])
+
+
+def first_sentences(text: str) -> list[str]:
+    """The first sentence of each line that is not blank."""
+    return [_SENTENCE.split(line.strip())[0] for line in text.splitlines() if line.strip()]
+
+
+def _in_one_line(paragraph: str) -> str:
+    """A heading and its items in one line; nothing is left out."""
+    head, *rest = paragraph.splitlines() or [""]
+    if not rest:
+        return head
+    items = [line.removeprefix(_ITEM) for line in rest if line.strip()]
+    return f"{head} {'; '.join(items)}."
+
+
+def _as_list(paragraph: str) -> list[str]:
+    """Items as they are; anything else a sentence per item."""
+    if f"\n{_ITEM}" in paragraph:
+        return paragraph.splitlines()
+    return [_ITEM + sentence for sentence in _SENTENCE.split(paragraph.strip())]
+
+
+_LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(\{.*\})?[ \t]*", re.IGNORECASE)
+_CALLS_MAX = 64
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The calls that a message names, or why there are none."""
+
+    calls: tuple[Call, ...] = ()
+    said: str = ""
+
+
+def message_of(text: str) -> str:
+    """The message itself; a door's client may say other things before it."""
+    return text.rpartition("\nMessage:\n")[2]
+
+
+def named_in(text: str, offered: Collection[str]) -> Named | None:
+    """What a message of this form wants; None for any other message."""
+    lines = [line.strip() for line in message_of(text).splitlines() if line.strip()]
+    found = [_LINE.fullmatch(line) for line in lines]
+    if not found or len(found) > _CALLS_MAX or not all(found):
+        return None
+    calls: list[Call] = []
+    for match in (one for one in found if one is not None):
+        tool_id = match.group(1)
+        if tool_id not in offered:
+            # "use short words" is no tool: only what names one of something is taken for an order.
+            if "__" not in tool_id and match.group(2) is None:
+                return None
+            return Named(said=f"I was not given a tool {tool_id}. {_given(offered)}")
+        arguments = _object(match.group(2))
+        if arguments is None:
+            return Named(said=f"What follows {tool_id} is no JSON object, so I did not use it.")
+        calls.append(Call(tool_id, arguments))
+    return Named(calls=tuple(calls))
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _given(offered: Collection[str]) -> str:
+    names = sorted(offered)
+    if not names:
+        return "I was given none."
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"I was given {', '.join(names[:_SHOWN])}{more}."
+
 
 SELF = "I am hobus's embedded offline model: fixed rules, no language model"
 PLUG_IN = (

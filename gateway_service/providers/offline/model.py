@@ -11,13 +11,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from hobus.gateway_service.providers.offline import answer as rules
-from hobus.gateway_service.providers.offline.asked import is_reduced, keys_in, wants_object
-from hobus.gateway_service.providers.offline.by_name import message_of
-from hobus.gateway_service.providers.offline.classify import classify
-from hobus.gateway_service.providers.offline.filled import filled
+from hobus.gateway_service.providers.offline.answer import message_of
 from hobus.gateway_service.providers.offline.grammar import Grammar
-from hobus.gateway_service.providers.offline.reading import Call, Reading, read_request
-from hobus.gateway_service.providers.offline.structured import consolidate, is_about_a_signal, least_instance
+from hobus.gateway_service.providers.offline.reading import (
+    Call,
+    Reading,
+    is_reduced,
+    keys_in,
+    read_request,
+    wants_object,
+)
+from hobus.gateway_service.providers.offline.structured import (
+    classify,
+    consolidate,
+    filled,
+    is_about_a_signal,
+    least_instance,
+)
 
 MODELS = ("offline-rules-1",)
 """The models there are."""

@@ -15,6 +15,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import openai_wire
+from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline import model
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 
@@ -89,7 +90,7 @@ class OfflineProvider:
 
     def _response(self, prompt: Prompt, model_id: str) -> PromptResponse:
         """What the model answers, with its usage; it counts characters."""
-        names = openai_wire.names_of(prompt)
+        names = ToolNames.of(prompt)
         request = openai_wire.request(prompt, model_id, names, _Dialect(), stream=False)
         answer = openai_wire.response(model.complete(request, self._grammar, self._chars_per_token), names)
         length = len(answer.content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.gateway_service.providers.offline.by_name import named_in
+from hobus.gateway_service.providers.offline.answer import named_in
 
 OFFERED = ("time__get_current_time", "list_tools")
 

@@ -11,8 +11,7 @@ from email.utils import formatdate
 import pytest
 
 from hobus.bus.errors import GatewayError
-from hobus.gateway_service.providers.http.faults import retry_after_ms
-from hobus.gateway_service.providers.http.hidden import without_key
+from hobus.gateway_service.providers.http.faults import retry_after_ms, without_key
 from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
 from tests.gateway_service.providers.servers import (
     DONE,

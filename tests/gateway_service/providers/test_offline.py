@@ -18,7 +18,7 @@ from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.gateway_service.pricing import input_tokens
 from hobus.gateway_service.providers.offline import MODEL_ID, OfflineProvider
-from hobus.gateway_service.providers.offline.form import wished
+from hobus.gateway_service.providers.offline.answer import wished
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.prose import TELLERS, tell
 from hobus.gateway_service.providers.offline.reading import Answered

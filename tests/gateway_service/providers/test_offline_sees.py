@@ -16,6 +16,7 @@ from hobus.bus.messages.work_order import Segment
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.config.schema import OpenAIProvider
 from hobus.gateway_service.providers.http import openai_wire
+from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.model import complete
 from hobus.gateway_service.providers.offline.reading import blocks_in
@@ -76,7 +77,7 @@ async def said(wanted: Prompt) -> tuple[str, list[Any]]:
 async def test_it_is_the_request_of_the_kind_openai_that_is_answered(name: str) -> None:
     """What an instance of that kind would send, as JSON and back, gets the same answer."""
     wanted = PROMPTS[name]
-    names = openai_wire.names_of(wanted)
+    names = ToolNames.of(wanted)
     sent = json.loads(json.dumps(openai_wire.request(wanted, MODEL_ID, names, INSTANCE, stream=False)))
     answer = openai_wire.response(complete(sent, GRAMMAR, 4), names)
     assert (answer.content, [(call.tool_id, call.arguments) for call in answer.tool_calls]) == await said(wanted)
