@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.port import Bus
-from hobus.bus.record.payloads.prompts import session_scope
+from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetCrossed, BudgetReleased, session_scope
 from hobus.bus.spool import RecordKeeper
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import budget, records
@@ -96,7 +97,7 @@ class Account:
                 case Refused():
                     raise _refusal(effect, reservation, estimate)
                 case Crossed():
-                    self._keeper.submit(records.crossed(effect, attempt, at_us=self._at_us()), keep=False)
+                    self._note_crossing(attempt, effect)
         return attempt
 
     def _allocate(self, scope: str, limit: int) -> None:
@@ -106,15 +107,27 @@ class Account:
             budget.apply(self._state, Allocate(scope, limit))
             if budget.is_order(scope):
                 return  # as long-lived as its calls: their PROMPT_SENT says it
-            self._keeper.submit(records.allocated(scope, limit, at_us=self._at_us()), keep=False)
+            self._note("BUDGET_ALLOCATED", f"{scope}/{limit}", BudgetAllocated(scope, limit))
+
+    def _note_crossing(self, attempt: Attempt, effect: Crossed) -> None:
+        """BUDGET_WARNING: in mode warn, once per crossing of a limit."""
+        about = f"{attempt.name}/{effect.scope.partition(':')[0]}"
+        payload = BudgetCrossed(effect.scope, effect.limit, effect.used, effect.reserved)
+        self._note("BUDGET_WARNING", about, payload, attempt, decision="WARNING", reason="BUDGET_EXHAUSTED")
 
     def _note_release(self, attempt: Attempt, code: str) -> None:
+        """BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""
         self._released_count += 1
-        number = f"{self._bus.instance}.{self._released_count}"
-        self._keeper.submit(records.released(attempt, code, number, at_us=self._at_us()), keep=False)
+        about = f"{attempt.name}/{self._bus.instance}.{self._released_count}"
+        payload = BudgetReleased(attempt.reservation.tokens, attempt.reservation.scopes)
+        self._note("BUDGET_RELEASED", about, payload, attempt, reason=code)
 
-    def _at_us(self) -> int:
-        return round(self._bus.now() * 1_000_000)
+    def _note(
+        self, event_type: str, about: str, payload: tuple[Any, ...], attempt: Attempt | None = None, **said: Any
+    ) -> None:
+        if attempt is not None:
+            said |= {"provenance": records.provenance_of(attempt.ask.prompt), "trace": attempt.ask.trace}
+        self._keeper.submit(records.entry(event_type, about, payload=payload, at=self._bus.now(), **said), keep=False)
 
 
 def _refusal(effect: Refused, reservation: Reservation, estimate: int) -> GatewayError:

@@ -105,16 +105,10 @@ class Breakers:
             "breaker_changed", provider=route.provider_id, model=route.model_id, before=before.state, after=after.state
         )
         wall, now = self._bus.now(), self._bus.clock.monotonic()
-        entry = records.breaker_changed(
-            route,
-            before.state,
-            after.state,
-            failures=after.failures,
-            code=code,
-            until_us=round((wall + max(0.0, after.until - now)) * 1_000_000),
-            number=f"{self._bus.instance}.{self._changes}",
-            at_us=round(wall * 1_000_000),
-        )
+        until_us = round((wall + max(0.0, after.until - now)) * 1_000_000)
+        payload = BreakerChanged(*_key(route), before.state, after.state, after.failures, until_us)
+        about, decision = f"{self._bus.instance}.{self._changes}", after.state.upper()
+        entry = records.entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)
         self._keeper.submit(entry, keep=False)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import pack, unpack
@@ -23,8 +23,7 @@ _TOOLS_KEPT_BYTES = 64 * 1024
 TOKENS_MAX = 2**63 - 1  # the largest number that every reader of MessagePack takes
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What a reservation became. `is_unknown`: nobody could say what was used, so all that was reserved counts."""
 
     tokens: int

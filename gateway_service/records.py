@@ -7,9 +7,9 @@ read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import pack
@@ -21,15 +21,10 @@ from hobus.bus.record.entry import checked
 from hobus.bus.record.payload import pack_payload, payload_in, payload_of
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
-    BreakerChanged,
-    BudgetAllocated,
-    BudgetCrossed,
-    BudgetReleased,
     BudgetSnapshot,
     CallAsked,
     PromptFailed,
     PromptReceived,
-    PromptRejected,
     PromptSent,
     SentMessage,
     SentRequest,
@@ -37,15 +32,16 @@ from hobus.bus.record.payloads.prompts import (
     order_scope,
     scopes_of,
 )
-from hobus.config.schema import GatewayConfig, Route
-from hobus.gateway_service.budget import BudgetState, Crossed, Mode, Reservation, figures_of
-from hobus.gateway_service.pricing import NEVER_SENT, Settlement
-
-_NONE: Mapping[str, int] = {}
+from hobus.config.schema import Route
+from hobus.gateway_service.budget import Mode, Reservation
+from hobus.gateway_service.pricing import NEVER_SENT, Settlement, unknown
 
 
 class PackTexts:
-    """Of the packs of this gateway's own configuration; what another one says is not known here."""
+    """Which texts of a prompt stand in its pack itself, whose texts are in the record with CONFIG_SNAPSHOT.
+
+    Of the packs of this gateway's own configuration; what another one says is not known here.
+    """
 
     def __init__(self, config_digest: str, texts: Mapping[str, tuple[str, ...]]) -> None:
         """`texts`: by pack id, in order."""
@@ -59,14 +55,13 @@ class PackTexts:
 
         None of them where it was made under another configuration.
         """
-        if prompt.config_digest != self._config_digest:
-            return _NONE
-        return self._numbers.get(prompt.prompt_pack_id, _NONE)
+        is_own = prompt.config_digest == self._config_digest
+        return self._numbers.get(prompt.prompt_pack_id, {}) if is_own else {}
 
 
 STREAM = "prompts"
-
-Name = Literal["PROMPT_SENT", "PROMPT_RECEIVED", "PROMPT_FAILED"]
+NOBODY = Provenance()
+P = TypeVar("P", PromptSent, PromptReceived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +100,6 @@ class Attempt:
 def attempt_name(call_key: str, number: int) -> str:
     """`<call key>/<attempt>`: what PROMPT_* submission ids and once keys are made of."""
     return f"{call_key}/{number}"
-
-
-def record_id(event: Name, name: str) -> str:
-    """The submission id of an attempt's record."""
-    return entry_id(event, name)
 
 
 def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> Ask:
@@ -156,39 +146,61 @@ def _manner(prompt: Prompt) -> bytes:
     return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema])
 
 
-def sent(attempt: Attempt, packs: PackTexts, *, at_us: int) -> WriteEntry:
+def entry(  # noqa: PLR0913 - what an entry is made of
+    event_type: str,
+    about: str,
+    *behind: bytes,
+    payload: tuple[Any, ...],
+    at: float,
+    provenance: Provenance | None = None,
+    decision: str = "",
+    reason: str = "",
+    parents: Sequence[str] = (),
+    trace: str = "",
+    once: str | None = None,
+) -> WriteEntry:
+    """`<event type>:<about>` with its payload, and the bodies `behind` it; `at`: seconds since 1970 UTC."""
+    return WriteEntry(
+        submission_id=entry_id(event_type, about),
+        stream=STREAM,
+        event_type=event_type,
+        decision=decision,
+        reason=reason,
+        provenance=provenance or NOBODY,
+        parents=list(parents),
+        trace=trace,
+        at_us=round(at * 1_000_000),
+        bodies=[pack_payload(payload), *behind],
+        once=once,
+    )
+
+
+def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
     """PROMPT_SENT: durable before anything leaves the process; first of its once key, or nothing is sent."""
     ask, prompt = attempt.ask, attempt.ask.prompt
-    payload = PromptSent(
+    payload = _of(
+        PromptSent,
+        prompt,
         provider_id=ask.route.provider_id,
         model_id=ask.route.model_id,
-        contract_id=prompt.contract_id,
-        prompt_pack_id=prompt.prompt_pack_id,
-        config_digest=prompt.config_digest,
-        max_tokens=prompt.max_tokens,
-        temperature=prompt.temperature,
         budget_mode=attempt.mode,
         reserved_tokens=attempt.reservation.tokens,
         estimated_tokens=attempt.estimate,
-        token_budget=prompt.token_budget,
         tools=tuple(tool.tool_id for tool in prompt.tools),
         domain_tags=tuple(prompt.domain_tags),
-        structured_output=prompt.structured_output,
-        reasoning_effort=prompt.reasoning_effort,
-        provider_profile_id=prompt.provider_profile_id,
         degraded=ask.is_degraded,
     )
     of_pack = packs.of(prompt)
     request = SentRequest(ask.digest, ask.asked, tuple(_message(message, of_pack) for message in prompt.messages))
-    return WriteEntry(
-        submission_id=record_id("PROMPT_SENT", attempt.name),
-        stream=STREAM,
-        event_type="PROMPT_SENT",
+    return entry(
+        "PROMPT_SENT",
+        attempt.name,
+        pack_payload(request),
+        payload=payload,
+        at=at,
         provenance=provenance_of(prompt),
         parents=[] if ask.is_degraded else [dispatched_id(prompt.work_order_id)],
         trace=ask.trace,
-        at_us=at_us,
-        bodies=[pack_payload(payload), pack_payload(request)],
         once=sent_key(attempt.name),
     )
 
@@ -203,161 +215,43 @@ def numbered(calls: list[ToolCall]) -> list[ToolCall]:
     ]
 
 
-def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at_us: int) -> WriteEntry:
+def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at: float) -> WriteEntry:
     """PROMPT_RECEIVED: the recorded answer of this call key from now on.
 
     `model_id` is the model that was asked, as in PROMPT_SENT; `answered_by`, what its provider calls it.
     """
     route = attempt.ask.route
-    payload = PromptReceived(
+    payload = _of(
+        PromptReceived,
+        response,
         provider_id=route.provider_id,
         model_id=route.model_id,
-        input_tokens=response.input_tokens,
-        output_tokens=response.output_tokens,
-        cost_usd=response.cost_usd,
-        budget_remaining=response.budget_remaining,
-        latency_ms=response.latency_ms,
-        finish_reason=response.finish_reason,
-        cached_tokens=response.cached_tokens,
-        reasoning_tokens=response.reasoning_tokens,
-        usage_is_estimated=response.usage_is_estimated,
         answered_by="" if answered_by == route.model_id else answered_by,
     )
-    bodies = [pack_payload(payload), response.content.encode()]
-    if response.tool_calls:
-        bodies.append(pack_payload(AnswerCalls(tuple(map(_asked_for, response.tool_calls)))))
-    return _end(attempt, "PROMPT_RECEIVED", bodies, reason="", at_us=at_us)
+    calls = [pack_payload(AnswerCalls(tuple(map(_asked_for, response.tool_calls))))] if response.tool_calls else []
+    return _end_of(attempt, "PROMPT_RECEIVED", payload, response.content.encode(), *calls, at=at)
 
 
-def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, chars_max: int, at_us: int) -> WriteEntry:
+def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, chars_max: int, at: float) -> WriteEntry:
     """PROMPT_FAILED: the other possible end; its settlement says whether anything was sent and used."""
-    payload = _failed(attempt.ask.route, fault.detail[:chars_max], settlement, retryable=fault.retryable)
-    return _end(attempt, "PROMPT_FAILED", [pack_payload(payload)], reason=fault.code, at_us=at_us)
+    route, said = attempt.ask.route, fault.detail[:chars_max]
+    payload = PromptFailed(route.provider_id, route.model_id, said, fault.retryable, *settlement)
+    return checked(_end_of(attempt, "PROMPT_FAILED", payload, reason=fault.code, at=at))  # it may be a plugin's
 
 
-def closed_as_unknown(entry: Entry, reservation: Reservation, *, at_us: int) -> WriteEntry:
+def closed_as_unknown(prompt_sent: Entry, reservation: Reservation, *, at: float) -> WriteEntry:
     """The end of a PROMPT_SENT whose sender is gone: settled at its reservation, and said to be unknown."""
-    name = entry.submission_id.removeprefix("PROMPT_SENT:")
-    settlement = Settlement(tokens=reservation.tokens, cost_usd=None, is_unknown=True, was_sent=True)
-    said = "the gateway that sent it ended before it recorded an end"
-    sent_to = payload_in(PromptSent, entry)
-    route = None if sent_to is None else Route(provider_id=sent_to.provider_id, model_id=sent_to.model_id)
-    body = _failed(route, said, settlement, retryable=True)
-    return WriteEntry(
-        submission_id=record_id("PROMPT_FAILED", name),
-        stream=STREAM,
-        event_type="PROMPT_FAILED",
+    sent_to, said = payload_in(PromptSent, prompt_sent), "the gateway that sent it ended before it recorded an end"
+    asked = ("", "") if sent_to is None else (sent_to.provider_id, sent_to.model_id)
+    payload = PromptFailed(*asked, said, True, *unknown(reservation.tokens))  # noqa: FBT003 - retryable
+    return _end(
+        name_in(prompt_sent),
+        "PROMPT_FAILED",
+        payload,
         reason="UNKNOWN_OUTCOME",
-        provenance=entry.provenance,
-        parents=[entry.submission_id],
-        trace=entry.trace,
-        at_us=at_us,
-        bodies=[pack_payload(body)],
-        once=got_key(name),
-    )
-
-
-def rejected(  # noqa: PLR0913 - one argument per fact
-    prompt: Prompt,
-    fault: GatewayError,
-    number: str,
-    *,
-    outcome: str,
-    trace: str,
-    is_degraded: bool,
-    config: GatewayConfig,
-    at_us: int,
-) -> WriteEntry:
-    """PROMPT_REJECTED: no prompt text.
-
-    What ended a call before its (next) send: nothing was called for it, unless an earlier attempt's records say so.
-    """
-    payload = PromptRejected(
-        contract_id=prompt.contract_id,
-        message=fault.detail[: config.message_max_chars],
-        outcome=outcome,
-        degraded=is_degraded,
-    )
-    return WriteEntry(
-        submission_id=f"PROMPT_REJECTED:{prompt.idempotency_key[: config.key_max_chars]}/{number}",
-        stream=STREAM,
-        event_type="PROMPT_REJECTED",
-        decision="REJECTED",
-        reason=fault.code,
-        provenance=provenance_of(prompt),
-        trace=trace,
-        at_us=at_us,
-        bodies=[pack_payload(payload)],
-    )
-
-
-def allocated(scope: str, limit: int, *, at_us: int) -> WriteEntry:
-    """BUDGET_ALLOCATED: this scope is used for the first time, or its configured limit has changed."""
-    return WriteEntry(
-        submission_id=f"BUDGET_ALLOCATED:{scope}/{limit}",
-        stream=STREAM,
-        event_type="BUDGET_ALLOCATED",
-        at_us=at_us,
-        bodies=[pack_payload(BudgetAllocated(scope, limit))],
-    )
-
-
-def released(attempt: Attempt, code: str, number: str, *, at_us: int) -> WriteEntry:
-    """BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""
-    payload = BudgetReleased(attempt.reservation.tokens, attempt.reservation.scopes)
-    return WriteEntry(
-        submission_id=f"BUDGET_RELEASED:{attempt.name}/{number}",
-        stream=STREAM,
-        event_type="BUDGET_RELEASED",
-        reason=code,
-        provenance=provenance_of(attempt.ask.prompt),
-        trace=attempt.ask.trace,
-        at_us=at_us,
-        bodies=[pack_payload(payload)],
-    )
-
-
-def breaker_changed(  # noqa: PLR0913 - one argument per fact
-    route: Route, before: str, after: str, *, failures: int, code: str, until_us: int, number: str, at_us: int
-) -> WriteEntry:
-    """BREAKER_CHANGED: from when on a provider's model is called, left alone, or tried."""
-    payload = BreakerChanged(route.provider_id, route.model_id, before, after, failures, until_us)
-    return WriteEntry(
-        submission_id=f"BREAKER_CHANGED:{number}",
-        stream=STREAM,
-        event_type="BREAKER_CHANGED",
-        decision=after.upper(),
-        reason=code,
-        at_us=at_us,
-        bodies=[pack_payload(payload)],
-    )
-
-
-def snapshot(state: BudgetState, after: int, *, at_us: int) -> WriteEntry:
-    """BUDGET_SNAPSHOT: what the stream comes to up to `after`, a sequence; the next start reads on from there."""
-    payload = BudgetSnapshot(after, figures_of(state), tuple(sorted(state.open)))
-    return WriteEntry(
-        submission_id=f"BUDGET_SNAPSHOT:{after}",
-        stream=STREAM,
-        event_type="BUDGET_SNAPSHOT",
-        at_us=at_us,
-        bodies=[pack_payload(payload)],
-    )
-
-
-def crossed(effect: Crossed, attempt: Attempt, *, at_us: int) -> WriteEntry:
-    """BUDGET_WARNING: in mode warn, once per crossing of a limit."""
-    payload = BudgetCrossed(effect.scope, effect.limit, effect.used, effect.reserved)
-    return WriteEntry(
-        submission_id=f"BUDGET_WARNING:{attempt.name}/{effect.scope.partition(':')[0]}",
-        stream=STREAM,
-        event_type="BUDGET_WARNING",
-        decision="WARNING",
-        reason="BUDGET_EXHAUSTED",
-        provenance=provenance_of(attempt.ask.prompt),
-        trace=attempt.ask.trace,
-        at_us=at_us,
-        bodies=[pack_payload(payload)],
+        provenance=prompt_sent.provenance,
+        trace=prompt_sent.trace,
+        at=at,
     )
 
 
@@ -375,33 +269,21 @@ def provenance_of(prompt: Prompt) -> Provenance:
     )
 
 
-def _end(attempt: Attempt, event: Name, bodies: list[bytes], *, reason: str, at_us: int) -> WriteEntry:
-    entry = WriteEntry(
-        submission_id=record_id(event, attempt.name),
-        stream=STREAM,
-        event_type=event,
-        reason=reason,
-        provenance=provenance_of(attempt.ask.prompt),
-        parents=[record_id("PROMPT_SENT", attempt.name)],
-        trace=attempt.ask.trace,
-        at_us=at_us,
-        bodies=bodies,
-        once=got_key(attempt.name),
-    )
-    return checked(entry) if reason else entry  # it may be a plugin's own
+def _end_of(
+    attempt: Attempt, event_type: str, payload: tuple[Any, ...], *behind: bytes, reason: str = "", at: float
+) -> WriteEntry:
+    about, trace = provenance_of(attempt.ask.prompt), attempt.ask.trace
+    return _end(attempt.name, event_type, payload, *behind, reason=reason, provenance=about, trace=trace, at=at)
 
 
-def _failed(route: Route | None, message: str, settlement: Settlement, *, retryable: bool) -> PromptFailed:
-    return PromptFailed(
-        provider_id="" if route is None else route.provider_id,
-        model_id="" if route is None else route.model_id,
-        message=message,
-        retryable=retryable,
-        tokens=settlement.tokens,
-        cost_usd=settlement.cost_usd,
-        is_unknown=settlement.is_unknown,
-        was_sent=settlement.was_sent,
-    )
+def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, **facts: Any) -> WriteEntry:
+    parents = [entry_id("PROMPT_SENT", name)]
+    return entry(event_type, name, *behind, payload=payload, parents=parents, once=got_key(name), **facts)
+
+
+def _of(cls: type[P], source: object, **own: Any) -> P:
+    """A payload whose other fields are the source's of the same names."""
+    return cls(**own, **{name: getattr(source, name) for name in cls._fields if name not in own})
 
 
 def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
@@ -420,6 +302,11 @@ def _asked_for(call: ToolCall) -> CallAsked:
     return CallAsked(call.call_id, call.provider_call_id, call.tool_id, call.arguments)
 
 
+def name_in(entry: Entry) -> str:
+    """`<call key>/<attempt>` of a PROMPT_* entry."""
+    return entry.submission_id.partition(":")[2]
+
+
 def reservation_in(entry: Entry) -> Reservation | None:
     """The reservation of a PROMPT_SENT; None where its payload was erased."""
     return held_in(entry)[0]
@@ -430,8 +317,7 @@ def held_in(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
     sent = payload_in(PromptSent, entry)
     if sent is None:
         return None, None
-    name = entry.submission_id.removeprefix("PROMPT_SENT:")
-    reservation = Reservation(name, sent.reserved_tokens, scopes_of(entry.provenance, sent))
+    reservation = Reservation(name_in(entry), sent.reserved_tokens, scopes_of(entry.provenance, sent))
     if sent.token_budget is None:
         return reservation, None
     return reservation, (order_scope(entry.provenance.work_order_id), sent.token_budget)
@@ -455,7 +341,7 @@ def settlement_in(entry: Entry) -> Settlement:
     failed = payload_in(PromptFailed, entry)
     if failed is None:
         return NEVER_SENT
-    return Settlement(failed.tokens, failed.cost_usd, failed.is_unknown, failed.was_sent)
+    return Settlement(*failed[-4:])
 
 
 def is_another(sent: Entry, ask: Ask) -> bool:
@@ -469,32 +355,23 @@ def response_in(sent: Entry, entry: Entry) -> PromptResponse:
 
     Raises GatewayError(UNAVAILABLE) where its content was erased.
     """
-    name = entry.submission_id.removeprefix("PROMPT_RECEIVED:")
-    received = payload_in(PromptReceived, entry)
+    name, received = name_in(entry), payload_in(PromptReceived, entry)
     if received is None or any(body is None for body in entry.bodies):
         raise GatewayError("UNAVAILABLE", f"the recorded answer {entry.submission_id} was erased; ask under a new key")
     content, *more = (body or b"" for body in entry.bodies[1:])
     calls = payload_of(AnswerCalls, more[0]).tool_calls if more else ()
     asked, request = payload_in(PromptSent, sent), _request_in(sent)
+    figures = received._asdict()
+    del figures["answered_by"]
     return PromptResponse(
+        **figures,
         outcome="SUCCESS",
         content=content.decode(),
         content_ref=body_ref(entry.submission_id, 1),
         tool_calls=[ToolCall(**call._asdict()) for call in calls],
-        finish_reason=received.finish_reason,
-        input_tokens=received.input_tokens,
-        output_tokens=received.output_tokens,
-        cached_tokens=received.cached_tokens,
-        reasoning_tokens=received.reasoning_tokens,
-        usage_is_estimated=received.usage_is_estimated,
-        provider_id=received.provider_id,
-        model_id=received.model_id,
-        latency_ms=received.latency_ms,
-        cost_usd=received.cost_usd,
-        budget_remaining=received.budget_remaining,
         context_hash="" if request is None else request.sha256.hex(),
         tools_told=[] if asked is None else list(asked.tools),
-        sent_record_id=record_id("PROMPT_SENT", name),
+        sent_record_id=entry_id("PROMPT_SENT", name),
         received_record_id=entry.submission_id,
         attempts=int(name.rpartition("/")[2]),
     )

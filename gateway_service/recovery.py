@@ -12,13 +12,14 @@ import structlog
 
 from hobus.bus.errors import MessageTooLarge
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import entry_id
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import payload_in
-from hobus.bus.record.payloads.prompts import BudgetAllocated
+from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
 from hobus.gateway_service import records
-from hobus.gateway_service.budget import Allocate, BudgetState, Restore, Settle, apply, state_of
+from hobus.gateway_service.budget import Allocate, BudgetState, Restore, Settle, apply, figures_of, state_of
 
 _log = structlog.get_logger("gateway")
 
@@ -68,7 +69,8 @@ class Recovery:
         lines = len(self.state.scopes) - len(self.state.idle_orders)
         if self._read_count < max(self._snapshot_entries, lines):
             return  # a snapshot has a line per scope: so it costs no more than what it saves
-        entry = records.snapshot(self.state, self._after, at_us=round(self._bus.now() * 1_000_000))
+        payload = BudgetSnapshot(self._after, figures_of(self.state), tuple(sorted(self.state.open)))
+        entry = records.entry("BUDGET_SNAPSHOT", str(self._after), payload=payload, at=self._bus.now())
         self._read_count = 0
         try:
             await self._write([entry])
@@ -97,9 +99,7 @@ class Recovery:
         for entry in newest.entries:
             try:
                 after, figures, names = records.snapshot_in(entry)
-                sent = await self._ledger.lookup(
-                    [records.record_id("PROMPT_SENT", name) for name in names], with_bodies=True
-                )
+                sent = await self._ledger.lookup([entry_id("PROMPT_SENT", name) for name in names], with_bodies=True)
                 unended = {name: one for name, one in zip(names, sent, strict=True) if one is not None}
                 held = [one for one in map(records.reservation_in, unended.values()) if one is not None]
                 self.state = state_of(figures, held, self.state.idle_orders_max)
@@ -137,7 +137,7 @@ class Recovery:
             )
 
     def _apply(self, entry: Entry) -> None:
-        name = entry.submission_id.partition(":")[2]
+        name = records.name_in(entry)
         if entry.event_type == "PROMPT_SENT":
             reservation, order = records.held_in(entry)
             if order is not None:
@@ -152,5 +152,5 @@ class Recovery:
             apply(self.state, Allocate(new.scope, new.limit))
 
     def _closed(self, entry: Entry) -> WriteEntry:
-        reservation = self.state.open[entry.submission_id.partition(":")[2]]
-        return records.closed_as_unknown(entry, reservation, at_us=round(self._bus.now() * 1_000_000))
+        reservation = self.state.open[records.name_in(entry)]
+        return records.closed_as_unknown(entry, reservation, at=self._bus.now())

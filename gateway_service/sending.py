@@ -15,7 +15,7 @@ import structlog
 from hobus.bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import got_key, parse_iso, sent_key
+from hobus.bus.messages.ids import entry_id, got_key, parse_iso, sent_key
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
 from hobus.bus.port import Bus, Provider
 from hobus.bus.spool import RecordKeeper
@@ -28,7 +28,7 @@ from hobus.gateway_service.calls import Attempts, key_conflict
 from hobus.gateway_service.chain import LastFaults
 from hobus.gateway_service.pieces import Pieces
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
-from hobus.gateway_service.records import Ask, PackTexts, record_id
+from hobus.gateway_service.records import Ask, PackTexts
 
 _log = structlog.get_logger("gateway")
 
@@ -98,7 +98,7 @@ class Sender:
         wait_s = min(self._ledger_wait_s(held.attempt.ask), self._left(deadline))
         if wait_s <= 0:
             raise _no_time(held.attempt.ask)
-        entry = records.sent(held.attempt, self._packs, at_us=self._at_us())
+        entry = records.sent(held.attempt, self._packs, at=self._bus.now())
         held.is_submitted = True
         future = self._keeper.submit(entry, keep=False, urgent=True)
         try:
@@ -198,7 +198,7 @@ class Sender:
     async def _close_earlier(self, held: Held, sent: Entry) -> Entry:
         """The attempt of an instance that is gone is closed as unknown, at its reservation, unless its end is first."""
         reservation = records.reservation_in(sent) or held.attempt.reservation
-        await self._ledger.write([records.closed_as_unknown(sent, reservation, at_us=self._at_us())])
+        await self._ledger.write([records.closed_as_unknown(sent, reservation, at=self._bus.now())])
         _sent, end = await self._find(held.attempt.name)
         if end is None:
             raise GatewayError("UNAVAILABLE", f"the end of {sent.submission_id} cannot be found")
@@ -297,7 +297,7 @@ class Sender:
             response, settlement = self._settled(held, answer, latency_ms)
             if settlement.tokens > pricing.TOKENS_MAX:
                 raise OverflowError("more tokens than a budget holds")
-            entry = records.received(held.attempt, response, answered_by=str(answer.model_id), at_us=self._at_us())
+            entry = records.received(held.attempt, response, answered_by=str(answer.model_id), at=self._bus.now())
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
@@ -313,7 +313,7 @@ class Sender:
         """The answer with what the gateway knows of it, checked as if it came over the wire. Raises ValueError."""
         attempt, route = held.attempt, held.attempt.ask.route
         settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
-        received_id = record_id("PROMPT_RECEIVED", attempt.name)
+        received_id = entry_id("PROMPT_RECEIVED", attempt.name)
         response = PromptResponse.model_validate(
             vars(answer)
             | {
@@ -326,7 +326,7 @@ class Sender:
                 "budget_remaining": self._account.remaining_after(attempt, settlement),
                 "context_hash": attempt.ask.digest.hex(),
                 "tools_told": [tool.tool_id for tool in attempt.ask.prompt.tools],
-                "sent_record_id": record_id("PROMPT_SENT", attempt.name),
+                "sent_record_id": entry_id("PROMPT_SENT", attempt.name),
                 "received_record_id": received_id,
                 "attempts": attempt.number,
             }
@@ -367,7 +367,7 @@ class Sender:
                 self._end(self._failure_entry(held.attempt, fault, held.settlement or NEVER_SENT), held)
 
         if held.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
-            sent_id = record_id("PROMPT_SENT", held.attempt.name)
+            sent_id = entry_id("PROMPT_SENT", held.attempt.name)
             future = self._keeper.submit_and_spool(entry, behind=sent_id)
         else:
             future = self._keeper.submit(entry, keep=True)
@@ -383,10 +383,7 @@ class Sender:
 
     def _failure_entry(self, attempt: records.Attempt, fault: GatewayError, settlement: Settlement) -> WriteEntry:
         chars_max = self._config.gateway.message_max_chars
-        return records.failed(attempt, fault, settlement, chars_max=chars_max, at_us=self._at_us())
-
-    def _at_us(self) -> int:
-        return round(self._bus.now() * 1_000_000)
+        return records.failed(attempt, fault, settlement, chars_max=chars_max, at=self._bus.now())
 
 
 def _cannot_stand(done: asyncio.Future[list[Ack]]) -> bool:

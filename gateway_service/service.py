@@ -28,6 +28,7 @@ from hobus.bus.messages.gateway import (
 )
 from hobus.bus.messages.ids import parse_iso
 from hobus.bus.port import Bus, Disk, Provider
+from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.bus.turnstile import Ticket, Turnstile
 from hobus.config.schema import Route
@@ -386,17 +387,17 @@ class GatewayService(Actor):
         )
         if fault.facts.get("ended") is not True:
             self._rejections += 1
-            number = f"{self._bus.instance}.{self._rejections}"
-            at_us = round(self._bus.now() * 1_000_000)
-            entry = records.rejected(
-                prompt,
-                fault,
-                number,
-                outcome=outcome,
+            config = self._config.gateway
+            said = fault.detail[: config.message_max_chars]
+            entry = records.entry(  # without a text of the prompt
+                "PROMPT_REJECTED",
+                f"{prompt.idempotency_key[: config.key_max_chars]}/{self._bus.instance}.{self._rejections}",
+                payload=PromptRejected(prompt.contract_id, said, outcome, is_degraded),
+                decision="REJECTED",
+                reason=fault.code,
+                provenance=records.provenance_of(prompt),
                 trace=trace,
-                is_degraded=is_degraded,
-                config=self._config.gateway,
-                at_us=at_us,
+                at=self._bus.now(),
             )
             self._keeper.submit(entry, keep=False)
         retry_after = fault.facts.get("retry_after_ms")
