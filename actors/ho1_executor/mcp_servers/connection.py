@@ -6,29 +6,15 @@ The process keeps the server and all that it starts (`tools/keeper.py`), so that
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from hobus.actors.ho1_executor.mcp_servers.frames import failure_in, is_listed
-from hobus.actors.ho1_executor.tools import keeper
-from hobus.actors.ho1_executor.tools.child import ChildGone
+from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, printable
 from hobus.actors.ho1_executor.tools.definition import ToolResult, not_done
-from hobus.actors.ho1_executor.tools.protocol import (
-    FRAME_OVERHEAD_BYTES,
-    PREFIX_BYTES,
-    BadFrame,
-    frame_size,
-    is_result,
-    pack_frame,
-    unpack_frame,
-)
+from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
+from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_in
 
 PROCESS_MODULE = "hobus.actors.ho1_executor.mcp_servers.process"
 
@@ -40,7 +26,7 @@ class NotConnected(Exception):
     """The server cannot be used; the message says why."""
 
 
-class Connection:
+class ServerProcess(HostProcess):
     """One incarnation of a server's process, from start to end."""
 
     def __init__(
@@ -52,166 +38,123 @@ class Connection:
         on_closed: Callable[[], None],
     ) -> None:
         """Starts it. Raises OSError. `on_closed` is called before anybody can ask a killed process for a call."""
+        super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=frame_max_bytes, is_kept=True)
         self._on_closed = on_closed
-        self._frame_max_bytes = frame_max_bytes + FRAME_OVERHEAD_BYTES
         self._kill_grace_s = kill_grace_s
-        self._configure = pack_frame("configure", **configure)
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
-                [sys.executable, "-P", "-m", PROCESS_MODULE, str(os.getpid())],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        ours.setblocking(False)  # noqa: FBT003 - positional only
-        self._socket = ours
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._first_frame = pack_frame("configure", **configure)
         self._calls: dict[int, asyncio.Future[ToolResult]] = {}
         self._numbers = count(1)
-
-    @property
-    def pid(self) -> int:
-        """Of the process, and of its group."""
-        return self._process.pid
 
     async def serve(self, on_listed: Listed, *, connect_timeout_s: float) -> None:
         """Reads until the process ends: first its listing, within the time-out, then results.
 
-        Raises NotConnected if the server never got ready, ChildGone when it ends later or talks nonsense. Calls in
-        flight fail with ChildGone; the process and all it started are gone.
+        Raises NotConnected if the server never got ready, HostGone when it ends later or talks nonsense. Calls in
+        flight fail with HostGone; the process and all it started are gone.
         """
+        limit = asyncio.timeout(connect_timeout_s)
         has_listed = False
         try:
-            self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
-            reader = self._reader
-            self._writer.write(self._configure)
-            limit = asyncio.timeout(connect_timeout_s)
+            frames = await self.connected(lambda: self._first_frame)
             async with limit:
                 while True:
-                    frame = await self._receive(reader)
-                    if is_listed(frame):
+                    frame = await frames.receive()
+                    if _is_listed(frame):
                         if not has_listed:
                             limit.reschedule(None)
                         has_listed = True
                         on_listed(frame["server"], frame["tools"])
-                    elif (why := failure_in(frame)) is not None:
-                        raise NotConnected(why)
-                    elif not self._settle(frame):
-                        raise ChildGone("said something that is no answer")
+                    elif frame["op"] == "failed" and isinstance(why := frame.get("detail"), str):
+                        raise NotConnected(printable(why))
+                    else:
+                        self._settle(frame)
         except asyncio.CancelledError:
-            await self._let_end()
+            if self.frames is not None:  # in an orderly end the server has the kill grace to go by itself
+                self.frames.say_no_more()
+                await self.frames.ends_within(self._kill_grace_s)
             raise
         except TimeoutError:
             said = f"it did not say who it is and list its tools within {connect_timeout_s:.3f} s"
             raise NotConnected(said) from None
-        except (BadFrame, asyncio.IncompleteReadError, ConnectionError) as error:
-            how = "said something that is no answer" if isinstance(error, BadFrame) else "ended"
-            raise (ChildGone(how) if has_listed else NotConnected(f"its process {how} before it was ready")) from None
+        except HostGone as gone:
+            if has_listed:
+                raise
+            raise NotConnected(f"its process {gone} before it was ready") from None
         finally:
             self.kill()
 
     async def call(self, fields: Mapping[str, Any]) -> ToolResult:
-        """The result of one call. Raises ChildGone.
+        """The result of one call. Raises HostGone.
 
         Cancelled: the server is told; if the call has not ended within the kill grace, its process is killed, and what
         else is in flight there with it. When this returns or raises, the call is over.
         """
-        if self._writer is None or self._writer.transport.is_closing():
-            raise ChildGone("ended")
+        if self.frames is None or self.frames.is_closing:
+            raise HostGone("ended")
         number = next(self._numbers)
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
         self._calls[number] = ended
         try:
-            self._write("call", n=number, **fields)
+            self.frames.write("call", n=number, **fields)
             return await asyncio.shield(ended)
         except asyncio.CancelledError:
             if not ended.done():
-                await self._stop(number, ended)
+                self.frames.write("cancel", n=number)
+                await self._stop(ended)
             raise
         finally:
             self._calls.pop(number, None)
             if ended.done() and not ended.cancelled():
                 ended.exception()  # it was awaited, or nobody wants it any more
 
-    async def _stop(self, number: int, ended: asyncio.Future[ToolResult]) -> None:
+    async def _stop(self, ended: asyncio.Future[ToolResult]) -> None:
         has_ended = False
         try:
-            self._write("cancel", n=number)
             has_ended = await self._ends_in_time(ended)
             if not has_ended:
-                self._end()
+                self.end()
                 has_ended = await self._ends_in_time(ended)  # by the end of the socket: its keeper goes last
                 if not has_ended:
-                    os.killpg(self._process.pid, signal.SIGKILL)  # the keeper is not heard of
+                    self.kill_group()  # the keeper is not heard of
         finally:
             if not has_ended:
                 self.kill()
 
     async def _ends_in_time(self, ended: asyncio.Future[ToolResult]) -> bool:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._kill_grace_s):
-                with suppress(ChildGone):
+                with suppress(HostGone):
                     await asyncio.shield(ended)
-        except TimeoutError:
-            return False
-        return True
+                return True
+        return False
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Told to end, with all it started; nobody asks it any more."""
         self._on_closed()
-        if self._process.returncode is None:  # not reaped yet, dead or not: its number is its own
-            keeper.end(self._process.pid)
-
-    async def _let_end(self) -> None:
-        """In an orderly end the server sees the end of its input, and has the kill grace to go by itself."""
-        if self._writer is None or self._reader is None:
-            return
-        with suppress(TimeoutError, ConnectionError):
-            self._writer.write_eof()
-            async with asyncio.timeout(self._kill_grace_s):
-                while await self._reader.read(PREFIX_BYTES * FRAME_OVERHEAD_BYTES):
-                    pass
+        super().end()
 
     def kill(self) -> None:
         """The process ends and all it started gets SIGKILL; calls in flight fail. Does no harm twice."""
-        self._end()
-        if self._writer is not None:
-            self._writer.transport.abort()
-        else:
-            self._socket.close()
+        self.end()
+        self.hang_up()
         for ended in self._calls.values():
             if not ended.done():
-                ended.set_exception(ChildGone("ended"))
+                ended.set_exception(HostGone("ended"))
         self._calls.clear()
 
-    def is_reaped(self) -> bool:
-        """Whether nothing of it is left to wait for."""
-        return self._process.poll() is not None
-
-    def wait(self) -> None:
-        """Reaped; call it after `kill` alone."""
-        self._process.wait()
-
-    def _write(self, op: str, **fields: Any) -> None:
-        if self._writer is not None and not self._writer.transport.is_closing():
-            self._writer.write(pack_frame(op, **fields))
-
-    def _settle(self, frame: dict[str, Any]) -> bool:
-        number = frame.get("n")
-        if not isinstance(number, int) or not is_result(frame, number):
-            return False
-        ended = self._calls.get(number)
+    def _settle(self, frame: dict[str, Any]) -> None:
+        result = result_in(frame)
+        if result is None:
+            raise HostGone("said something that is no answer")
+        ended = self._calls.get(frame["n"])
         if ended is not None and not ended.done():
-            ended.set_result(ToolResult(frame["ok"], frame["code"], frame["text"], frame["truncated"]))
-        return True
-
-    async def _receive(self, reader: asyncio.StreamReader) -> dict[str, Any]:
-        size = frame_size(await reader.readexactly(PREFIX_BYTES), self._frame_max_bytes)
-        return unpack_frame(await reader.readexactly(size))
+            ended.set_result(result)
 
 
-def gone_result(tool_id: str, gone: ChildGone) -> ToolResult:
+def _is_listed(frame: Mapping[str, Any]) -> bool:
+    """Whether it is a well-formed listing."""
+    return frame["op"] == "listed" and isinstance(frame.get("server"), str) and is_listing(frame.get("tools"))
+
+
+def gone_result(tool_id: str, gone: HostGone) -> ToolResult:
     """What stands for the result of a call whose process went away under it."""
     return not_done("unknown_outcome", f"the MCP server of {tool_id} {gone} while the call was running")

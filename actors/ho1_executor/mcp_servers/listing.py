@@ -53,7 +53,7 @@ def taken(
         if not fault and tool_id in tools:
             fault = f"has the same id {tool_id} as {names[tool_id]!r}"
         if fault:
-            refused.append(f"{_shown(name)}: {fault}")
+            refused.append(f"{printable(name, _NAME_CHARS)}: {fault}")
             continue
         reads = _is_named(config.reads, name)
         names[tool_id] = name
@@ -69,8 +69,14 @@ def taken(
     if len(wanted) > listed_max:
         refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, tools.listed_max is {listed_max}")
     missing = sorted(set(config.tools or ()) - {tool["name"] for tool in listed})
-    refused += [f"{_shown(name)}: the server does not list it" for name in missing]
+    refused += [f"{printable(name, _NAME_CHARS)}: the server does not list it" for name in missing]
     return Taken(tools, names, _bounded(refused))
+
+
+def printable(text: str, chars: int = 300) -> str:
+    """As it may stand in a table: one line, no control characters, bounded."""
+    line = " ".join(text.split())
+    return "".join(char if " " <= char <= "~" else "?" for char in line[:chars])
 
 
 def is_listing(tools: Any) -> bool:
@@ -94,7 +100,7 @@ def _is_named(listed: Sequence[str], name: str) -> bool:
 
 def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> str:
     if TOOL_ID.fullmatch(tool_id) is None:
-        return f"its id {_shown(tool_id)} is longer than the 64 characters that providers take"
+        return f"its id {printable(tool_id, _NAME_CHARS)} is longer than the 64 characters that providers take"
     if tool.get("is_too_large"):
         return f"its description and schema exceed tools.definition_max_bytes ({definition_max_bytes})"
     try:
@@ -104,10 +110,6 @@ def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> 
     if size > definition_max_bytes:
         return f"its description and schema have {size} bytes, tools.definition_max_bytes is {definition_max_bytes}"
     return schema_fault(tool["schema"])
-
-
-def _shown(name: str) -> str:
-    return "".join(char if " " <= char <= "~" else "?" for char in name[:_NAME_CHARS])
 
 
 def _bounded(refused: list[str]) -> list[str]:

@@ -14,11 +14,10 @@ from typing import Any, Literal
 
 import structlog
 
-from hobus.actors.ho1_executor.mcp_servers.connection import Connection, NotConnected, gone_result
-from hobus.actors.ho1_executor.mcp_servers.frames import printable
-from hobus.actors.ho1_executor.mcp_servers.listing import Taken, taken
-from hobus.actors.ho1_executor.tools.child import ChildGone
+from hobus.actors.ho1_executor.mcp_servers.connection import NotConnected, ServerProcess, gone_result
+from hobus.actors.ho1_executor.mcp_servers.listing import Taken, printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.host_process import HostGone
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.schema import McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import allowed, referred_to
@@ -58,8 +57,8 @@ class McpServer:
         self._random = random
         self._on_change = on_change
         self._names: Mapping[str, str] = {}
-        self._connection: Connection | None = None
-        self._ended: list[Connection] = []
+        self._connection: ServerProcess | None = None
+        self._ended: list[ServerProcess] = []
         self._settled = asyncio.Event()  # ready, or failed: a call need not wait
         self._failures = 0
 
@@ -103,12 +102,12 @@ class McpServer:
             async with limit:
                 try:
                     return await self._once(tool, fields)
-                except ChildGone as gone:
+                except HostGone as gone:
                     if not tool.idempotent:
                         return gone_result(tool.tool_id, gone)
                 try:
                     return await self._once(tool, fields)
-                except ChildGone as gone:
+                except HostGone as gone:
                     return gone_result(tool.tool_id, gone)
         except TimeoutError:
             if not limit.expired():
@@ -140,7 +139,7 @@ class McpServer:
             "end_grace_s": limits.kill_grace_ms / 1000,
         }
         try:
-            self._connection = Connection(
+            self._connection = ServerProcess(
                 configure,
                 frame_max_bytes=limits.message_max_bytes,
                 kill_grace_s=limits.kill_grace_ms / 1000,
@@ -154,7 +153,7 @@ class McpServer:
         except OSError as error:
             self._failures += 1
             self._lost("failed", f"its process cannot be started: {error.strerror}")
-        except ChildGone as gone:
+        except HostGone as gone:
             # It had been in order, or it is the first of several: the next try says which.
             self._failures = 0
             self._lost("starting", f"its process {gone}: connecting again")

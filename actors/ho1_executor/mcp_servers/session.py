@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Protocol
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import httpx2
 import mcp_types
@@ -22,11 +22,12 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from hobus.actors.ho1_executor.mcp_servers.content import told
-from hobus.actors.ho1_executor.mcp_servers.frames import printable
+from hobus.actors.ho1_executor.mcp_servers.listing import printable
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
 from hobus.actors.ho1_executor.tools.definition import ToolResult, cut, not_done
-from hobus.actors.ho1_executor.tools.protocol import pack_frame
+from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
+from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields
 
 CLIENT = mcp_types.Implementation(name="hobus", version="1")
 IDEMPOTENCY_KEY = "hobus/idempotency_key"
@@ -40,19 +41,7 @@ _SESSION_GONE = "Session terminated"
 """The SDK's word for a server over HTTP that has forgotten us."""
 
 
-class ToWorker(Protocol):
-    """Frames to and from the worker."""
-
-    async def send(self, op: str, **fields: Any) -> None:
-        """One frame."""
-        ...
-
-    async def receive(self) -> dict[str, Any] | None:
-        """The next one; None when the worker is gone."""
-        ...
-
-
-async def serve(worker: ToWorker, settings: Mapping[str, Any]) -> None:
+async def serve(worker: Frames, settings: Mapping[str, Any]) -> None:
     """Connected until the worker or the server is gone; a server that cannot be connected is told as `failed`."""
     traffic, secret = Traffic(), list[str]()
     has_listed = False
@@ -120,7 +109,7 @@ class _Link:
     """The worker's frames on one side, the server's dispatcher on the other."""
 
     def __init__(
-        self, worker: ToWorker, dispatcher: JSONRPCDispatcher[Any], settings: Mapping[str, Any], traffic: Traffic
+        self, worker: Frames, dispatcher: JSONRPCDispatcher[Any], settings: Mapping[str, Any], traffic: Traffic
     ) -> None:
         self._worker = worker
         self._dispatcher = dispatcher
@@ -188,15 +177,17 @@ class _Link:
         self._end()
 
     async def _carry_out(self, tasks: asyncio.TaskGroup) -> None:
-        while (frame := await self._worker.receive()) is not None:
-            if frame["op"] == "call":
-                tasks.create_task(self._call(frame))
-            elif frame["op"] == "cancel":
-                await self._dispatcher.notify(
-                    "notifications/cancelled",
-                    {"requestId": _request_id(frame["n"]), "reason": "the call is not wanted any more"},
-                    self._options(),
-                )
+        with suppress(HostGone):
+            while True:
+                frame = await self._worker.receive()
+                if frame["op"] == "call":
+                    tasks.create_task(self._call(frame))
+                elif frame["op"] == "cancel":
+                    await self._dispatcher.notify(
+                        "notifications/cancelled",
+                        {"requestId": _request_id(frame["n"]), "reason": "the call is not wanted any more"},
+                        self._options(),
+                    )
         self._end()
 
     async def _call(self, frame: Mapping[str, Any]) -> None:
@@ -223,9 +214,7 @@ class _Link:
         await self._send(frame["n"], result)
 
     async def _send(self, number: int, result: ToolResult) -> None:
-        await self._worker.send(
-            "result", n=number, ok=result.ok, code=result.code, text=result.text, truncated=result.truncated
-        )
+        await self._worker.send("result", **result_fields(number, result))
 
     def _result(self, answer: Mapping[str, Any]) -> ToolResult:
         content, is_error = answer.get("content", []), answer.get("isError", False)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from hobus.actors.ho1_executor.tools.confine import confine
+from hobus.actors.ho1_executor.tools import keeper
 from hobus.actors.ho1_executor.tools.definition import (
     ToolDefinition,
     ToolFault,
@@ -26,13 +25,10 @@ from hobus.actors.ho1_executor.tools.definition import (
     not_done,
     written,
 )
-from hobus.actors.ho1_executor.tools.keeper import die_with, split
-from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
+from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, result_fields, unpack_frame
 
 ENTRY_POINTS = "hobus.actors.ho1_executor.tools.entry_points"
 """Imported only where the configuration names some."""
-
-_DESCRIPTORS_MAX = 1 << 20
 
 
 class Pipe:
@@ -115,7 +111,7 @@ def drive(steps: Coroutine[Any, Any, Any]) -> Any:
 def serve(pipe: Pipe) -> None:
     """Configuration first, then calls, for ever."""
     settings = pipe.receive()
-    confine(settings["limits"])
+    keeper.confine(settings["limits"])
     os.environ.update(settings["environment"])
     tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
     # Until here standard error shows why a process cannot start; what a tool prints may hold anything: no log gets it.
@@ -139,7 +135,7 @@ def serve(pipe: Pipe) -> None:
             result = run_one(tools, asked, host, settings["output_max_bytes"])
         if os.getpid() != this:
             os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
-        pipe.send("result", n=asked["n"], ok=result.ok, code=result.code, text=result.text, truncated=result.truncated)
+        pipe.send("result", **result_fields(asked["n"], result))
 
 
 def described(name: str, max_bytes: int) -> ToolResult:
@@ -190,17 +186,7 @@ def main() -> None:
 
 def live(worker: int, *, kept: bool) -> NoReturn:
     """Ties this process's life to its worker's, keeps descriptor 0 for frames alone, and serves for ever."""
-    die_with(worker)  # a tool in a busy loop would never see the end of the pipe; the kernel's word reaches it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is the launcher's business
-    descriptor = os.dup(0)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, _DESCRIPTORS_MAX)
-    if kept:
-        split(worker, descriptor)
-    serve(Pipe(descriptor))
+    serve(Pipe(keeper.only_frames(worker, is_kept=kept)))
     os._exit(0)
 
 

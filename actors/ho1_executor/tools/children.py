@@ -1,24 +1,123 @@
 """Runs tools in killable, pre-started processes, so that a cancel or a deadline really stops them.
 
-They share nothing with the worker but one socket pair each: the first
-ones are forked while the worker is being made and has neither loop, nor sockets, nor secret; a running worker starts
-fresh interpreters, since a fork would copy all that.
+The first ones are forked while the worker is being made and has neither loop, nor sockets, nor secret; a running worker
+starts fresh interpreters, since a fork would copy all that.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from hobus.actors.ho1_executor.tools import keeper
-from hobus.actors.ho1_executor.tools.child import Child, ChildGone, ChildSettings
+from hobus.actors.ho1_executor.tools import child_main, keeper
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done
-from hobus.actors.ho1_executor.tools.protocol import pack_frame
+from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, HostGone, HostProcess, interpreter, may_fork
+from hobus.actors.ho1_executor.tools.outside import Request
+from hobus.actors.ho1_executor.tools.protocol import is_request, pack_frame, result_in
 from hobus.bus.messages.work_order import ToolCall
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
+CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
+
+
+class ToolSlot:
+    """A place for one process, which takes one call at a time; a new one is started whenever the last one is gone."""
+
+    def __init__(
+        self, *, configure: Callable[[], bytes], output_max_bytes: int, kill_grace_s: float, is_kept: bool
+    ) -> None:
+        """`configure`: the first frame of each. `is_kept`: it has a keeper, since its tools may start processes."""
+        self._configure = configure
+        self._output_max_bytes = output_max_bytes
+        self._kill_grace_s = kill_grace_s
+        self._is_kept = is_kept
+        self._process: HostProcess | None = None
+        self._ended: list[HostProcess] = []
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> HostProcess:
+        """A running process: the one there is, or a new one. Needs no event loop: call it before sockets exist."""
+        if self._process is not None and self._process.has_ended():
+            self._process.end()
+            self._discard()
+        self._reap()
+        if self._process is None:
+            start = self._forked if may_fork() else interpreter(CHILD_MODULE, str(int(self._is_kept)))
+            self._process = HostProcess(start, frame_max_bytes=self._output_max_bytes, is_kept=self._is_kept)
+        return self._process
+
+    async def call(self, number: int, fields: Mapping[str, Any], request: Request, *, op: str) -> ToolResult:
+        """The result of one call. Raises HostGone; the caller then calls `kill`, as it must after a cancellation."""
+        frames = await self.start().connected(self._configure)
+        await frames.send(op, n=number, **fields)
+        while True:
+            frame = await frames.receive()
+            if frame.get("n") == number and (result := result_in(frame)) is not None:
+                return result
+            if not is_request(frame, number):
+                raise HostGone("said something that is no answer")
+            try:
+                answer = {"value": await request(frame["service"], frame["type"], frame["body"])}
+            except ToolFault as fault:
+                answer = {"fault": str(fault)}
+            await frames.send("reply", n=number, **answer)
+
+    async def kill(self) -> None:
+        """The process and all it started are gone (SIGKILL), seen by the end of its socket within the kill grace."""
+        process = self._process
+        if process is None:
+            return
+        process.end()
+        try:
+            if process.frames is not None and not await process.frames.ends_within(self._kill_grace_s):
+                process.kill_group()  # dying in the kernel, or its keeper is not heard of; it is reaped later
+        finally:
+            self._discard()
+
+    async def close(self) -> None:
+        """Killed, reaped, its socket closed; for the end of the worker."""
+        process = self._process
+        if process is not None:
+            process.end()
+            self._discard()
+            if process.frames is not None:
+                await process.frames.closed()
+        for ended in self._ended:
+            ended.wait()
+        self._ended.clear()
+
+    def _discard(self) -> None:
+        if self._process is not None:
+            self._process.hang_up()
+            self._ended.append(self._process)
+        self._process = None
+        self._reap()
+
+    def _reap(self) -> None:
+        self._ended = [process for process in self._ended if not process.is_reaped()]
+
+    def _forked(self, frames: int) -> ForkedProcess:
+        """A copy of this process, which has loaded everything: it shares that memory, and is there at once."""
+        worker = os.getpid()
+        pid = os.fork()
+        if pid:
+            return ForkedProcess(pid)
+        try:
+            os.setsid()
+            os.dup2(frames, 0)
+            child_main.live(worker, kept=self._is_kept)
+        except BaseException:  # noqa: BLE001 - the last place that can say anything
+            traceback.print_exc()
+        finally:
+            os._exit(1)
 
 
 class ChildToolRunner:
@@ -59,14 +158,16 @@ class ChildToolRunner:
             "entry_points": list(entry_points),
             "limits": dict(limits),
         }
-        settings = ChildSettings(
-            configure=lambda: pack_frame("configure", environment=self._environment, **fields),
-            output_max_bytes=output_max_bytes,
-            kill_grace_s=kill_grace_ms / 1000,
-            kept=bool(entry_points) and keeper.KEEPS,
-        )
-        self._children = [Child(settings) for _ in range(children)]
-        self._idle: asyncio.Queue[Child] = asyncio.Queue()
+        self._children = [
+            ToolSlot(
+                configure=lambda: pack_frame("configure", environment=self._environment, **fields),
+                output_max_bytes=output_max_bytes,
+                kill_grace_s=kill_grace_ms / 1000,
+                is_kept=bool(entry_points) and keeper.KEEPS,
+            )
+            for _ in range(children)
+        ]
+        self._idle: asyncio.Queue[ToolSlot] = asyncio.Queue()
         for child in self._children:
             self._idle.put_nowait(child)
         self._numbers = count(1)
@@ -100,15 +201,8 @@ class ChildToolRunner:
 
     async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
         """What the entry point of this name is, as JSON text, or why it is none; loaded within `timeout_s`."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                child = await self._idle.get()
-                try:
-                    return await self._run_in(child, {"tool_id": name}, _no_request, op="describe")
-                finally:
-                    self._idle.put_nowait(child)
-        except TimeoutError:
-            return not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
+        result, _ = await self._within(timeout_s, {"tool_id": name}, _no_request, op="describe")
+        return result or not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """One call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
@@ -116,31 +210,35 @@ class ChildToolRunner:
         Cancelled or over time: its process is killed before this returns. A process that dies by itself, or answers
         nonsense, leaves what the tool did unknown: code `unknown_outcome`.
         """
-        fields = {
-            "tool_id": call.tool_id,
-            "arguments": call.arguments,
-            "context": {name: value for name, value in context.items() if name != "request"},
-        }
+        plain = {name: value for name, value in context.items() if name != "request"}
+        fields = {"tool_id": call.tool_id, "arguments": call.arguments, "context": plain}
+        result, has_begun = await self._within(timeout_s, fields, context["request"])
+        over = f"{call.tool_id} ran over {timeout_s:.3f} s and was killed; what it had done by then is not known"
+        busy = f"no tool process was free for {call.tool_id} within {timeout_s:.3f} s; nothing was run"
+        return result or not_done("deadline_exceeded", over if has_begun else busy)
+
+    async def _within(
+        self, timeout_s: float, fields: Mapping[str, Any], request: Request, *, op: str = "call"
+    ) -> tuple[ToolResult | None, bool]:
+        """The result of a process that was free in time, None over time, and whether one was."""
         has_begun = False
         try:
             async with asyncio.timeout(timeout_s):
                 child = await self._idle.get()
                 has_begun = True
                 try:
-                    return await self._run_in(child, fields, context["request"])
+                    return await self._run_in(child, fields, request, op), True
                 finally:
                     self._idle.put_nowait(child)
         except TimeoutError:
-            over = f"{call.tool_id} ran over {timeout_s:.3f} s and was killed; what it had done by then is not known"
-            busy = f"no tool process was free for {call.tool_id} within {timeout_s:.3f} s; nothing was run"
-            return not_done("deadline_exceeded", over if has_begun else busy)
+            return None, has_begun
 
-    async def _run_in(self, child: Child, fields: Mapping[str, Any], request: Any, *, op: str = "call") -> ToolResult:
+    async def _run_in(self, child: ToolSlot, fields: Mapping[str, Any], request: Request, op: str) -> ToolResult:
         is_clean = False
         try:
             result = await child.call(next(self._numbers), fields, request, op=op)
             is_clean = True
-        except ChildGone as gone:
+        except HostGone as gone:
             return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}")
         else:
             return result

@@ -4,16 +4,18 @@ Theory of operation. A tool may start programs, and those may leave its process 
 second fork); no kill of a group reaches them. So the process that a worker starts splits in two: one half goes on to
 work, the other stays its parent and is the one to whom every orphan below it falls (Linux: a child subreaper). When it
 is told to end, when the worker dies, or when the working half does, it kills whatever is below it, and ends last: the
-end of its socket means that nothing is left. Standard library alone.
+end of its socket means that nothing is left. It also gives up, before it runs foreign code, rights that it could gain,
+and what it may use of the machine. Standard library alone.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -23,16 +25,55 @@ KEEPS = sys.platform == "linux"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_LIMITS = {
+    "core_bytes": resource.RLIMIT_CORE,
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_bytes": resource.RLIMIT_FSIZE,
+    "memory_bytes": resource.RLIMIT_DATA,
+    "processes": getattr(resource, "RLIMIT_NPROC", None),
+}
+"""Setting of `tools.limits` -> the system's limit."""
 _TOLD = (signal.SIGTERM, signal.SIGCHLD)
 _DESCRIPTORS_MAX = 1 << 20
 
 
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
     """This process gets the signal when its parent dies, however; it ends here if that was before now."""
-    if KEEPS:
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number))
-        if os.getppid() != parent:
-            os._exit(0)
+    _prctl(_PR_SET_PDEATHSIG, int(number))
+    if KEEPS and os.getppid() != parent:
+        os._exit(0)
+
+
+def only_frames(worker: int, *, is_kept: bool) -> int:
+    """The descriptor of the worker's frames, which stood at 0: no other one is open, and standard output leads nowhere.
+
+    This process's life is tied to its worker's. With a keeper it returns in the working half. Call it before a thread.
+    """
+    die_with(worker)  # a tool in a busy loop would never see the end of the pipe; the kernel's word reaches it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is the launcher's business
+    frames = os.dup(0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    _close_all_but(frames)
+    if is_kept:
+        split(worker, frames)
+    return frames
+
+
+def confine(limits: Mapping[str, int | None]) -> None:
+    """No program that this process starts has more rights than it; the limits hold, the system's own where lower."""
+    # A program with the set-user-id bit would have a life that no kill of a keeper's reaches.
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    for name, value in limits.items():
+        which = _LIMITS[name]
+        if value is None or which is None:
+            continue
+        most = resource.getrlimit(which)[1]
+        limit = value if most == resource.RLIM_INFINITY else min(value, most)
+        with suppress(ValueError, OSError):  # a system that does not know it
+            resource.setrlimit(which, (limit, limit))
 
 
 def split(worker: int, socket: int) -> None:
@@ -45,7 +86,7 @@ def split(worker: int, socket: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)
     die_with(worker, signal.SIGTERM)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.getpid()
     working = os.fork()
     if working:
@@ -67,10 +108,19 @@ def end(keeper: int) -> None:
         os.kill(keeper, signal.SIGCONT)
 
 
+def _prctl(*arguments: int) -> None:
+    if KEEPS:
+        ctypes.CDLL(None, use_errno=True).prctl(*arguments)
+
+
+def _close_all_but(descriptor: int) -> None:
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, _DESCRIPTORS_MAX)
+
+
 def _keep(working: int, socket: int) -> NoReturn:
     try:
-        os.closerange(3, socket)
-        os.closerange(socket + 1, _DESCRIPTORS_MAX)
+        _close_all_but(socket)
         while signal.sigwait(_TOLD) == signal.SIGCHLD and not _has_ended(working):
             pass
         _end_all()

@@ -1,4 +1,6 @@
-"""What a worker and its tool processes say to each other: length-prefixed MessagePack maps over a socket pair.
+"""What a worker and the processes that run foreign code for it say to each other: length-prefixed MessagePack maps.
+
+Every frame is a map with its kind under `op`. A process of tools takes one call at a time:
 
     worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes,    once, first
                                  definition_max_bytes, entry_points,
@@ -9,18 +11,36 @@
     child  -> worker  request   {n, service, type, body}                                    while it works on call n
                       result    {n, ok, code, text, truncated}                              ends call or describe n
 
-Every frame is a map with its kind under `op`. Light on imports: tool processes load this and nothing of the bus.
+The process of an MCP server any number:
+
+    worker -> process  configure {server, given, limits, output_max_bytes,                  once, first
+                                  message_max_bytes, listed_max, definition_max_bytes,
+                                  errors_max_bytes, end_grace_s}
+                       call      {n, tool, arguments, idempotency_key}                      any number at once
+                       cancel    {n}                                                        its result still comes
+    process -> worker  listed    {server, tools: [{name, description, schema}]}             ready; again after a change
+                       failed    {detail}                                                   not connected; it ends
+                       result    {n, ok, code, text, truncated}                             ends call n
+
+Light on imports: tool processes load this and nothing of the bus.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgpack
 
+from hobus.actors.ho1_executor.tools.definition import ToolResult
+
 PREFIX_BYTES = 4
 FRAME_OVERHEAD_BYTES = 4096
 """What a result frame holds beside its text, and the most that a request may be: the format's own bound."""
+
+
+_RESULT: Mapping[str, type] = {"ok": bool, "code": str, "text": str, "truncated": bool}
+_REQUEST: Mapping[str, type] = {"service": str, "type": str, "body": dict}
 
 
 class BadFrame(ValueError):
@@ -52,21 +72,22 @@ def unpack_frame(body: bytes) -> dict[str, Any]:
     return value
 
 
-def is_result(frame: dict[str, Any], number: int) -> bool:
-    """Whether it is a well-formed end of this call."""
-    kinds = {"ok": bool, "code": str, "text": str, "truncated": bool}
-    return (
-        frame["op"] == "result"
-        and frame.get("n") == number
-        and all(type(frame.get(name)) is kind for name, kind in kinds.items())
-    )
+def result_fields(number: int, result: ToolResult) -> dict[str, Any]:
+    """What a frame `result` holds."""
+    return {"n": number, **{name: getattr(result, name) for name in _RESULT}}
 
 
-def is_request(frame: dict[str, Any], number: int) -> bool:
+def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
+    """The result that a frame brings, of the call under `n`; None if it is no well-formed one."""
+    if frame["op"] != "result" or not _has(frame, {"n": int, **_RESULT}):
+        return None
+    return ToolResult(**{name: frame[name] for name in _RESULT})
+
+
+def is_request(frame: Mapping[str, Any], number: int) -> bool:
     """Whether it is a well-formed question within this call."""
-    kinds = {"service": str, "type": str, "body": dict}
-    return (
-        frame["op"] == "request"
-        and frame.get("n") == number
-        and all(type(frame.get(name)) is kind for name, kind in kinds.items())
-    )
+    return frame["op"] == "request" and frame.get("n") == number and _has(frame, _REQUEST)
+
+
+def _has(frame: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:
+    return all(type(frame.get(name)) is kind for name, kind in kinds.items())

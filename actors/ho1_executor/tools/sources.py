@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from hobus.actors.ho1_executor.mcp_servers.frames import printable
+from hobus.actors.ho1_executor.mcp_servers.listing import printable
 from hobus.actors.ho1_executor.mcp_servers.server import McpServer
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost, ToolResult, not_done
