@@ -31,6 +31,11 @@ VERDICT_CODES = frozenset(
 """Refusals on purpose: a client sees them as outcome `error`; the host never degrades because of one."""
 
 
+GATEWAY_REFUSALS = frozenset(
+    {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}
+)
+"""Codes by which the gateway refuses a call on purpose; they end a turn, and whoever asked is told so."""
+
 OUT_OF_TIME_CODES = frozenset({"deadline_exceeded", "expired"})
 """Faults that say that time ran out, and not whom it went to."""
 

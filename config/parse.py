@@ -35,13 +35,10 @@ def json_value(text: str) -> Any:
         raise BadText(f"an integer beyond {INTEGER_MAX} (2**53); write a smaller one") from error
 
 
-def checked(
-    model: type[M], value: Any, *, shipped: Any = None, written: Any = None, strict: bool = False
-) -> tuple[M | None, list[str]]:
+def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
     """The model of `value`, or None and every fault, each beginning with its dotted path.
 
-    `shipped`: the value as shipped, from which the mend of a missing setting quotes. `written`: what of it somebody
-    wrote, where the rest was laid below it.
+    `written`: what of it somebody wrote, where the rest was laid below it.
     """
     if faults := _too_large(value, ()):
         return None, faults
@@ -50,7 +47,7 @@ def checked(
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         said = value if written is None else written
-        return None, [_fault(model, detail, value, said, shipped) for detail in details]
+        return None, [_fault(model, detail, value, said) for detail in details]
 
 
 def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
@@ -77,17 +74,12 @@ def _refuse_constant(name: str) -> Any:
     raise BadText(f"{name} is not a number that JSON knows")
 
 
-_ABSENT = object()
-
-
-def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: Any, shipped: Any) -> str:
+def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: Any) -> str:
     loc = _written_path(detail["loc"], value)
     path = ".".join(str(part) for part in loc) or "(the whole file)"
     match detail["type"]:
         case "missing":
-            known = _at(shipped, loc, _ABSENT)
-            mend = "add it" if known is _ABSENT else f"add it; shipped value: {json.dumps(known)}"
-            return f"{path}: missing; {mend}"
+            return f"{path}: missing; add it"
         case "extra_forbidden":
             return f"{path}: unknown key; {_spelling(model, loc, written)}"
         case "union_tag_invalid":
@@ -128,13 +120,13 @@ def _shown(value: Any) -> str:
     return {dict: "an object", list: "a list"}.get(type(value), type(value).__name__)
 
 
-def _at(value: Any, loc: tuple[int | str, ...], absent: Any = None) -> Any:
-    """The value at a path; `absent` where there is none."""
+def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
+    """The value at a path; None where there is none."""
     for part in loc:
         try:
             value = value[part]
         except (KeyError, IndexError, TypeError):
-            return absent
+            return None
     return value
 
 

@@ -20,8 +20,8 @@ PAGE = SHIPPED_ROOT.parent / "docs" / "configuration.md"
 _HEAD = """# Configuration
 
 Every threshold, time-out, retry count, window, limit and budget of every process is a setting in
-`config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names path,
-mend and the value as shipped.
+`config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names path and
+mend.
 
 - `<home>/config/admin_config.json` holds only what differs: it is laid over the shipped one, object by object (a
   provider, a route, a server is added by its name); lists and single values replace, and an unknown key is an error.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import get_args
 
 from hobus.actors.ho3_memory.context_line import fault_of_line
 from hobus.actors.ho3_memory.event_time import micros
@@ -11,12 +12,7 @@ from hobus.bus.messages.ids import artifact_id, gate_window_key
 from hobus.bus.messages.memory import Artifact, ArtifactType, PlainOverlay
 from hobus.config.schema import ClassifyLabels, Ho3Config
 
-_TYPES: dict[str, ArtifactType] = {
-    "topic_affinity": "topic_affinity",
-    "interaction_style": "interaction_style",
-    "task_pattern": "task_pattern",
-    "constraint": "constraint",
-}
+_TYPES: dict[str, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 
 
 def artifact_of(overlay: Artifact | PlainOverlay, config: Ho3Config) -> Artifact:

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from hobus.actors.ho3_memory import acceptance, records
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
-from hobus.actors.ho3_memory.checkpoint_file import CheckpointFile
+from hobus.actors.ho3_memory.checkpoint import CheckpointFile
 from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active

@@ -7,14 +7,14 @@ moment asked about; how many entries the record has does not matter to them.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from functools import cache, partial
 from operator import attrgetter
 
-from hobus.actors.ho3_memory.decay import decay
-from hobus.actors.ho3_memory.event_time import PointInTime, micros, timestamp_of
+from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
 from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceRules, Level, SignalEvent
-from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from hobus.actors.ho3_memory.gate import GateFacts, judge
 from hobus.actors.ho3_memory.overlay_log import OverlayChange, OverlayLog, is_active
+from hobus.actors.ho3_memory.records import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
@@ -145,14 +145,17 @@ class AgentMemory:
     def active_biases(self, as_of: PointInTime, session_id: str | None) -> list[Bias]:
         """What may go into a prompt, in append order."""
         as_of_ts = timestamp_of(as_of.at_us)
-        standing = _Standing(self, as_of)
+        standing = cache(partial(self.standing, as_of=as_of))  # each is looked at once, whatever rests on it
         found: list[Bias] = []
         for log in sorted(self._overlays.values(), key=_FIRST_SEQ):
             artifact = log.artifact(as_of)
             if artifact is None or not is_active(artifact, as_of_ts) or not _is_in_scope(artifact, session_id):
                 continue
-            share = standing.decay(artifact)
-            if share >= self._config.bias_decay_floor and standing.has_evidence(artifact):
+            behind = [standing(signal_id) for signal_id in artifact.source_signal_ids]
+            share = max(weight for weight, _ in behind)
+            # In mode bistable a learned line needs one of its gates still open; a stated one stands by itself.
+            has_evidence = artifact.gate_snapshot is None or any(is_open for _, is_open in behind)
+            if share >= self._config.bias_decay_floor and has_evidence:
                 found.append(Bias(overlay_id=log.overlay_id, artifact=artifact, decay=share))
         return found
 
@@ -182,31 +185,6 @@ class AgentMemory:
             return None
         log = self._signals.get(signal_id)
         return NOTHING if log is None else log.level(as_of)
-
-
-class _Standing:
-    """How signals stand as of one moment; each is looked at once, however many artifacts rest on it."""
-
-    def __init__(self, memory: AgentMemory, as_of: PointInTime) -> None:
-        self._memory = memory
-        self._as_of = as_of
-        self._known: dict[str, tuple[float, bool]] = {}
-
-    def decay(self, artifact: Artifact) -> float:
-        """The highest among its source signals."""
-        return max(self._of(signal_id)[0] for signal_id in artifact.source_signal_ids)
-
-    def has_evidence(self, artifact: Artifact) -> bool:
-        """In mode bistable a learned line needs one of its gates still open; a stated one stands by itself."""
-        if artifact.gate_snapshot is None:
-            return True
-        return any(self._of(signal_id)[1] for signal_id in artifact.source_signal_ids)
-
-    def _of(self, signal_id: str) -> tuple[float, bool]:
-        known = self._known.get(signal_id)
-        if known is None:
-            known = self._known[signal_id] = self._memory.standing(signal_id, self._as_of)
-        return known
 
 
 def evidence_rules(config: Ho3Config) -> EvidenceRules | None:

@@ -1,8 +1,9 @@
-"""The bytes of a checkpoint file: frames of facts, each naming the entry of the record up to which it reaches.
+"""The checkpoint file on the memory process's own disk. Losing it costs time at the next start, nothing else.
 
-Pure. A frame is appended with what was applied since the last one, so that its cost is that of the news. Each frame's
-digest covers all frames before it; reading ends at the first frame that is torn or changed, and what stands before it
-is whole. Whether it belongs to this record is for the reader to ask the ledger: position and chain hash are in it.
+It holds frames of facts, each naming the entry of the record up to which it reaches. A frame is appended with what was
+applied since the last one, so that its cost is that of the news. Each frame's digest covers all frames before it;
+reading ends at the first frame that is torn or changed, and what stands before it is whole. Whether it belongs to this
+record is for the reader to ask the ledger: position and chain hash are in it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
+import structlog
+
+from hobus.actors.ho3_memory.records import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.memory import Artifact
+from hobus.bus.port import Disk
 
 _MAGIC = b"HO3C"
 _HEAD = struct.Struct(">4sI32s")  # magic, bytes of the payload, digest
@@ -94,3 +98,61 @@ def _fact(row: Sequence[Any]) -> Fact:
         return OverlayFact(row[1], row[2], row[3], Artifact.model_validate(row[4]))
     fact: Fact = kind(*row[1:])
     return fact
+
+
+FILE = "memory.checkpoint"
+_log = structlog.get_logger("memory")
+
+
+class CheckpointFile:
+    """One file of frames; one writer."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._end = 0
+        self._digest = NO_FRAME.digest
+
+    def load(self) -> Iterator[CheckpointFrame]:
+        """Its whole frames; a torn or changed rest is passed over, and written over by the next frame."""
+        self.discard()
+        data = self._read()
+        for frame in frames(data):
+            self._end, self._digest = frame.end, frame.digest
+            yield frame
+        if self._end < len(data):
+            _log.warning("checkpoint_cut", whole_bytes=self._end, file_bytes=len(data))
+
+    def discard(self) -> None:
+        """The next frame is the first."""
+        self._end, self._digest = 0, NO_FRAME.digest
+
+    def _read(self) -> bytes:
+        try:
+            handle = self._disk.open(FILE, write=False)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            _log.warning("checkpoint_unreadable", error=str(error))
+            return b""
+        try:
+            return handle.read_at(0, handle.size())
+        except OSError as error:
+            _log.warning("checkpoint_unreadable", error=str(error))
+            return b""
+        finally:
+            handle.close()
+
+    def append(self, facts: Iterable[Fact], position: RecordPosition) -> None:
+        """One more frame, synced. Raises OSError: then the frame does not count, now or later."""
+        data, digest = encode(facts, position, self._digest)
+        is_new = not self._disk.exists(FILE)
+        handle = self._disk.open(FILE, create=True)
+        try:
+            handle.truncate(self._end)
+            handle.write_at(self._end, data)
+            handle.sync()
+        finally:
+            handle.close()
+        if is_new:
+            self._disk.sync_dir()
+        self._end, self._digest = self._end + len(data), digest

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from hobus.actors.ho3_memory.decay import DECIMALS, remaining
+from hobus.actors.ho3_memory.event_time import DECIMALS, remaining
 
 _TIME = attrgetter("at_us")
 

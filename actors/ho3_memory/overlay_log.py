@@ -29,9 +29,8 @@ class OverlayLog:
     def __init__(self, overlay_id: str) -> None:
         self.overlay_id = overlay_id
         self._changes: list[OverlayChange] = []
-        self._newest = PointInTime(
-            0, -1
-        )  # the latest time and sequence of any change: as of then or later all of them count
+        self.newest = PointInTime(0, -1)
+        """The latest time and the sequence of what was said about it: from then on all of it counts."""
         self._now: Artifact | None = None
 
     @property
@@ -44,22 +43,17 @@ class OverlayLog:
         """Its place in append order."""
         return self._changes[0].seq
 
-    @property
-    def newest(self) -> PointInTime:
-        """The latest time and the sequence of what was said about it: from then on all of it counts."""
-        return self._newest
-
     def append(self, change: OverlayChange) -> None:
         """One entry that is not here yet."""
         self._changes.append(change)
         self._changes.sort(key=lambda one: one.seq)
-        newest_us = max(self._newest.at_us, change.at_us) if self._newest.seq >= 0 else change.at_us
-        self._newest = PointInTime(newest_us, max(self._newest.seq, change.seq))
+        newest_us = max(self.newest.at_us, change.at_us) if self.newest.seq >= 0 else change.at_us
+        self.newest = PointInTime(newest_us, max(self.newest.seq, change.seq))
         self._now = _folded(self._changes)
 
     def artifact(self, as_of: PointInTime) -> Artifact | None:
         """The artifact with its weight and `enabled` as of then; None before it was logged."""
-        if as_of.at_us >= self._newest.at_us and as_of.seq >= self._newest.seq:
+        if as_of.at_us >= self.newest.at_us and as_of.seq >= self.newest.seq:
             return self._now
         return _folded(self._counted(as_of))
 

@@ -1,4 +1,4 @@
-"""Memory's entries of the record: made from what is logged, read back as facts.
+"""Memory's entries of the record: made from what is logged, and read back as facts, of which all else follows.
 
 Body 0 of an entry holds what was said, without any text of a person or a model; such a text (the context line, a
 reason) is body 1, so that it can be erased and the rest stands.
@@ -7,11 +7,11 @@ reason) is body 1, so that it can be erased and the rest stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from hobus.actors.ho3_memory.event_time import micros
-from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from hobus.bus.messages.ids import entry_id, overlay_id
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.memory import (
@@ -40,6 +40,61 @@ STREAMS = (SIGNALS, OVERLAYS)
 ERASED_LINE = "(erased)"
 """What an artifact says whose line was erased; it is never active."""
 _SIGNAL_ID = TypeAdapter[str](SignalId)
+
+
+class SignalFact(NamedTuple):
+    """A source event stands in the record."""
+
+    seq: int
+    agent_id: str
+    submission_id: str
+    event_id: str
+    signal_id: str
+    session_id: str
+    at_us: int
+
+
+class OverlayFact(NamedTuple):
+    """An artifact was logged, for the first time or again."""
+
+    seq: int
+    agent_id: str
+    submission_id: str
+    artifact: Artifact
+
+
+class DeactivatedFact(NamedTuple):
+    """An artifact was switched off."""
+
+    seq: int
+    agent_id: str
+    submission_id: str
+    artifact_id: str
+    at_us: int
+
+
+class WeightFact(NamedTuple):
+    """An artifact got another weight."""
+
+    seq: int
+    agent_id: str
+    submission_id: str
+    artifact_id: str
+    new_weight: float
+    at_us: int
+
+
+class FailureFact(NamedTuple):
+    """A consolidation failed."""
+
+    seq: int
+    agent_id: str
+    submission_id: str
+    signal_id: str
+    at_us: int
+
+
+Fact = SignalFact | OverlayFact | DeactivatedFact | WeightFact | FailureFact
 
 
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
@@ -113,28 +168,12 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
 
 
 def _logged(artifact: Artifact) -> OverlayLogged:
-    gate = artifact.gate_snapshot
-    return OverlayLogged(
-        artifact_id=artifact.artifact_id,
-        artifact_type=artifact.artifact_type,
-        domain_labels=tuple(artifact.labels.domain),
-        task_labels=tuple(artifact.labels.task),
-        weight=artifact.weight,
-        decay_modifier=artifact.decay_modifier,
-        scope=artifact.scope,
-        session_id=artifact.session_id,
-        enabled=artifact.enabled,
-        created_at_event_ts=artifact.created_at_event_ts,
-        expires_at_event_ts=artifact.expires_at_event_ts,
-        source_signal_ids=tuple(artifact.source_signal_ids),
-        source_event_ids=tuple(artifact.source_event_ids),
-        gate_snapshot=None if gate is None else GateThen(*gate.model_dump().values()),
-        model=artifact.model,
-        prompt_pack_version=artifact.prompt_pack_version,
-        consolidation_event_ts=artifact.consolidation_event_ts,
-        window_start=artifact.window_start,
-        window_end=artifact.window_end,
-    )
+    gate, labels = artifact.gate_snapshot, artifact.labels
+    said: dict[str, Any] = {name: getattr(artifact, name) for name in OverlayLogged._fields if hasattr(artifact, name)}
+    said |= {"domain_labels": labels.domain, "task_labels": labels.task}
+    said |= {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
+    said["gate_snapshot"] = None if gate is None else GateThen(*gate.model_dump().values())
+    return OverlayLogged(**said)
 
 
 def _artifact_of(said: OverlayLogged, bodies: Sequence[bytes | None]) -> Artifact:

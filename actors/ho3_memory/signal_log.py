@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from hobus.actors.ho3_memory.decay import decay
-from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
+from hobus.actors.ho3_memory.event_time import PointInTime, decay, timestamp_of
 from hobus.actors.ho3_memory.evidence import EvidenceRules, EvidenceTrace, Level, SignalEvent
 from hobus.bus.messages.memory import Accumulator
 

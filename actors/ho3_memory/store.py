@@ -19,10 +19,8 @@ from typing import NamedTuple
 import structlog
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
-from hobus.actors.ho3_memory.checkpoint import RecordPosition
-from hobus.actors.ho3_memory.checkpoint_file import CheckpointFile
-from hobus.actors.ho3_memory.facts import Fact
-from hobus.actors.ho3_memory.records import STREAMS, fact_of
+from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
+from hobus.actors.ho3_memory.records import STREAMS, Fact, fact_of
 from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hobus.bus.dispatch import Call
-from hobus.bus.errors import OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
+from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of, split_body_ref, turn_trace
@@ -23,11 +23,6 @@ from hobus.bus.record.ends import End, end_in
 from hobus.bus.record.journal import answer_in, event_in, form_in
 from hobus.bus.spent import before, with_call
 from hobus.config.schema import HostConfig
-
-GATEWAY_REFUSALS = frozenset(
-    {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}
-)
-"""Codes by which the gateway refuses on purpose; a turn that meets them is told so."""
 
 _UNKNOWN_SESSION, _BUSY = "not_found", "busy"
 DEGRADED = "degraded"

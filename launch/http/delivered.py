@@ -20,7 +20,6 @@ class Delivered:
     """The words so far, and how the answer that is being written goes on from them."""
 
     text: str = ""  # all that was sent
-    resets: int = 0
     _paragraph: str = ""  # what was sent of the present try
     _draft: str = ""  # what the present try has said
     _is_whole: bool = True  # false: a piece of the present try is missing
@@ -31,7 +30,6 @@ class Delivered:
         if isinstance(message, StreamReset):
             self._source.forget()
             self._draft, self._is_whole = "", True
-            self.resets += 1
             return ""
         if not isinstance(message, StreamDelta):
             return ""

@@ -116,7 +116,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.actors.ho2_supervisor.session.snapshot.*", "hobus.bus.messages.memory.AgentId:*", "hobus.bus.messages.memory.ArtifactId:*",
         "hobus.bus.messages.memory.SignalId:*", "hobus.bus.messages.memory.Signal.event_id:*",
         "hobus.bus.messages.memory.LogConsolidationFailure.*", "hobus.actors.session_host.records._REASON_MAX_CHARS",
-        "hobus.actors.ho3_memory.decay.DECIMALS", "hobus.actors.ho2_supervisor.turn.recall._DECIMALS",
+        "hobus.actors.ho3_memory.event_time.DECIMALS", "hobus.actors.ho2_supervisor.turn.recall._DECIMALS",
         "hobus.actors.ho2_supervisor.turn.text_parts.*", "hobus.gateway_service.service._ENTRIES_OF_CALL",
         "hobus.launch.cli.tap.capture._BATCH_FIELDS",
     ),

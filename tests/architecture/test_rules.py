@@ -61,7 +61,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.turn.turn": "the linear turn",
     "hobus.actors.ho2_supervisor.turn.turn_record": "writes the turn's records",
     "hobus.actors.ho3_memory.actor": "where READ and LOG arrive",
-    "hobus.actors.ho3_memory.checkpoint_file": "a file through the disk port",
+    "hobus.actors.ho3_memory.checkpoint": "a file through the disk port",
     "hobus.actors.ho3_memory.store": "writes to the record and reads from it",
     "hobus.gateway_service.service": "where prompts arrive: the pipeline",
     "hobus.gateway_service.account": "budgets rebuilt from the record",

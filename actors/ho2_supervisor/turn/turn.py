@@ -25,8 +25,7 @@ from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.actors.ho2_supervisor.turn.verdicts import GATEWAY_REFUSALS
-from hobus.bus.errors import WorkOrderFault
+from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent

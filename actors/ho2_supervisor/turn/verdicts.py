@@ -10,11 +10,6 @@ from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import HeldCall, ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Receipt
 
-GATEWAY_REFUSALS = frozenset(
-    {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}
-)
-"""Codes by which the gateway refuses a call on purpose; they end a turn even when its classification meets them."""
-
 PROVIDER_REFUSALS = frozenset({"PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED"})
 """Codes of a provider that was asked for and cannot be had: another one's answer would hide that. Their detail names
 it and the mend, and is told."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, timestamp_of
-from hobus.actors.ho3_memory.facts import Fact, OverlayFact, SignalFact
+from hobus.actors.ho3_memory.records import Fact, OverlayFact, SignalFact
 from hobus.bus.messages.ids import artifact_id
 from hobus.bus.messages.memory import Artifact, GateResult, Signal
 from hobus.config.schema import Ho3Config

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hobus.actors.ho3_memory.actor import Memory
-from hobus.actors.ho3_memory.checkpoint_file import FILE
+from hobus.actors.ho3_memory.checkpoint import FILE
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
-from hobus.actors.ho3_memory.facts import DeactivatedFact, FailureFact, WeightFact
+from hobus.actors.ho3_memory.records import DeactivatedFact, FailureFact, WeightFact
 from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import (
     AGENT,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.checkpoint import NO_FRAME, RecordPosition, encode, frames
-from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, WeightFact
+from hobus.actors.ho3_memory.records import DeactivatedFact, Fact, FailureFact, WeightFact
 from hobus.bus.messages.base import pack
 from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, logged, seen, us
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.decay import decay, remaining
-from hobus.actors.ho3_memory.event_time import HOUR_US
+from hobus.actors.ho3_memory.event_time import HOUR_US, decay, remaining
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho3_memory import records
-from hobus.actors.ho3_memory.facts import DeactivatedFact, FailureFact, OverlayFact, SignalFact, WeightFact
+from hobus.actors.ho3_memory.records import DeactivatedFact, FailureFact, OverlayFact, SignalFact, WeightFact
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import DeactivateOverlay, LogConsolidationFailure, UpdateOverlayWeight

@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 
 from hobus.actors.ho3_memory import records
-from hobus.actors.ho3_memory.checkpoint_file import FILE
+from hobus.actors.ho3_memory.checkpoint import FILE
 from hobus.actors.ho3_memory.store import Store
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages import memory as m
