@@ -21,7 +21,6 @@ from hobus.actors.ho2_supervisor.ownership.unowned import Unowned
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.runs import Runs
-from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
@@ -48,7 +47,6 @@ from hobus.bus.messages.session import (
     TurnReply,
     TurnRequest,
     TurnResult,
-    words_of,
 )
 from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.port import Bus
@@ -223,9 +221,9 @@ class Supervisor(Actor):
             session = await self._started(message.session_id)
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
                 continue
-            earlier = await commanding.earlier(self._client, session.session_id, command, self._config)
-            if earlier is not None:
-                return commanding.repeated(session, command, earlier)
+            repeated = await commanding.repeated(self._client, session, command, self._config)
+            if repeated is not None:
+                return repeated
             if self._registry.held(session.session_id) is not session:
                 continue
             if command.command_id in session.record.commands:
@@ -233,7 +231,7 @@ class Supervisor(Actor):
             self._runs.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
             self._runs.follow(session)  # also if whoever said it does not wait until it is durable
             if await self._registry.is_durable(session):
-                return commanding.verdict_of(session, command)
+                return commanding.verdict(session, command, reason=session.record.commands[command.command_id])
         raise self._keeps_moving(message.session_id)
 
     async def consolidate(self, message: Consolidate, call: Call) -> None:
@@ -298,17 +296,8 @@ class Supervisor(Actor):
             known = session.record.inputs.get(message.input_id)
             if known is not None and known.digest is None:
                 known.digest = await history_lookup.digest_of(session, known)
-            decision = admit(
-                session.record.state,
-                found or session.record.inputs,
-                input_id=message.input_id,
-                text=message.text,
-                digest=input_digest(message.input_id, words_of(message.text, message.results)),
-                agent_id=message.agent_id,
-                overrides=message.run_overrides,
-                results=message.results,
-                limits=self._config.sessions,
-            )
+            inputs = session.record.inputs if found is None else found
+            decision = admit(session.record.state, inputs, message, self._config.sessions)
             if found is None and history_lookup.is_needed(session.record, message.input_id, decision):
                 known = await history_lookup.input_of(session, message.input_id)
                 found = {} if known is None else {known.input_id: known}

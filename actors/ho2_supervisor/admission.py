@@ -5,16 +5,17 @@ Admission is one synchronous step of the supervisor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from hobus.actors.ho2_supervisor.session.commands import command_of
+from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
 from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.ids import follow_up_input, is_follow_up
-from hobus.bus.messages.session import CallResult, SessionConfig, form_of
+from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of, words_of
 from hobus.config.json_schema import schema_fault
 from hobus.config.schema import GatewayConfig, SessionsConfig
 
@@ -23,29 +24,21 @@ Admission = KnownInput | SessionFault | Literal["begin", "attach"]
 run begins, or the active run is about this very input: wait for its answer."""
 
 
-def admit(  # noqa: PLR0913 - what a request and a session are
-    state: SessionState,
-    inputs: Mapping[str, KnownInput],
-    *,
-    input_id: str,
-    text: str,
-    digest: str,
-    agent_id: str | None,
-    overrides: SessionConfig | None,
-    results: Sequence[CallResult],
-    limits: SessionsConfig,
+def admit(
+    state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRequest, limits: SessionsConfig
 ) -> Admission:
     """What becomes of a request. A known input comes first: its answer stands whatever the session is by now."""
+    input_id, text, results, overrides = message.input_id, message.text, message.results, message.run_overrides
     if not results and not text.strip():
         return SessionFault("invalid_input", f"input {input_id} is blank; a turn needs text")
-    if agent_id is not None and agent_id != state.agent_id:
+    if message.agent_id is not None and message.agent_id != state.agent_id:
         return SessionFault(
             "agent_mismatch",
             f"session {state.session_id} is one of agent {state.agent_id}; another agent needs another",
         )
     known = inputs.get(input_id)
     if known is not None:
-        if fault := conflict(known, digest, form_of(overrides)):
+        if fault := conflict(known, input_digest(input_id, words_of(text, results)), form_of(overrides)):
             return SessionFault("input_conflict", fault)
         return "attach" if known.became == "running" else known
     if state.status == "closed":

@@ -6,8 +6,6 @@ whoever drives the run sees it in the state, or by the outcome's effects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
@@ -102,12 +100,7 @@ def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Redu
     return None
 
 
-def verdict_of(session: OwnedSession, command: HostCommand) -> CommandVerdict:
-    """What the record says of a command that was decided just now."""
-    return verdict(session, command, reason=session.record.commands[command.command_id], is_repeat=False)
-
-
-def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repeat: bool) -> CommandVerdict:
+def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repeat: bool = False) -> CommandVerdict:
     """The answer to a command that was rejected for this reason; without one it was applied."""
     state, is_applied = session.record.state, not reason
     return CommandVerdict(
@@ -123,33 +116,23 @@ def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repe
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierCommand:
-    """What the record says of a command id that came before."""
+async def repeated(
+    client: LedgerClient, session: OwnedSession, command: HostCommand, config: AdminConfig
+) -> CommandVerdict | None:
+    """The verdict that was given to the command of this id, also where memory no longer holds it; None: it is new.
 
-    is_same: bool  # the command that came then is this one
-    reason: str  # why it was rejected; empty: it was applied
-
-
-async def earlier(
-    client: LedgerClient, session_id: str, command: HostCommand, config: AdminConfig
-) -> EarlierCommand | None:
-    """What became of the command that has this id, also where memory no longer holds it; None: it is new."""
+    Another command under its id is rejected, and changes nothing.
+    """
     names = ("HostCommandReceived", "HostCommandApplied", "HostCommandRejected")
     came, applied, rejected = await client.lookup(
-        [f"{name}:{session_id}/{command.command_id}" for name in names], with_bodies=True
+        [f"{name}:{session.session_id}/{command.command_id}" for name in names], with_bodies=True
     )
     if came is None or (applied is None and rejected is None):
         return None
-    event, rejection = _event_in(came), _event_in(rejected)
+    rejection = _event_in(rejected)
     reason = rejection.reason if isinstance(rejection, HostCommandRejected) else ""
-    return EarlierCommand(_is_same(command, as_recorded(command, config), event, came), reason)
-
-
-def repeated(session: OwnedSession, command: HostCommand, earlier: EarlierCommand) -> CommandVerdict:
-    """The verdict that was given then; another command under its id is rejected, and changes nothing."""
-    given = verdict(session, command, reason=earlier.reason, is_repeat=True)
-    if earlier.is_same:
+    given = verdict(session, command, reason=reason, is_repeat=True)
+    if _is_same(command, as_recorded(command, config), _event_in(came), came):
         return given
     reason = f"command_conflict: {command.command_id} came before with another content; a new command needs a new id"
     return given.model_copy(update={"outcome": "rejected", "reason": reason, "input_id": None})

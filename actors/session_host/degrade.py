@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from hobus.actors.session_host import records, turns
-from hobus.actors.session_host.prompts import DegradedPrompts
+from hobus.actors.session_host.records import DegradedPrompts
 from hobus.actors.session_host.turns import Turn
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.first_answer import FirstAnswer

@@ -10,23 +10,21 @@ Entries of other streams that rest on appends leave with them, in one write, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from hobus.actors.ho2_supervisor.ownership import loading
 from hobus.actors.ho2_supervisor.ownership.loading import Loaded
+from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.actors.ho2_supervisor.turn import text_parts
-from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.errors import LedgerError, RuntimeFault
-from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from hobus.bus.messages.session import SessionEventKind, TookOver, TurnResult
-from hobus.bus.port import Bus
 from hobus.bus.record.journal import Recorded, candidates_in
 
 
@@ -85,26 +83,18 @@ def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
 class OwnedSession:
     """One session's record in memory and the way to extend it."""
 
-    def __init__(  # noqa: PLR0913 - whose it is, its way to the record, and whom it tells
-        self,
-        *,
-        session_id: str,
-        bus: Bus,
-        client: LedgerClient,
-        limits: HistoryLimits,
-        packages: Mapping[str, str],
-        on_lost: Callable[[OwnedSession], None] = lambda _: None,
+    def __init__(
+        self, session_id: str, resources: Resources, *, on_lost: Callable[[OwnedSession], None] = lambda _: None
     ) -> None:
         self.session_id = session_id
-        self.record = SessionRecord(session_id, limits)
+        self.record = SessionRecord(session_id, resources.limits)
         self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
         self.tenure = 0  # of this owner; 0 until it took the session over
         self.barriers = 0
         self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
-        self._bus = bus
-        self._client = client
-        self._limits = limits
-        self._packages = packages  # agent id -> the package that owns it
+        self._bus = resources.bus
+        self._client = resources.client
+        self._resources = resources
         self._unsent: list[WriteEntry] = []
         self._following: list[WriteEntry] = []
         self._lost: Exception | None = None
@@ -117,7 +107,7 @@ class OwnedSession:
 
     async def read(self, *, page: int) -> None:
         """The record of everything that stands in the stream now; what was appended and refused is gone."""
-        self.loaded = await loading.load(self._client, self.session_id, self._limits, page=page)
+        self.loaded = await loading.load(self._client, self.session_id, self._resources.limits, page=page)
         self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
         self.older_lines = None
 
@@ -367,7 +357,7 @@ class OwnedSession:
     @property
     def package_id(self) -> str:
         """The package that owns the session's agent; empty: none."""
-        return self._packages.get(self.record.state.agent_id or "", "")
+        return self._resources.packages.get(self.record.state.agent_id or "", "")
 
     def provenance(self, run_seq: int, work_order_id: str = "") -> Provenance:
         """Who and what an entry of this moment is about."""

@@ -83,14 +83,7 @@ class Registry:
 
     def new(self, session_id: str) -> OwnedSession:
         """A session of which nothing is known yet, and which nobody holds."""
-        return OwnedSession(
-            session_id=session_id,
-            bus=self._resources.bus,
-            client=self._resources.client,
-            limits=self._resources.limits,
-            packages=self._resources.packages,
-            on_lost=self._unowned.give_up,
-        )
+        return OwnedSession(session_id, self._resources, on_lost=self._unowned.give_up)
 
     async def read(self, session: OwnedSession) -> None:
         """The session as its journal says."""

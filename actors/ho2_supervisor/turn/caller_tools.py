@@ -1,19 +1,36 @@
 """Tools that the caller of a turn runs itself: what may be offered, which calls it is handed, whose results it sends.
 
-Nothing here runs one. Pure.
+Nothing here runs one. A turn that brings results of calls goes on where its session's model asked for them: the order
+that asked and its receipt stand in the journal under ids that follow from the order's own. What that model was shown,
+the rounds before included, is shown again as it was; its calls with their results come as one more round.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.turn import order_codec
+from hobus.bus.errors import LedgerError
 from hobus.bus.json_text import is_within
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import RunId, caller_call_id
-from hobus.bus.messages.session import CallerCall, CallResult, OpenCalls, RunConfig, SessionConfig
-from hobus.bus.messages.work_order import OutputResult, ToolCall, ToolSpec
+from hobus.bus.messages.ids import RunId, caller_call_id, dispatched_id, ended_id
+from hobus.bus.messages.session import (
+    CallerCall,
+    CallResult,
+    OpenCalls,
+    OrderDispatched,
+    OrderEnded,
+    RunConfig,
+    RunRequested,
+    SessionConfig,
+)
+from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
+from hobus.bus.record.journal import recorded
 from hobus.config.json_schema import SchemaFault, check_schema
 from hobus.config.schema import SessionsConfig
 from hobus.config.tool_faults import TOOL_ID
@@ -95,3 +112,76 @@ def words_of_reply(text: str, calls: Sequence[CallerCall]) -> str:
         for call in calls
     ]
     return "\n".join([text, *asked] if text else asked)
+
+
+_ROUNDS_OWN = frozenset({"prior_results", "draft", "steer"})
+"""Segments that one round was told about the one before it; what was said meanwhile is told anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """What the first round of such a turn shows its model."""
+
+    context: list[Segment]
+    steers: list[Segment]
+    exchanges: list[Exchange]
+
+
+async def continued(session: OwnedSession, requested: RunRequested, results: Sequence[str | None]) -> Continued:
+    """What was asked, and the results as the round that answers it. Raises LedgerError(erased) for what is gone."""
+    order, receipt = await _asked(session, requested.continues or "")
+    output = receipt.output_result
+    given = {
+        result.tool_call_id: Segment(ref=result.content_ref, text=text)
+        for result, text in zip(requested.results, results, strict=True)
+        if text is not None
+    }
+    if output is None or len(given) < len(requested.results):
+        raise LedgerError("erased", f"a result that input {requested.input_id} brought is erased")
+    run_id, turn_seq = order.fence.run_id, _round_of(order)
+    ids = {caller_call_id(run_id, turn_seq, call.call_id): call for call in output.tool_calls}
+    answered = {tool_call_id: call for tool_call_id, call in ids.items() if tool_call_id in given}
+    exchange = Exchange(
+        tool_calls=list(answered.values()),
+        results=[
+            given[tool_call_id].model_copy(update={"name": call.call_id}) for tool_call_id, call in answered.items()
+        ],
+        text=output.text,
+    )
+    return Continued(
+        context=[segment for segment in order.input_context if segment.name not in _ROUNDS_OWN],
+        steers=[segment for segment in order.input_context if segment.name == "steer" and segment.text.strip()],
+        exchanges=[*order.exchanges, exchange],
+    )
+
+
+async def _asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:
+    """The order whose model asked for the calls, and its receipt, with all their texts."""
+    asked, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
+    if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
+        raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
+    order = order_codec.recorded_order(await _whole(session, asked.order))
+    receipt = Receipt.model_validate(ended.receipt)
+    texts = await session.texts([*order_codec.order_refs(order), *order_codec.receipt_refs(receipt)])
+    return order_codec.expand_order(order, texts), order_codec.expand_receipt(receipt, texts)
+
+
+async def _whole(session: OwnedSession, form: dict[str, Any]) -> dict[str, Any]:
+    """An order's form with what it shares with earlier ones: the first of its kind, and that with the run's first."""
+    base = order_codec.like(form)
+    if base is None:
+        return form
+    [first] = await _events(session, dispatched_id(base))
+    if not isinstance(first, OrderDispatched):
+        raise LedgerError("erased", f"order {base}, whose context {form['wo_id']} shares, is erased")
+    return order_codec.whole(form, {base: await _whole(session, first.order)})
+
+
+async def _events(session: OwnedSession, *ids: str) -> list[Any]:
+    taken = [recorded(entry) for entry in await session.entries(ids)]
+    return [None if one is None else one.event.event for one in taken]
+
+
+def _round_of(order: WorkOrder) -> int:
+    """The round that an order's id names: `WO-<session>-<run>.<round>.<step>`."""
+    return int(order.wo_id.rsplit(".", 2)[1])

@@ -8,12 +8,12 @@ recorded form gives the same bytes that were sent first.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import body_ref, ended_id
-from hobus.bus.messages.work_order import Constraints, Exchange, Receipt, Segment, WorkOrder
+from hobus.bus.messages.work_order import Constraints, Receipt, Segment, WorkOrder
 
 _CONTEXT = "input_context"
 _MORE = "more_context"
@@ -136,18 +136,19 @@ def receipt_refs(receipt: Receipt) -> tuple[str, ...]:
     return () if output is None or output.text.ref is None else (output.text.ref,)
 
 
-def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:
-    """The recorded order with its texts in place."""
+def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment]) -> WorkOrder:
+    """The order with each of its segments changed so."""
     exchanges = [
-        Exchange(
-            tool_calls=exchange.tool_calls,
-            results=[_filled(result, texts) for result in exchange.results],
-            text=_filled(exchange.text, texts),
-        )
+        exchange.model_copy(update={"text": changed(exchange.text), "results": list(map(changed, exchange.results))})
         for exchange in order.exchanges
     ]
-    inputs = [_filled(segment, texts) for segment in order.input_context]
+    inputs = list(map(changed, order.input_context))
     return order.model_copy(update={"input_context": inputs, "exchanges": exchanges})
+
+
+def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:
+    """The recorded order with its texts in place."""
+    return with_segments(order, lambda segment: _filled(segment, texts))
 
 
 def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:

@@ -13,7 +13,6 @@ from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,
     classification,
-    continuation,
     history,
     quality_gate,
     recall,
@@ -91,7 +90,7 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
     if run.requested.continues is None:
         labels, memory_lines = await _understand(run, progress)
         return labels, _context(run, labels, memory_lines)
-    earlier = await continuation.continued(run.session, run.requested, run.memo.results)
+    earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     run.steers += earlier.steers
     return Classification(), earlier.context

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.ids import StepId, body_ref, work_order_id
 from hobus.bus.messages.session import RunConfig
@@ -214,9 +215,4 @@ def with_own_texts(
             brought.setdefault(segment.text, ref)
         return segment.model_copy(update={"ref": ref})
 
-    inputs = [owned(segment) for segment in order.input_context]
-    exchanges = [
-        exchange.model_copy(update={"text": owned(exchange.text), "results": [owned(r) for r in exchange.results]})
-        for exchange in order.exchanges
-    ]
-    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges}), brought
+    return order_codec.with_segments(order, owned), brought

@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.admission import Admission, admit
+from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import AnswerKind, KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.errors import SessionFault
-from hobus.bus.messages.session import SessionConfig, SessionEnded, form_of
-from tests.actors.ho2_supervisor.journals import at, fold, running, started
+from hobus.bus.messages.session import SessionConfig, SessionEnded, TurnRequest, form_of
+from tests.actors.ho2_supervisor.journals import SESSION, at, fold, running, started
 from tests.shipped import shipped_snapshot
 
+SAME = input_digest("i1", "hello")
 CLOSED = fold(started(), SessionEnded(reason="x", turn_count=0, at=at(1)))
 
 
-def known(became: AnswerKind, digest: str | None = "same", form: str | None = "") -> KnownInput:
+def known(became: AnswerKind, digest: str | None = SAME, form: str | None = "") -> KnownInput:
     """An input of the session."""
     return KnownInput("i1", digest, "in/1", None, became, form=form)
 
@@ -25,11 +27,8 @@ def known(became: AnswerKind, digest: str | None = "same", form: str | None = ""
 def asked(state: SessionState, *inputs: KnownInput, **changes: Any) -> Admission:
     """The decision about a request."""
     of = {one.input_id: one for one in inputs}
-    request: dict[str, Any] = {
-        "input_id": "i1", "text": "hello", "digest": "same", "agent_id": None, "overrides": None, "results": (),
-        "limits": shipped_snapshot().config.sessions,
-    }  # fmt: skip
-    return admit(state, of, **request | changes)
+    message = TurnRequest(**{"session_id": SESSION, "input_id": "i1", "text": "hello"} | changes)
+    return admit(state, of, message, shipped_snapshot().config.sessions)
 
 
 def code(decision: Admission) -> str:
@@ -47,7 +46,7 @@ def test_new_input_begins_in_an_idle_session_only() -> None:
 def test_a_follow_ups_input_begins_by_its_command_alone() -> None:
     """Its answer may be asked for; a turn under its id would leave the command of that name without one."""
     assert code(asked(started(), input_id="followup:x")) == "invalid_input"
-    one = KnownInput("followup:x", "same", "in/1", None, "answered")
+    one = KnownInput("followup:x", input_digest("followup:x", "hello"), "in/1", None, "answered")
     assert asked(started(), one, input_id="followup:x") is one
 
 
@@ -81,16 +80,16 @@ def test_blank_text_is_invalid(text: str) -> None:
 
 def test_blank_model_is_invalid() -> None:
     """An override that leaves the run without a model never begins."""
-    assert code(asked(started(), overrides=SessionConfig(model=""))) == "invalid_input"
+    assert code(asked(started(), run_overrides=SessionConfig(model=""))) == "invalid_input"
 
 
 def test_another_form_under_a_known_input_is_a_conflict() -> None:
     """Unless nobody recorded in which form it was asked for: then its answer stands."""
     wanted = SessionConfig(output_schema={"type": "object"})
-    assert code(asked(started(), known("answered"), overrides=wanted)) == "input_conflict"
-    assert code(asked(started(), known("answered", form=form_of(wanted)), overrides=wanted)) == ""
+    assert code(asked(started(), known("answered"), run_overrides=wanted)) == "input_conflict"
+    assert code(asked(started(), known("answered", form=form_of(wanted)), run_overrides=wanted)) == ""
     assert code(asked(started(), known("answered", form=form_of(wanted)))) == "input_conflict"
-    assert code(asked(started(), known("degraded", form=None), overrides=wanted)) == ""
+    assert code(asked(started(), known("degraded", form=None), run_overrides=wanted)) == ""
 
 
 def test_a_session_answers_for_its_own_agent_alone() -> None:

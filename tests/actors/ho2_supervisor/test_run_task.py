@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
@@ -48,9 +49,8 @@ def played(story: Any) -> None:
     async def told(driven: Driven) -> None:
         bus = world.client("ho2")
         limits = HistoryLimits(budget_tokens=1, turns_max=1, digest_chars=1, chars_per_token=4, known_max=1)
-        session = OwnedSession(
-            session_id=SESSION, bus=bus, client=LedgerClient(bus, config.ledger), limits=limits, packages={}
-        )
+        resources = Resources(bus, LedgerClient(bus, config.ledger), snapshot(), config, limits, packages={})
+        session = OwnedSession(SESSION, resources)
         requested = RunRequested(
             input_ref="in", input_id="in-1", input_digest="", deadline_at=iso(1.0), config_digest="", at=iso(0.0)
         )
