@@ -6,6 +6,7 @@ It holds nothing that another door would need: sessions live in HO2 and in the r
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 import structlog
 
@@ -24,6 +25,15 @@ from hobus.launch.http.server import DoorServer, bind, make_server
 _log = structlog.get_logger("http")
 
 
+class _Open(NamedTuple):
+    """What a door that listens consists of."""
+
+    door: Door
+    server: DoorServer
+    serving: asyncio.Task[None]
+    recording: asyncio.Task[None]
+
+
 class HttpDoor(Actor):
     """One door."""
 
@@ -33,10 +43,7 @@ class HttpDoor(Actor):
     def __init__(self, place: Place) -> None:
         self._place = place
         self._config = place.snapshot.config
-        self._door: Door | None = None
-        self._server: DoorServer | None = None
-        self._serving: asyncio.Task[None] | None = None
-        self._recording: asyncio.Task[None] | None = None
+        self._open: _Open | None = None
 
     async def start(self, bus: Bus) -> None:
         """It listens. Raises OSError where it cannot."""
@@ -44,7 +51,7 @@ class HttpDoor(Actor):
         config = self._config.http
         bound, address = bind(self._place.home, config.listen)
         keys = BearerKeys(self._place.home)
-        self._door = Door(
+        door = Door(
             bus=bus,
             snapshot=self._place.snapshot,
             ownership=Ownership(owner_secret(self._place.home, new_id=bus.new_id)),
@@ -53,58 +60,56 @@ class HttpDoor(Actor):
             metrics=Metrics(),
             journals=FollowedJournals(bus, self._config),
         )
-        self._server = make_server(make_app(self._door), config)
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[bound]))
-        self._serving.add_done_callback(self._ended)
-        launcher = self._config.launcher
-        self._recording = asyncio.get_running_loop().create_task(
+        server = make_server(make_app(door), config)
+        serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
+        recording = asyncio.get_running_loop().create_task(
             keep_recorded(
                 bus, self._place.home, interval_s=config.keys_interval_ms / 1000,
-                timeout_s=launcher.client_timeout_ms / 1000,
+                timeout_s=self._config.launcher.client_timeout_ms / 1000,
             )
         )  # fmt: skip
-        self._recording.add_done_callback(self._ended)
+        for task in (serving, recording):
+            task.add_done_callback(self._ended)
+        self._open = _Open(door, server, serving, recording)
         _log.info("http_door_open", address=address)
 
     def counters(self) -> dict[str, int]:
         """For the heartbeat."""
-        if self._server is None or self._door is None:
+        if self._open is None:
             return {}
-        state = self._server.server_state
+        state, door = self._open.server.server_state, self._open.door
         return {
             "connections": len(state.connections), "requests": state.total_requests,
-            "turns": self._door.turns_under_way, "event_readers": self._door.journals.readers,
+            "turns": door.turns_under_way, "event_readers": door.journals.readers,
         }  # fmt: skip
 
     async def rest(self) -> None:
         """No new connection; streams of events end, turns under way are answered, however long they take."""
-        if self._door is not None:
-            self._door.closing.set()
-            self._door.journals.close()
-        if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
-            await asyncio.shield(self._serving)
+        if self._open is not None:
+            self._open.door.closing.set()
+            self._open.door.journals.close()
+            self._open.server.should_exit = True
+            await asyncio.shield(self._open.serving)
 
     async def drain(self) -> None:
-        """The same for `bus.drain_ms`; whoever waits longer is told that this door closes."""
+        """As `rest`, for `bus.drain_ms`; whoever waits longer is told that this door closes."""
         try:
             async with asyncio.timeout(self._config.bus.drain_ms / 1000):
                 await self.rest()
         except TimeoutError:
-            if self._door is not None:
-                self._door.give_up()
+            if self._open is not None:
+                self._open.door.give_up()
             await self.rest()
 
     async def close(self) -> None:
         """Nothing is open any more."""
-        if self._door is not None:
-            await self._door.close()
-        if self._server is not None:
-            self._server.should_exit = self._server.force_exit = True
-        tasks = [task for task in (self._serving, self._recording) if task is not None]
-        for task in tasks:
+        if self._open is None:
+            return
+        await self._open.door.close()
+        self._open.server.should_exit = self._open.server.force_exit = True
+        for task in (self._open.serving, self._open.recording):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self._open.serving, self._open.recording, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """That one of them ends by itself is a fault of this process."""

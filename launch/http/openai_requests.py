@@ -146,8 +146,7 @@ class ChatRequest(_Request):
 
     def transcript(self, messages_max: int) -> list[Utterance]:
         """Its messages, the user's or results of calls last. Raises Problem."""
-        if len(self.messages) > messages_max:
-            raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param="messages")
+        _check_count(self.messages, messages_max, "messages")
         said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
         return _asking(said, "messages")
 
@@ -175,12 +174,16 @@ class ResponsesRequest(_Request):
     def transcript(self, messages_max: int) -> list[Utterance]:
         """Its messages, the user's or results of calls last. Raises Problem."""
         given = [InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
-        if len(given) > messages_max:
-            raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param="input")
+        _check_count(given, messages_max, "input")
         said = [Utterance("system", self.instructions)] if self.instructions else []
         for number, item in enumerate(given):
             said = item.added_to(said, f"input.{number}")
         return _asking(said, "input")
+
+
+def _check_count(messages: Sequence[object], messages_max: int, param: str) -> None:
+    if len(messages) > messages_max:
+        raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param=param)
 
 
 def _asking(said: list[Utterance], param: str) -> list[Utterance]:

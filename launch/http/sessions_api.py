@@ -20,10 +20,8 @@ from hobus.bus.messages.session import (
     Command,
     EndSession,
     HostCommand,
-    ReadSession,
     SessionClosed,
     SessionConfig,
-    SessionView,
     TurnResult,
 )
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
@@ -84,7 +82,7 @@ async def start_session(request: Request) -> Response:
 
 async def read_session(request: Request) -> Response:
     """Where a session stands: its run, what that waits for, its epochs."""
-    view = await _view(door_of(request), _session(request))
+    view = await turns.view(door_of(request), _session(request))
     return JSONResponse(view.model_dump(mode="json"))
 
 
@@ -168,11 +166,6 @@ def _check_form(wanted: SessionConfig | None, param: str, door: Door) -> None:
 
 def _session(request: Request) -> str:
     return session_id_in(door_of(request), principal_of(request), request.path_params["session_id"])
-
-
-async def _view(door: Door, session_id: str) -> SessionView:
-    question = ReadSession(session_id=session_id)
-    return await door.bus.request("ho2", question, expect=SessionView, timeout_s=door.timeout_s, key=session_id)
 
 
 def _number(text: str | None) -> int:

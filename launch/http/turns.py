@@ -211,17 +211,21 @@ async def _to_its_end(work: Awaitable[T]) -> None:
         await work
 
 
+async def view(door: Door, session_id: str) -> SessionView:
+    """Where a session stands. Raises RuntimeFault."""
+    question = ReadSession(session_id=session_id)
+    return await door.bus.request("ho2", question, expect=SessionView, timeout_s=door.timeout_s, key=session_id)
+
+
 async def _cancelled(door: Door, asked: AskedTurn) -> None:
     """The run of this input, and no other one, is cancelled; it may be over already. Raises RuntimeFault."""
     session_id = asked.session_id
-    view = await door.bus.request(
-        "ho2", ReadSession(session_id=session_id), expect=SessionView, timeout_s=door.timeout_s, key=session_id
-    )
-    if view.active_input_id != asked.input_id or view.run is None:
+    where = await view(door, session_id)
+    if where.active_input_id != asked.input_id or where.run is None:
         return
     command = HostCommand(
         command_id=f"http-gone-{asked.input_id}"[:100],
-        target_run_id=view.run.run_id,
+        target_run_id=where.run.run_id,
         issued_at=iso(door.bus.now()),
         command=Cancel(reason="the client has gone"),
     )

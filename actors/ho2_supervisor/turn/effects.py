@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSession
+from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
@@ -36,7 +36,8 @@ class Effects:
 
     def __init__(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
         self.receipts: dict[str, Receipt] = {}  # of the orders that have ended so far, in order
-        self.texts = OrderTexts(task.session)
+        self._refs: dict[str, str] = {}  # text that an order has brought -> where it stands
+        self._composed: dict[str, Sequence[TextPart]] = {}  # text -> its parts
         self._session = task.session
         self._task = task
         self._memo = memo
@@ -92,6 +93,14 @@ class Effects:
             return None
         return (await self._expanded(order_codec.recorded_order(recorded))).input_context
 
+    def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
+        """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
+        if len(parts) <= 1:
+            return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
+        segment = text_parts.whole(name, parts)
+        self._composed[segment.text] = parts
+        return [segment]
+
     @property
     def has_open_model_calls(self) -> bool:
         """Whether an order to a model was sent and has no receipt: nobody knows what it has cost."""
@@ -122,7 +131,7 @@ class Effects:
         run = self._session.record.state.run
         if run is None or run.step_id is None:
             raise AssertionError(f"{planned.wo_id} was planned before any step")
-        owned, bodies = self.texts.owned(planned, dispatched_id(planned.wo_id))
+        owned, bodies = self._owned(planned, dispatched_id(planned.wo_id))
         order = work_orders.advance(owned, "dispatched", "ho2")
         self._session.append(
             OrderDispatched(
@@ -153,24 +162,7 @@ class Effects:
         session.also(self._resources.lost_order(receipt, provenance=provenance, trace=task.trace))
         return receipt
 
-
-class OrderTexts:
-    """What the orders of a run have brought so far, at one attempt to drive it."""
-
-    def __init__(self, session: OwnedSession) -> None:
-        self._session = session
-        self._refs: dict[str, str] = {}  # text -> where it stands
-        self._composed: dict[str, Sequence[TextPart]] = {}  # text -> its parts
-
-    def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
-        """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
-        if len(parts) <= 1:
-            return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
-        segment = text_parts.whole(name, parts)
-        self._composed[segment.text] = parts
-        return [segment]
-
-    def owned(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
+    def _owned(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
         """The order whose longer texts have refs, and the bodies that it brings for those that are new.
 
         A composed text is brought as its parts; older lines only when much has been added.

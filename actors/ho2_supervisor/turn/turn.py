@@ -157,7 +157,7 @@ def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> l
     return [
         Segment(name="system", text=run.agent.system_prompt),
         *memory_lines,
-        *run.effects.texts.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
+        *run.effects.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
         Segment(name="classification", text=labels.as_text()),
         Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
     ]
