@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drain": ("hobus.launch.cli.commands.drain:drain", "Let one process finish its work and rest."),
     "down": ("hobus.launch.cli.commands.down:down", "Drain and stop it."),
     "ask": ("hobus.launch.cli.commands.ask:ask", "Ask the agent one question and print the answer."),
+    "agent": ("hobus.launch.cli.commands.agent:agent", "Which agents there are, and what each may do."),
     "chat": ("hobus.launch.cli.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
     "session": ("hobus.launch.cli.commands.session:session", "List, show, steer, pause, cancel and replay sessions."),
     "tap": ("hobus.launch.cli.commands.tap:tap", "Watch the frames on the bus."),

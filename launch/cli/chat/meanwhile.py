@@ -8,7 +8,7 @@ from hobus.launch.cli.chat.outcome import failed
 from hobus.launch.cli.chat.piped import PipedLines, readable
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.said import Said
-from hobus.launch.cli.chat.slash import told
+from hobus.launch.cli.chat.slash import LEAVING, told
 from hobus.launch.cli.chat.talk import Other, Talk
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
@@ -17,7 +17,7 @@ from hobus.launch.sessions.notifications import Noticed, in_chat, in_shell
 
 _DIM = "bright_black"
 _LATER = "it is kept, and sent when this turn is over"
-_FOR_LATER = frozenset({"/wait", "/new", "/end", "/quit"})
+_FOR_LATER = LEAVING | {"/wait", "/new", "/end"}
 
 
 class Meanwhile:

@@ -25,8 +25,10 @@ NAMES = {
     "/new": "leave this session; the next message begins another one",
     "/end": "end this session; the next message begins another one",
     "/quit": "leave (as Ctrl-D does); the session stays and can be continued",
+    "/exit": "leave, as /quit does",
 }
-"""Name -> what it does. `/wait` and `/quit` are the chat's own; the others only tell."""
+"""Name -> what it does. `/wait` and those that leave are the chat's own; the others only tell."""
+LEAVING = frozenset({"/quit", "/exit"})
 
 
 def is_whole_command(line: str) -> bool:

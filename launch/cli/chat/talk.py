@@ -37,7 +37,7 @@ class Talk:
     So nothing stands still while a person thinks, and a cluster that was restarted meanwhile is found again.
     """
 
-    def __init__(self, home: Home, *, session_id: str | None, timeout_s: float | None, is_streamed: bool) -> None:
+    def __init__(self, home: Home, *, agent_id: str | None, timeout_s: float | None, is_streamed: bool) -> None:
         self._home = home
         self._run: RunFile | None = None
         self._place: Place | None = None
@@ -45,7 +45,8 @@ class Talk:
         self._is_streamed = is_streamed
         self._waited_for: str | None = None  # session of the turn that is being waited for
         self._is_active = False  # a run was seen for it
-        self.session_id = session_id
+        self._agent_id = agent_id  # of new sessions, and of one that is continued; None: the configured one, or any
+        self.session_id: str | None = None
         self.unfetched: ProcessTurn | None = None  # a turn that may go on, or be answered already
         self.follow_ups: deque[ProcessTurn] = deque()  # whose runs come, or came, after it
         self.sayings = Sayings()
@@ -115,7 +116,9 @@ class Talk:
                 return result
 
     def _turn(self, session_id: str | None, input_id: str, text: str) -> ProcessTurn:
-        return ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=self._is_streamed)
+        return ProcessTurn(
+            session_id=session_id, input_id=input_id, text=text, agent_id=self._agent_id, stream=self._is_streamed
+        )
 
     # --- commands -----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
-from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cli.commands.options import known_agent, seconds_to_wait, with_agent, with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
@@ -33,12 +33,20 @@ from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
 @click.command()
 @click.argument("text")
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
+@with_agent
 @click.option("--timeout", "timeout_s", type=float, help="Seconds to wait.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
 @with_home
 def ask(  # noqa: PLR0913 - one per option
-    *, home: Home, text: str, session: str | None, timeout_s: float | None, input_id: str | None, as_json: bool
+    *,
+    home: Home,
+    text: str,
+    session: str | None,
+    agent: str | None,
+    timeout_s: float | None,
+    input_id: str | None,
+    as_json: bool,
 ) -> int:
     """Ask the agent one question and print the answer; TEXT `-` reads standard input.
 
@@ -57,7 +65,11 @@ def ask(  # noqa: PLR0913 - one per option
     check_text(text, place.snapshot.config.host)
     input_id = input_id or SystemClock().new_id()
     try:
-        result = asyncio.run(_ask(place, text, session, wait_s, input_id, as_json=as_json))
+        known_agent(agent, place.snapshot)
+        result = asyncio.run(_ask(place, text, session, wait_s, input_id, agent=agent, as_json=as_json))
+    except KeyboardInterrupt:
+        note(f"not waiting any more; the turn goes on: {_again(input_id)}")
+        raise
     except RuntimeFault as fault:
         raise _unanswered(home, fault, input_id) from fault
     if as_json:
@@ -84,12 +96,12 @@ def _again(input_id: str) -> str:
 
 
 async def _ask(  # noqa: PLR0913 - one per option
-    place: Place, text: str, session: str | None, timeout_s: float, input_id: str, *, as_json: bool
+    place: Place, text: str, session: str | None, timeout_s: float, input_id: str, *, agent: str | None, as_json: bool
 ) -> TurnResult:
     session_id = None if session is None else await named_session(place, session)
     is_shown = streams_to_stdout() and not as_json
     try:
-        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=is_shown)
+        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, agent_id=agent, stream=is_shown)
     except ValidationError:
         raise CommandError(
             "--input-id: expected 1 to 128 letters, digits and ._:@-", exit_code=exit_codes.USAGE

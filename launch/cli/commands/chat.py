@@ -23,9 +23,9 @@ from hobus.launch.cli.chat.piped import PipedLines
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.said import Said, said
-from hobus.launch.cli.chat.slash import NAMES, is_whole_command, told
+from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Talk
-from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cli.commands.options import known_agent, seconds_to_wait, with_agent, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
@@ -42,11 +42,14 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 
 @click.command()
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
+@with_agent
 @click.option("--no-stream", is_flag=True, help="Show answers only when they are whole.")
 @click.option("--timeout", "timeout_s", type=float, help="Seconds to wait for each answer.")
 @click.option("--json", "as_json", is_flag=True, help="One TurnResult per line; nothing else on standard output.")
 @with_home
-def chat(*, home: Home, session: str | None, no_stream: bool, timeout_s: float | None, as_json: bool) -> int:
+def chat(  # noqa: PLR0913 - one per option
+    *, home: Home, session: str | None, agent: str | None, no_stream: bool, timeout_s: float | None, as_json: bool
+) -> int:
     """Talk with the agent; the session stays when you leave.
 
     In a terminal answers are shown as they are written; Ctrl-C stops waiting, Ctrl-D leaves, /help lists commands. Over
@@ -55,8 +58,9 @@ def chat(*, home: Home, session: str | None, no_stream: bool, timeout_s: float |
     can go on typing: /steer, /pause, /cancel and the like act on it at once, a message waits for its end.
     """
     is_live = streams_to_stdout() and not no_stream and not as_json
-    talk = Talk(home, session_id=None, timeout_s=timeout_s, is_streamed=is_live)
+    talk = Talk(home, agent_id=agent, timeout_s=timeout_s, is_streamed=is_live)
     place = talk.place()
+    known_agent(agent, place.snapshot)
     config = place.snapshot.config
     seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     if session is not None:
@@ -102,7 +106,7 @@ class _Conversation:
         talk = self._talk
         if talk.session_id is not None:
             self._tell(await talk.found())
-        while (said := await talk.sayings.first()).text != "/quit":
+        while (said := await talk.sayings.first()).text not in LEAVING:
             talk.sayings.lines.popleft()
             await self._handle(said)
 
@@ -191,7 +195,7 @@ async def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
     lines = PipedLines(partial(os.read, descriptor), talk.place().snapshot.config.host.prompt_max_bytes)
     pipe = _Pipe(talk, descriptor, lines, is_live=is_live, as_json=as_json)
     for line in lines:
-        if line is not None and is_whole_command(line) and line.strip() == "/quit":
+        if line is not None and line.strip() in LEAVING:
             break
         await pipe.handle(line)
     if not pipe.codes:

@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, is_about
+from hobus.launch.console.errors import CommandError, is_about, next_here
 
 DEFAULT_HOME = ".hobus"
 
@@ -32,6 +33,22 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(home=home, **arguments)
 
     return with_home_argument
+
+
+def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets `agent: str | None` from `--agent`."""
+    said = "Whose session a new one is (hobus agent list); the configured agent's otherwise."
+    return click.option("--agent", metavar="NAME", help=said)(command)
+
+
+def known_agent(agent: str | None, snapshot: Snapshot) -> str | None:
+    """The agent as it was given. Raises CommandError (usage), which names those that there are."""
+    if agent is None or agent in snapshot.agents:
+        return agent
+    raise CommandError(
+        f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"),
+        exit_code=exit_codes.USAGE,
+    )  # fmt: skip
 
 
 def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:

@@ -1,0 +1,98 @@
+"""`hobus agent`: which agents there are, and what each is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hobus.config.assets import BUDGET_SETTINGS, Agent
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.commands.options import known_agent, with_home
+from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.running import running
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.console.output import as_json, note, printable, say, table
+from hobus.launch.launcher.plan import make_plan
+
+
+@click.group()
+def agent() -> None:
+    """List the agents of a home, and show what one may do."""
+
+
+@agent.command("list")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def list_(*, home: Home, as_json_: bool) -> int:
+    """List every agent, where its file is, and which one answers where none is named (host.agent_id)."""
+    snapshot = _snapshot_of(home)
+    rows = [_about(home, name, snapshot) for name in snapshot.agents]
+    if as_json_:
+        say(as_json({"agents": rows}, indent=1))
+        return exit_codes.OK
+    cells = [
+        (row["agent_id"], "yes" if row["is_default"] else "-", row["agent_class"], str(len(row["tools"])), row["file"])
+        for row in rows
+    ]
+    table(("AGENT", "DEFAULT", "CLASS", "TOOLS", "FILE"), cells)
+    return exit_codes.OK
+
+
+@agent.command()
+@click.argument("name", metavar="NAME")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def show(*, home: Home, name: str, as_json_: bool) -> int:
+    """Show one agent: its prompt, tools, budgets in tokens, and what it is permitted."""
+    snapshot = _snapshot_of(home)
+    known_agent(name, snapshot)
+    row = _about(home, name, snapshot)
+    if as_json_:
+        say(as_json(row, indent=1))
+        return exit_codes.OK
+    for key, value in row.items():
+        say(f"{key.ljust(max(map(len, row)))}  {_in_words(value)}")
+    return exit_codes.OK
+
+
+def _snapshot_of(home: Home) -> Snapshot:
+    """Of the running cluster; without one, what the next start would freeze. Raises CommandError, ConfigError."""
+    try:
+        return place_of(home, running(home)).snapshot
+    except CommandError as error:
+        if error.exit_code != exit_codes.UNREACHABLE:
+            raise
+    note("no cluster runs: this is what the next start would use")
+    return make_plan(home, config_file=None, scale=()).snapshot
+
+
+def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
+    one: Agent = snapshot.agents[name]
+    own = home.config / "agents" / f"{name}.json"
+    return {
+        "agent_id": name,
+        "is_default": name == snapshot.config.host.agent_id,
+        "file": str(own) if own.exists() else "shipped",
+        "agent_class": one.agent_class,
+        "framework_id": one.framework_id,
+        "tools": list(one.tools),
+        "providers": list(one.permissions.providers),
+        "models": list(one.permissions.models),
+        "budget_tokens": {purpose: one.budget_tokens(purpose, snapshot.config.budget) for purpose in BUDGET_SETTINGS},
+        "system_prompt": one.system_prompt,
+    }
+
+
+def _in_words(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(value) or "-"
+        case dict():
+            return ", ".join(f"{name} {amount}" for name, amount in value.items())
+        case _:
+            return printable(str(value))
