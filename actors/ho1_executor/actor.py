@@ -8,11 +8,11 @@ an order can go wrong is a receipt with a closed code; only a record that cannot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import structlog
 
-from hobus.actors.ho1_executor.ends import Ends
+from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.job import Job, job_of
 from hobus.actors.ho1_executor.known_tools import KnownTools
 from hobus.actors.ho1_executor.model_step import ModelStep, Outage
@@ -54,7 +54,7 @@ class Executor(Actor):
         """Connects the worker to its ports."""
         self._bus = bus
         self._ledger = LedgerClient(bus, self._config.ledger)
-        self._ends = Ends(self._ledger, retry_s=self._config.ledger.spool_retry_ms / 1000)
+        self._ends = OrderEnds(self._ledger, retry_s=self._config.ledger.spool_retry_ms / 1000)
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         known = KnownTools(bus, self._specs, self._config)
         outage = Outage(self._config.ho1.gateway_wait_ms / 1000)
@@ -151,7 +151,7 @@ class Executor(Actor):
             if isinstance(outcome, Receipt):
                 self._counters["replayed"] += 1
                 return outcome
-            receipt = completed(job.order, outcome, job.tally, job.moment())
+            receipt = completed(job.order, outcome, job.usage, job.stamp())
         receipt = await self._record(job, receipt)
         self._counters[receipt.state] += 1
         _log_end(job, receipt)
@@ -164,11 +164,11 @@ class Executor(Actor):
 
     async def _record(self, job: Job, receipt: Receipt) -> Receipt:
         """The receipt to answer with: ours at once, or the one that won."""
-        order, moment, parents = job.order, job.moment(), _parents(job)
+        end = self._end_of(job, receipt)
         if not self._is_pipelined(job, receipt):
-            return await self._ends.record(order, receipt, moment, parents=parents, on_durable=self._ended(job))
-        self._begun.discard(order.wo_id)
-        self._ends.submit(order, receipt, moment, parents=parents)
+            return await self._ends.record(end)
+        self._begun.discard(job.order.wo_id)
+        self._ends.submit(end)
         return receipt
 
     def _is_pipelined(self, job: Job, receipt: Receipt) -> bool:
@@ -183,7 +183,7 @@ class Executor(Actor):
         """
         if job.is_repeat or receipt.state != "completed":
             return False
-        return bool(job.tally.received_ids) or all(self._is_idempotent(tool_id) for tool_id in job.tally.tool_ids)
+        return bool(job.usage.received_ids) or all(self._is_idempotent(tool_id) for tool_id in job.usage.tool_ids)
 
     def _is_idempotent(self, tool_id: str) -> bool:
         tool = self._specs.get(tool_id)  # of a server it may be gone again
@@ -201,17 +201,17 @@ class Executor(Actor):
         return await self._model_step.run(job, snapshot)
 
     def _failed(self, job: Job, code: str, message: str) -> Receipt:
-        return failed(job.order, code, message, job.tally, job.moment())
+        return failed(job.order, code, message, job.usage, job.stamp())
 
     def _submit_failed(self, job: Job, code: str, message: str) -> None:
         self._counters["failed"] += 1
         receipt = self._failed(job, code, message)
         _log_end(job, receipt)
-        self._ends.submit(job.order, receipt, job.moment(), parents=_parents(job), on_durable=self._ended(job))
+        self._ends.submit(self._end_of(job, receipt))
 
-    def _ended(self, job: Job) -> Callable[[], None]:
-        """What is done once the end of this order is durable."""
-        return lambda: self._begun.discard(job.order.wo_id)
+    def _end_of(self, job: Job, receipt: Receipt) -> EndWritten:
+        wo_id = job.order.wo_id
+        return EndWritten(job.order, receipt, job.stamp(), _parents(job), lambda: self._begun.discard(wo_id))
 
 
 def _log_end(job: Job, receipt: Receipt) -> None:
@@ -222,14 +222,14 @@ def _log_end(job: Job, receipt: Receipt) -> None:
         work_order=job.order.wo_id,
         type=job.order.wo_type,
         state=receipt.state,
-        elapsed_ms=round((job.bus.clock.monotonic() - job.tally.started) * 1000),
+        elapsed_ms=round((job.bus.clock.monotonic() - job.usage.started) * 1000),
     )
 
 
 def _parents(job: Job) -> list[str]:
     """What an end rests on: the answers it was made from, the start of its tool, or the dispatch alone."""
-    if job.tally.received_ids:
-        return list(job.tally.received_ids)
-    if job.tally.tool_ids:
+    if job.usage.received_ids:
+        return list(job.usage.received_ids)
+    if job.usage.tool_ids:
         return [end_id("TOOL_STARTED", job.order.wo_id, job.bus.instance)]
     return [dispatched_id(job.order.wo_id)]

@@ -10,15 +10,7 @@ from functools import partial
 
 import structlog
 
-from hobus.actors.ho1_executor.receipts import (
-    Moment,
-    Tally,
-    end_entry,
-    failed,
-    late_entry,
-    receipt_of,
-    text_ref,
-)
+from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, failed, late_entry, receipt_of, text_ref
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import end_key
@@ -31,25 +23,25 @@ _FOR_NOW = frozenset({"disk_full", "busy", "unavailable"})
 
 
 @dataclass(slots=True, eq=False)
-class _End:
-    """An end until it stands."""
+class EndWritten:
+    """The end of an order, until it stands."""
 
     order: WorkOrder
     receipt: Receipt
-    moment: Moment
+    stamp: Stamp
     parents: list[str]
-    on_durable: Callable[[], None]
+    on_durable: Callable[[], None] = lambda: None
     outcome: Ack | BaseException | None = None  # what the last hand-over came to; None: not known yet
 
 
-class Ends:
+class OrderEnds:
     """Ends of orders, over one ledger client."""
 
     def __init__(self, ledger: LedgerClient, *, retry_s: float) -> None:
         """`retry_s`: pause before an end that the ledger could not take is handed over again."""
         self._ledger = ledger
         self._retry_s = retry_s
-        self._kept: dict[str, _End] = {}  # work order id -> the end that the ledger could not take yet
+        self._kept: dict[str, EndWritten] = {}  # work order id -> the end that the ledger could not take yet
         self._retry: asyncio.TimerHandle | None = None  # of all that is kept
 
     async def find(self, order: WorkOrder) -> Receipt | None:
@@ -71,15 +63,7 @@ class Ends:
             return None
         return receipt_of(entry, order, text)
 
-    async def record(
-        self,
-        order: WorkOrder,
-        receipt: Receipt,
-        moment: Moment,
-        *,
-        parents: list[str],
-        on_durable: Callable[[], None] = lambda: None,
-    ) -> Receipt:
+    async def record(self, end: EndWritten) -> Receipt:
         """As `submit`, and the receipt that won, once it is durable; ours if nobody ended this order before.
 
         For an end that says something which stands nowhere else (a tool's output, a failure) and for every repeated
@@ -87,22 +71,14 @@ class Ends:
         Raises LedgerError (unavailable, disk_full, busy): the end is handed over until it stands, for whoever asks next
         must find it: a worker waits for it as long as this one lives.
         """
-        return await self._settled(_End(order, receipt, moment, parents, on_durable))
+        return await self._settled(end)
 
-    def submit(
-        self,
-        order: WorkOrder,
-        receipt: Receipt,
-        moment: Moment,
-        *,
-        parents: list[str],
-        on_durable: Callable[[], None] = lambda: None,
-    ) -> None:
+    def submit(self, end: EndWritten) -> None:
         """Hands an end over without waiting, again and again while the ledger cannot take it.
 
         A lost one is kept as WO_LATE; one that is refused is recorded as failed.
         """
-        self._hand_over(_End(order, receipt, moment, parents, on_durable))
+        self._hand_over(end)
 
     def keeps(self, wo_id: str) -> bool:
         """Whether the ledger could not take the end of this order yet."""
@@ -122,7 +98,7 @@ class Ends:
         for end in kept.values():
             self._hand_over(end)
 
-    async def _settled(self, end: _End) -> Receipt:
+    async def _settled(self, end: EndWritten) -> Receipt:
         """Whoever waits here may go: what becomes of the end does not depend on it."""
         self._hand_over(end, urgent=True)
         while end.outcome is None:  # twice for one that is refused
@@ -138,18 +114,18 @@ class Ends:
             return end.receipt
         raise LedgerError("rejected", f"the ledger refused WO_FAILED of {end.order.wo_id}: {end.outcome.code}")
 
-    def _hand_over(self, end: _End, *, urgent: bool = False) -> None:
+    def _hand_over(self, end: EndWritten, *, urgent: bool = False) -> None:
         end.outcome = None
-        entry = end_entry(end.order, end.receipt, end.moment, parents=end.parents)
+        entry = end_entry(end.order, end.receipt, end.stamp, parents=end.parents)
         try:
             # No order ends in its journal without its end here because its worker was killed just then.
-            done = self._ledger.submit([entry], trace=end.moment.trace, urgent=urgent, at_once=True)
+            done = self._ledger.submit([entry], trace=end.stamp.trace, urgent=urgent, at_once=True)
         except LedgerError as fault:  # busy: over ledger.client_outstanding_max
             self._not_taken(end, fault)
         else:
             done.add_done_callback(partial(self._acknowledged, end))
 
-    def _acknowledged(self, end: _End, done: asyncio.Future[list[Ack]]) -> None:
+    def _acknowledged(self, end: EndWritten, done: asyncio.Future[list[Ack]]) -> None:
         if done.cancelled():
             return
         if (fault := done.exception()) is not None:
@@ -165,7 +141,7 @@ class Ends:
             end.on_durable()
         self._keep_late(end, ack)
 
-    def _not_taken(self, end: _End, fault: BaseException) -> None:
+    def _not_taken(self, end: EndWritten, fault: BaseException) -> None:
         end.outcome = fault
         if not isinstance(fault, LedgerError) or fault.code not in _FOR_NOW:
             return
@@ -173,20 +149,20 @@ class Ends:
         if self._retry is None:
             self._retry = asyncio.get_running_loop().call_later(self._retry_s, self.submit_kept)
 
-    def _keep_late(self, end: _End, ack: Ack) -> None:
+    def _keep_late(self, end: EndWritten, ack: Ack) -> None:
         if ack.outcome != "lost":
             return
         with suppress(RuntimeFault):  # over ledger.client_outstanding_max; the winner stands, which is what matters
-            late = late_entry(end.order, end.receipt, end.moment, winner_id=ack.submission_id)
-            self._ledger.submit([late], trace=end.moment.trace)
+            late = late_entry(end.order, end.receipt, end.stamp, winner_id=ack.submission_id)
+            self._ledger.submit([late], trace=end.stamp.trace)
 
 
-def _refused(end: _End, ack: Ack) -> Receipt:
+def _refused(end: EndWritten, ack: Ack) -> Receipt:
     """What stands in the place of an end that the record cannot take at all (too large): the order still gets one.
 
     A tool has done what it did: `failed` would be an invitation to run it again.
     """
     code = "execution_error" if end.order.tool_call is None else "unknown_outcome"
     message = f"the ledger refused the end of this order: {ack.code}"
-    fault = failed(end.order, code, message, Tally(started=end.moment.monotonic), end.moment)
+    fault = failed(end.order, code, message, OrderUsage(end.stamp.monotonic), end.stamp)
     return fault.model_copy(update={"cost": end.receipt.cost})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hobus.actors.ho1_executor.receipts import Moment, Tally
+from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.port import Bus
@@ -17,7 +17,7 @@ class Job:
 
     bus: Bus
     order: WorkOrder
-    tally: Tally
+    usage: OrderUsage
     is_repeat: bool  # it was, or may have been, delivered before
     deadline: float
     trace: str
@@ -29,11 +29,9 @@ class Job:
         """Seconds that are left to work."""
         return max(0.0, self.deadline - self.bus.clock.monotonic())
 
-    def moment(self) -> Moment:
+    def stamp(self) -> Stamp:
         """Now, here."""
-        return Moment(
-            instance=self.bus.instance, now=self.bus.now(), monotonic=self.bus.clock.monotonic(), trace=self.trace
-        )
+        return Stamp(self.bus.instance, self.bus.now(), self.bus.clock.monotonic(), self.trace)
 
 
 def job_of(  # noqa: PLR0913 - what is known of a delivery
@@ -45,7 +43,7 @@ def job_of(  # noqa: PLR0913 - what is known of a delivery
     return Job(
         bus=bus,
         order=order,
-        tally=Tally(started=started),
+        usage=OrderUsage(started),
         is_repeat=is_repeat,
         deadline=started + limit_s,
         trace=call.trace,

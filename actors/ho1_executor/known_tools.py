@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
 import structlog
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.errors import RuntimeFault
@@ -31,7 +30,7 @@ _SAID_OF = ("source", "description", "parameters", "idempotent", "writes")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownToOrder:
     """Definitions among which everything that an order allows can be found, but for what is `missing`, by name."""
 
     tools: Mapping[str, ToolDefinition]
@@ -61,7 +60,7 @@ class KnownTools:
         self._asked_at: float | None = None
         self._absent_since: dict[str, float] = {}  # sources that have been waited for
 
-    async def allowed_by(self, allowed: Sequence[str], agent: Agent, *, within_s: float) -> Known:
+    async def allowed_by(self, allowed: Sequence[str], agent: Agent, *, within_s: float) -> KnownToOrder:
         """What this agent's order may offer; what may come is waited for, an absence `bus.service_grace_ms` at most."""
         wanted = self._wanted_by(allowed, agent)
         ends_at = self._bus.clock.monotonic() + within_s
@@ -76,7 +75,7 @@ class KnownTools:
             await self._bus.sleep(min(left_s, self._fresh_s))
         for source in set(wanted.values()) - {wanted[name] for name in missing}:
             self._absent_since.pop(source, None)
-        return Known(known, tuple(missing), tuple(wanted))
+        return KnownToOrder(known, tuple(missing), tuple(wanted))
 
     def _wanted_by(self, allowed: Sequence[str], agent: Agent) -> dict[str, str]:
         """`wanted_by`, made anew only when something changed."""
@@ -202,11 +201,6 @@ def definition_of(word: ToolWord, max_bytes: int) -> ToolDefinition | str:
         description=word.description,
         parameters=parameters,
         idempotent=word.idempotent,
-        run=_at_its_worker,
         writes=word.writes,
         source=word.source,
     )
-
-
-async def _at_its_worker(_arguments: Mapping[str, Any], _host: ToolHost) -> NoReturn:
-    raise AssertionError("another worker's tool runs there")

@@ -14,7 +14,7 @@ from hobus.actors.ho1_executor.contracts import (
     with_form,
 )
 from hobus.actors.ho1_executor.job import Job
-from hobus.actors.ho1_executor.known_tools import Known, KnownTools
+from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
 from hobus.actors.ho1_executor.offered import Offers, told_tools
 from hobus.actors.ho1_executor.output import (
     A_CALL,
@@ -87,9 +87,9 @@ class ModelStep:
         """The answer that the contract wants, or the tools that the model asks for.
 
         Raises WorkOrderFault with a closed code or GatewayError with the gateway's own; what was used stands in the
-        job's tally.
+        job's usage.
         """
-        order, tally = job.order, job.tally
+        order, usage = job.order, job.usage
         checked = self._contract(order, snapshot)
         agent = snapshot.agents.get(order.agent_id)
         inputs = gather_inputs(checked, order.input_context, self._standing(agent, snapshot))
@@ -109,12 +109,12 @@ class ModelStep:
                 messages,
                 tools,
                 number=number,
-                used_tokens=tally.total_tokens,
+                used_tokens=usage.total_tokens,
                 is_streamed=order.wo_type == "synthesize" and job.draft.is_watched,
                 due_at=job.due_at,
             )
             response = await self._ask(job, prompt)
-            tally.add_response(response)
+            usage.add_response(response)
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
@@ -128,7 +128,7 @@ class ModelStep:
             if not verdict.faults:
                 return answer.model_copy(update={"parsed": verdict.parsed, "text": bare(answer.text, checked)})
             is_last = number > self.config.ho1.repair_calls_max
-            if is_last or is_spent(order, tally.total_tokens):
+            if is_last or is_spent(order, usage.total_tokens):
                 said = "; ".join(verdict.faults)
                 if checked.is_asked_for:
                     raise WorkOrderFault("format_not_met", said)
@@ -145,10 +145,10 @@ class ModelStep:
         cut = ("$: the answer was cut at its cap of tokens",) if response.finish_reason in _CUT else ()
         return replace(verdict, faults=(*cut, *verdict.faults[:most])) if verdict.faults else verdict
 
-    async def _known(self, job: Job, agent: Agent | None) -> Known:
+    async def _known(self, job: Job, agent: Agent | None) -> KnownToOrder:
         """The tools there are; waiting for some takes at most half of the order's time."""
         if agent is None:
-            return Known({})
+            return KnownToOrder({})
         return await self.tools.allowed_by(job.order.constraints.tools_allowed, agent, within_s=job.remaining_s / 2)
 
     def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Mapping[str, Sequence[Segment]]:
@@ -187,7 +187,7 @@ class ModelStep:
                 pause_s = fault.pause_s(usual_s, self.bus.clock.random())
                 may_be_sent = may_be_sent or fault.code in _MAY_BE_SENT
                 if may_be_sent and (not fault.retryable or is_away or job.remaining_s <= pause_s):
-                    job.tally.add_unanswered()
+                    job.usage.add_unanswered()
                 if not fault.retryable:
                     raise WorkOrderFault("execution_error", f"the gateway did not answer: {fault.code}") from None
                 if job.remaining_s <= pause_s:
@@ -270,7 +270,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     )
 
 
-def result_of(response: PromptResponse, known: Known, tools: Sequence[ToolSpec]) -> OutputResult:
+def result_of(response: PromptResponse, known: KnownToOrder, tools: Sequence[ToolSpec]) -> OutputResult:
     """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it.
 
     `tools`: what a model is told of now. The answer may be one that another worker, which knew others, asked for.

@@ -3,34 +3,41 @@
 WO_COMPLETED and WO_FAILED carry the receipt as their payload, every text that another entry already brought left out
 (its ref says where it is), and a text that is new, such as a tool's output, as body 1; the receipt that is answered
 names it by that ref, known before the ack. Rebuilt from the record, a receipt has the same bytes as when answered.
+
+TOOL_STARTED decides who may run a tool call. A call that must not run twice has one key, `start:<wo_id>`, for ever; an
+idempotent one has a key per try, `start:<wo_id>/<k>`, k = 1 + starts by workers that are gone, else it could never run
+again.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import body_ref, by_writer, end_key, entry_id, iso
-from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
-from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
+from hobus.bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id, iso, start_key
+from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
+from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, ToolCall, WorkOrder, WorkOrderError
 from hobus.bus.record.payload import pack_payload
-from hobus.bus.record.payloads.orders import end_of, receipt_in
+from hobus.bus.record.payloads.orders import ToolStarted, end_of, receipt_in
 
 STREAM = "ho1m"
 _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")
 
 
+_COUNTED = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
+
+
 @dataclass(slots=True)
-class Tally:
+class OrderUsage:
     """What an order used so far; complete also when it fails half-way."""
 
     started: float  # monotonic
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
+    tokens: Counter[str] = field(default_factory=Counter[str])
     llm_calls: int = 0
     cost_usd: float | None = 0.0
     tool_ids: list[str] = field(default_factory=list[str])
@@ -39,7 +46,7 @@ class Tally:
     @property
     def total_tokens(self) -> int:
         """Input and output."""
-        return self.input_tokens + self.output_tokens
+        return self.tokens["input_tokens"] + self.tokens["output_tokens"]
 
     def add_response(self, response: PromptResponse) -> None:
         """Counts a call that reached a provider, and what one cost that failed; a rejected one was none."""
@@ -49,10 +56,7 @@ class Tally:
         if not (is_answered or response.attempts):
             return
         self.llm_calls += is_answered
-        self.input_tokens += response.input_tokens
-        self.output_tokens += response.output_tokens
-        self.cached_tokens += response.cached_tokens
-        self.reasoning_tokens += response.reasoning_tokens
+        self.tokens.update({name: getattr(response, name) for name in _COUNTED})
         # An attempt before an answer has its own end in the record: of what it cost, the answer says nothing.
         is_whole = response.attempts <= 1 or not is_answered
         known = self.cost_usd is not None and response.cost_usd is not None and is_whole
@@ -65,11 +69,8 @@ class Tally:
     def cost(self, now_monotonic: float) -> Cost:
         """The receipt's cost."""
         return Cost(
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
+            **{name: self.tokens[name] for name in _COUNTED},
             total_tokens=self.total_tokens,
-            cached_tokens=self.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens,
             llm_calls=self.llm_calls,
             tool_calls=len(self.tool_ids),
             tool_ids_used=list(self.tool_ids),
@@ -78,9 +79,8 @@ class Tally:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Who ends an order, and when."""
+class Stamp(NamedTuple):
+    """Who writes about an order, and when."""
 
     instance: str
     now: float
@@ -93,47 +93,55 @@ def end_id(event_type: str, wo_id: str, instance: str) -> str:
     return entry_id(event_type, by_writer(wo_id, instance))
 
 
-def completed(order: WorkOrder, result: OutputResult, tally: Tally, moment: Moment) -> Receipt:
+def completed(order: WorkOrder, result: OutputResult, usage: OrderUsage, stamp: Stamp) -> Receipt:
     """The receipt of an order that brought something; a new text is named by the ref that its record will give it."""
     text = result.text
     if text.text and text.ref is None:
-        ref = body_ref(end_id("WO_COMPLETED", order.wo_id, moment.instance), 1)
+        ref = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
         result = result.model_copy(update={"text": text.model_copy(update={"ref": ref})})
-    return Receipt(
-        wo_id=order.wo_id,
-        fence=order.fence,
-        state="completed",
-        output_result=result,
-        cost=tally.cost(moment.monotonic),
-        prompt_received_ids=list(tally.received_ids),
-        executed_by=moment.instance,
-        completed_at=iso(moment.now),
-    )
+    return _receipt(order, usage, stamp, state="completed", output_result=result)
 
 
-def failed(order: WorkOrder, code: str, message: str, tally: Tally, moment: Moment) -> Receipt:
+def failed(order: WorkOrder, code: str, message: str, usage: OrderUsage, stamp: Stamp) -> Receipt:
     """The receipt of an order that failed; what it used until then counts."""
+    return _receipt(order, usage, stamp, state="failed", error=WorkOrderError(code=code, message=message))
+
+
+def _receipt(order: WorkOrder, usage: OrderUsage, stamp: Stamp, **what: Any) -> Receipt:
     return Receipt(
         wo_id=order.wo_id,
         fence=order.fence,
-        state="failed",
-        error=WorkOrderError(code=code, message=message),
-        cost=tally.cost(moment.monotonic),
-        prompt_received_ids=list(tally.received_ids),
-        executed_by=moment.instance,
-        completed_at=iso(moment.now),
+        cost=usage.cost(stamp.monotonic),
+        prompt_received_ids=list(usage.received_ids),
+        executed_by=stamp.instance,
+        completed_at=iso(stamp.now),
+        **what,
     )
 
 
-def end_entry(order: WorkOrder, receipt: Receipt, moment: Moment, *, parents: list[str]) -> WriteEntry:
+def end_entry(order: WorkOrder, receipt: Receipt, stamp: Stamp, *, parents: list[str]) -> WriteEntry:
     """WO_COMPLETED or WO_FAILED: the first of them for an order commits."""
     event_type = "WO_COMPLETED" if receipt.state == "completed" else "WO_FAILED"
-    return _entry(order, receipt, moment, event_type, parents)
+    return _end_entry(order, receipt, stamp, event_type, parents)
 
 
-def late_entry(order: WorkOrder, receipt: Receipt, moment: Moment, *, winner_id: str) -> WriteEntry:
+def late_entry(order: WorkOrder, receipt: Receipt, stamp: Stamp, *, winner_id: str) -> WriteEntry:
     """WO_LATE: an end that lost, kept without a key, so that a true success is never hidden."""
-    return _entry(order, receipt, moment, "WO_LATE", [winner_id, *receipt.prompt_received_ids])
+    return _end_entry(order, receipt, stamp, "WO_LATE", [winner_id, *receipt.prompt_received_ids])
+
+
+def entry_of(order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any, ...], **facts: Any) -> WriteEntry:
+    """An entry about an order by one writer; `facts`: its other fields."""
+    return WriteEntry(
+        submission_id=end_id(event_type, order.wo_id, stamp.instance),
+        stream=STREAM,
+        event_type=event_type,
+        provenance=provenance_of(order),
+        trace=stamp.trace,
+        at_us=round(stamp.now * 1_000_000),
+        bodies=[pack_payload(payload), *facts.pop("texts", ())],
+        **facts,
+    )
 
 
 def provenance_of(order: WorkOrder) -> Provenance:
@@ -169,9 +177,8 @@ def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt
     receipt = _receipt_in(entry)
     if receipt is None:
         code = entry.reason or "execution_error"
-        tally = Tally(started=0.0)
-        moment = Moment(instance=entry.origin, now=entry.at_us / 1_000_000, monotonic=0.0)
-        return failed(order, code, f"recorded by {entry.origin} as {entry.submission_id}", tally, moment)
+        stamp = Stamp(entry.origin, entry.at_us / 1_000_000, monotonic=0.0)
+        return failed(order, code, f"recorded by {entry.origin} as {entry.submission_id}", OrderUsage(0.0), stamp)
     result = receipt.output_result
     if result is None or result.text.ref is None:
         return receipt
@@ -182,25 +189,20 @@ def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt
     return receipt.model_copy(update={"output_result": result.model_copy(update={"text": text})})
 
 
-def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, parents: list[str]) -> WriteEntry:
-    submission_id = end_id(event_type, order.wo_id, moment.instance)
-    at_us = round(moment.now * 1_000_000)
+def _end_entry(order: WorkOrder, receipt: Receipt, stamp: Stamp, event_type: str, parents: list[str]) -> WriteEntry:
     text = None if receipt.output_result is None else receipt.output_result.text
-    own = body_ref(end_id("WO_COMPLETED", order.wo_id, moment.instance), 1)
+    own = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
     has_own_text = text is not None and bool(text.text) and text.ref in (None, own)
-    end = end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text)
-    texts = [text.text.encode()] if text is not None and has_own_text else []
-    return WriteEntry(
-        submission_id=submission_id,
-        stream=STREAM,
-        event_type=event_type,
+    submission_id, at_us = end_id(event_type, order.wo_id, stamp.instance), round(stamp.now * 1_000_000)
+    return entry_of(
+        order,
+        stamp,
+        event_type,
+        end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text),
         decision=receipt.state.upper(),
         reason=receipt.error.code if receipt.error else "",
-        provenance=provenance_of(order),
         parents=parents,
-        trace=moment.trace,
-        at_us=at_us,
-        bodies=[pack_payload(end), *texts],
+        texts=[text.text.encode()] if text is not None and has_own_text else [],
         once=None if event_type == "WO_LATE" else end_key(order.wo_id),
     )
 
@@ -217,3 +219,38 @@ def _own_body(entry: Entry, ref: str) -> bytes | None:
     if submission_id != entry.submission_id or int(number) >= len(entry.bodies):
         return None
     return entry.bodies[int(number)]
+
+
+# --- TOOL_STARTED -----------------------------------------------------------------------------------------------------
+
+Step = Literal["begin", "ours", "ask"]
+
+
+def start_keys(wo_id: str, after: int, count: int, *, idempotent: bool) -> list[str]:
+    """Keys of the tries after `after`, a page of them; a call that must not run twice has only one."""
+    if not idempotent:
+        return [] if after else [start_key(wo_id)]
+    return [start_key(wo_id, after + offset) for offset in range(1, count + 1)]
+
+
+def start_entry(order: WorkOrder, call: ToolCall, stamp: Stamp, *, number: int, idempotent: bool) -> WriteEntry:
+    """TOOL_STARTED of one try; the call's arguments stand in the order already."""
+    once = start_key(order.wo_id, number if idempotent else None)
+    payload = ToolStarted(call.tool_id, idempotent, number)
+    return entry_of(order, stamp, "TOOL_STARTED", payload, parents=[dispatched_id(order.wo_id)], once=once)
+
+
+def step_after(starts: Sequence[Entry], instance: str) -> Step:
+    """What the starts so far mean to this worker, the last one deciding.
+
+    begin: nobody started; ours: this very incarnation did; ask: somebody else did, and the broker knows whether it
+    lives.
+    """
+    if not starts:
+        return "begin"
+    return "ours" if starts[-1].origin == instance else "ask"
+
+
+def is_claimed(ack: Ack, instance: str) -> bool:
+    """Whether this write, or an earlier one of this very incarnation (a lost ack), holds the start."""
+    return ack.is_first or (ack.outcome == "lost" and ack.origin == instance)

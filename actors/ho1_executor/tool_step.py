@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hobus.actors.ho1_executor.contracts import schema_faults
-from hobus.actors.ho1_executor.ends import Ends
+from hobus.actors.ho1_executor.ends import OrderEnds
 from hobus.actors.ho1_executor.job import Job
-from hobus.actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
+from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import requests_over
 from hobus.actors.ho1_executor.tools.table import Validators
@@ -34,7 +34,7 @@ class ToolStep:
 
     bus: Bus
     ledger: LedgerClient
-    ends: Ends
+    ends: OrderEnds
     runner: ToolRunner
     specs: Mapping[str, ToolDefinition]
     validators: Validators
@@ -52,7 +52,7 @@ class ToolStep:
         if recorded is not None:
             return recorded
         self.begun.add(order.wo_id)
-        job.tally.tool_ids.append(tool.tool_id)
+        job.usage.tool_ids.append(tool.tool_id)
         timeout_s = min(self.config.tools.timeout_ms / 1000, job.remaining_s)
         output = await self.runner.run(
             call,
@@ -115,7 +115,7 @@ class ToolStep:
 
     async def _write_start(self, job: Job, call: ToolCall, tool: ToolDefinition, *, number: int) -> Ack:
         """Whose this try is, durably; a barrier."""
-        entry = start_entry(job.order, call, job.moment(), number=number, idempotent=tool.idempotent)
+        entry = start_entry(job.order, call, job.stamp(), number=number, idempotent=tool.idempotent)
         try:
             ack = (await self.ledger.write([entry], trace=job.trace))[0]
         except LedgerError as fault:

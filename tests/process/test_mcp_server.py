@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hobus.actors.ho1_executor.mcp_servers.server import McpServer
+from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.schema import StdioServer
 from hobus.config.snapshot import load_snapshot
@@ -35,16 +35,16 @@ def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: Any) -> AsyncIterator[McpServer]:
+async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: Any) -> AsyncIterator[McpSource]:
     """A server that is ready or has failed; nothing of it is left afterwards."""
     config = scripted(directory, **changes)
     config["command"].append(how)
-    server = McpServer(
+    server = McpSource(
         "s", StdioServer.model_validate(config), limits, given={}, random=lambda: 0.5, on_change=lambda: None
     )
     task = asyncio.get_running_loop().create_task(server.keep())
     try:
-        await until(lambda: server.told.state != "starting")
+        await until(lambda: server.state != "starting")
         yield server
     finally:
         pids = [pid for pid in (server.pid, server_pid(directory)) if pid]
@@ -75,7 +75,7 @@ async def until(is_true: Callable[[], bool], limit_s: float = 20.0) -> None:
             await asyncio.sleep(0.005)
 
 
-async def call(server: McpServer, tool: str, timeout_s: float = 10.0) -> tuple[bool, str, str]:
+async def call(server: McpSource, tool: str, timeout_s: float = 10.0) -> tuple[bool, str, str]:
     """One call: ok, code, text."""
     asked = ToolCall(call_id="001", tool_id=f"s__{tool}", arguments={})
     result = await server.call(server.tools[f"s__{tool}"], asked, idempotency_key="WO-7", timeout_s=timeout_s)
@@ -91,7 +91,7 @@ def effects(directory: Path) -> list[str]:
 async def test_calls_run_side_by_side_and_know_their_key(tmp_path: Path) -> None:
     """Text comes back, cut where it is too long; nonsense is a failure; what a server asks of us is declined."""
     async with kept(tmp_path) as server:
-        assert server.told.detail == "scripted 1?[31m"
+        assert server.detail == "scripted 1?[31m"
         slow = asyncio.get_running_loop().create_task(call(server, "slow", 2.0))
         await until(lambda: bool(effects(tmp_path)))
         assert await call(server, "effect") == (True, "", "did effect")
@@ -174,7 +174,7 @@ async def test_a_death_is_seen_at_once_and_the_server_comes_back(tmp_path: Path,
 async def test_garbage_between_messages_harms_nothing(tmp_path: Path) -> None:
     """It is passed over."""
     async with kept(tmp_path, "garbage") as server:
-        assert server.told.state == "ready"
+        assert server.state == "ready"
         assert await call(server, "effect") == (True, "", "did effect")
 
 
@@ -185,7 +185,7 @@ async def test_two_hundred_tools(tmp_path: Path) -> None:
         assert await call(server, "tool_199") == (True, "", "did tool 199")
     async with kept(tmp_path, "many", LIMITS.model_copy(update={"listed_max": 100})) as server:
         assert len(server.tools) == 100
-        assert "110 more" in server.told.refused[-1]
+        assert "110 more" in server.refused[-1]
 
 
 async def test_what_is_no_tool_is_refused_and_the_others_work(tmp_path: Path) -> None:
@@ -206,17 +206,17 @@ async def test_what_is_no_tool_is_refused_and_the_others_work(tmp_path: Path) ->
             "sp_ce__x",
         ]
         assert sorted(server.tools) == [f"s__{name}" for name in known]
-        refused = {line.partition(":")[0] for line in server.told.refused}
+        refused = {line.partition(":")[0] for line in server.refused}
         assert {"no_schema", "text_schema", "bad_schema", "outside", "big", "slow", "slow?", "number"} <= refused
-        assert all(line.isascii() and line.isprintable() for line in server.told.refused)
+        assert all(line.isascii() and line.isprintable() for line in server.refused)
         assert (await call(server, "effect"))[0]
 
 
 async def test_a_server_that_never_answers_is_given_up_and_tried_again(tmp_path: Path) -> None:
     """Within connect_timeout_ms, saying so; its tools are called by nobody."""
     async with kept(tmp_path, "silent", connect_timeout_ms=6000) as server:
-        assert server.told.state == "failed"
-        assert "within 6.000 s" in server.told.detail
+        assert server.state == "failed"
+        assert "within 6.000 s" in server.detail
         first = server_pid(tmp_path)
         await until(lambda: server_pid(tmp_path) != first)
 
@@ -252,16 +252,16 @@ async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) ->
     """The worker is killed; its server, deaf for its input and for cancels, is gone too."""
     code = f"""
 import asyncio, sys
-from hobus.actors.ho1_executor.mcp_servers.server import McpServer
+from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.schema import StdioServer
 from hobus.config.snapshot import load_snapshot
 async def main():
     fields = {scripted(tmp_path)!r}
-    server = McpServer("s", StdioServer.model_validate(fields), load_snapshot().config.tools, given={{}}, random=lambda: 0.5,
+    server = McpSource("s", StdioServer.model_validate(fields), load_snapshot().config.tools, given={{}}, random=lambda: 0.5,
                        on_change=lambda: None)
     task = asyncio.get_running_loop().create_task(server.keep())
-    while server.told.state != "ready":
+    while server.state != "ready":
         await asyncio.sleep(0.01)
     call = ToolCall(call_id="001", tool_id="s__deaf", arguments={{}})
     await server.call(server.tools["s__deaf"], call, idempotency_key="k", timeout_s=50)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, printable
-from hobus.actors.ho1_executor.tools.definition import ToolResult, not_done
+from hobus.actors.ho1_executor.tools.definition import ToolResult
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
 from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_in
 
@@ -153,8 +153,3 @@ class ServerProcess(HostProcess):
 def _is_listed(frame: Mapping[str, Any]) -> bool:
     """Whether it is a well-formed listing."""
     return frame["op"] == "listed" and isinstance(frame.get("server"), str) and is_listing(frame.get("tools"))
-
-
-def gone_result(tool_id: str, gone: HostGone) -> ToolResult:
-    """What stands for the result of a call whose process went away under it."""
-    return not_done("unknown_outcome", f"the MCP server of {tool_id} {gone} while the call was running")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.schema import McpServerConfig
@@ -19,7 +19,7 @@ _REFUSED_SHOWN = 20
 _NAME_CHARS = 64
 
 
-class Taken(NamedTuple):
+class TakenTools(NamedTuple):
     """What became of a listing."""
 
     tools: dict[str, ToolDefinition]
@@ -40,7 +40,7 @@ def taken(
     *,
     listed_max: int,
     definition_max_bytes: int,
-) -> Taken:
+) -> TakenTools:
     """The tools that are taken from `listed` (each `name`, `description`, `schema`), and why others are not."""
     tools: dict[str, ToolDefinition] = {}
     names: dict[str, str] = {}
@@ -62,7 +62,6 @@ def taken(
             description=tool["description"],
             parameters=tool["schema"],
             idempotent=reads or _is_named(config.idempotent, name),
-            run=_elsewhere,
             writes=not reads,
             source=server,
         )
@@ -70,7 +69,7 @@ def taken(
         refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, tools.listed_max is {listed_max}")
     missing = sorted(set(config.tools or ()) - {tool["name"] for tool in listed})
     refused += [f"{printable(name, _NAME_CHARS)}: the server does not list it" for name in missing]
-    return Taken(tools, names, _bounded(refused))
+    return TakenTools(tools, names, _bounded(refused))
 
 
 def printable(text: str, chars: int = 300) -> str:
@@ -88,10 +87,6 @@ def is_listing(tools: Any) -> bool:
         and "schema" in tool
         for tool in tools
     )
-
-
-async def _elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> NoReturn:
-    raise AssertionError("a server's tool runs at its server")
 
 
 def _is_named(listed: Sequence[str], name: str) -> bool:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
 
-from hobus.actors.ho1_executor.mcp_servers.connection import NotConnected, ServerProcess, gone_result
-from hobus.actors.ho1_executor.mcp_servers.listing import Taken, printable, taken
+from hobus.actors.ho1_executor.mcp_servers.connection import NotConnected, ServerProcess
+from hobus.actors.ho1_executor.mcp_servers.listing import printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone
 from hobus.bus.messages.work_order import ToolCall
@@ -26,17 +25,8 @@ State = Literal["starting", "ready", "failed"]
 _log = structlog.get_logger("ho1_executor")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What the worker tells of a server."""
-
-    state: State = "starting"
-    detail: str = ""
-    refused: Sequence[str] = ()
-
-
-class McpServer:
-    """Use `keep` as a task, `call` for its tools; `on_change` is called whenever `tools` or `told` have changed."""
+class McpSource:
+    """Use `keep` as a task, `call` for its tools; `on_change` is called whenever what it tells has changed."""
 
     def __init__(  # noqa: PLR0913 - what one server rests on, each by its name
         self,
@@ -49,7 +39,9 @@ class McpServer:
         on_change: Callable[[], None],
     ) -> None:
         self.name = name
-        self.told = Told()
+        self.state: State = "starting"
+        self.detail = ""
+        self.refused: Sequence[str] = ()
         self.tools: Mapping[str, ToolDefinition] = {}
         self._config = config
         self._limits = limits
@@ -102,23 +94,24 @@ class McpServer:
             async with limit:
                 try:
                     return await self._once(tool, fields)
-                except HostGone as gone:
+                except HostGone:
                     if not tool.idempotent:
-                        return gone_result(tool.tool_id, gone)
-                try:
-                    return await self._once(tool, fields)
-                except HostGone as gone:
-                    return gone_result(tool.tool_id, gone)
+                        raise
+                return await self._once(tool, fields)
+        except HostGone as gone:
+            said = f"the MCP server of {tool.tool_id} {gone} while the call was running"
+            return not_done("unknown_outcome", said)
         except TimeoutError:
             if not limit.expired():
                 raise
-            return not_done("deadline_exceeded", _over(tool.tool_id, timeout_s))
+            over = f"{tool.tool_id} ran over {timeout_s:.3f} s and was stopped; what it had done by then is not known"
+            return not_done("deadline_exceeded", over)
 
     async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any]) -> ToolResult:
         await self._settled.wait()
         connection = self._connection
-        if connection is None or self.told.state != "ready":
-            said = f"the MCP server {self.name} is not connected: {self.told.detail}; nothing was run"
+        if connection is None or self.state != "ready":
+            said = f"the MCP server {self.name} is not connected: {self.detail}; nothing was run"
             return not_done("tool_failed", said)
         if tool.tool_id not in self._names:
             return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
@@ -159,11 +152,11 @@ class McpServer:
             self._lost("starting", f"its process {gone}: connecting again")
         finally:
             self._connection = None
-            if self.told.state == "failed":
+            if self.state == "failed":
                 self._settled.set()  # calls are told so at once
 
     def _listed(self, who: str, listed: Sequence[Mapping[str, Any]]) -> None:
-        found: Taken = taken(
+        found = taken(
             self.name,
             self._config,
             listed,
@@ -171,14 +164,15 @@ class McpServer:
             definition_max_bytes=self._limits.definition_max_bytes,
         )
         self.tools, self._names = found.tools, found.names
-        self.told = Told("ready", printable(who), [printable(line) for line in found.refused])
+        self.state, self.detail = "ready", printable(who)
+        self.refused = [printable(line) for line in found.refused]
         self._settled.set()
         _log.info("mcp_server_ready", server=self.name, tools=len(found.tools), refused=len(found.refused))
         self._on_change()
 
     def _lost(self, state: State, detail: str) -> None:
         _log.warning("mcp_server_lost", server=self.name, state=state, detail=detail)
-        self.told = Told(state, printable(detail))
+        self.state, self.detail, self.refused = state, printable(detail), ()
         if state == "failed":
             self.tools, self._names = {}, {}
         self._on_change()
@@ -190,7 +184,3 @@ class McpServer:
         most = self._limits.reconnect_max_ms / 1000
         pause = min(most, self._limits.reconnect_min_ms / 1000 * 2 ** min(self._failures - 1, 30))
         return pause * (0.5 + self._random() / 2)
-
-
-def _over(tool_id: str, timeout_s: float) -> str:
-    return f"{tool_id} ran over {timeout_s:.3f} s and was stopped; what it had done by then is not known"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from hobus.bus.tool import ToolFault
 
@@ -32,6 +32,10 @@ class ToolHost(Protocol):
         ...
 
 
+async def _runs_elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> NoReturn:
+    raise AssertionError("this tool runs in another process")
+
+
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
     """One tool as workers announce it, models are told about it, and runners run it."""
@@ -40,7 +44,7 @@ class ToolDefinition:
     description: str
     parameters: dict[str, Any]  # JSON Schema of the arguments
     idempotent: bool  # whether running it twice is as good as once
-    run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]  # gives a JSON-like value
+    run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]] = _runs_elsewhere  # gives a JSON-like value
     needs_ledger: bool = False  # reads the record's files, so that it runs on their host alone
     writes: bool = False  # it may change something: an agent needs its exact id among its permissions
     source: str = "builtin"  # or `python`, or the name of an MCP server

@@ -1,14 +1,146 @@
-"""The built-in tools by id, sorted: what every worker on the home host announces."""
+"""The built-in tools: what the system is made of, from the snapshot, and what it is doing, from its services.
+
+None of them changes anything. Every worker on the home host announces them, by id, sorted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
-from hobus.actors.ho1_executor.tools.catalog_tools import CATALOG_TOOLS
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition
-from hobus.actors.ho1_executor.tools.status_tools import STATUS_TOOLS
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolHost
 
-BUILTIN: Mapping[str, ToolDefinition] = MappingProxyType(
-    {tool.tool_id: tool for tool in sorted((*CATALOG_TOOLS, *STATUS_TOOLS), key=lambda tool: tool.tool_id)}
+_ENTRY_FIELDS = ("sequence", "event_type", "stream", "submission_id", "decision", "reason")
+_PEER_FIELDS = ("instance", "role", "state", "reason", "slots", "in_flight")
+_Run = Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]
+_tools: dict[str, ToolDefinition] = {}
+
+
+def _tool(description: str, *, needs_ledger: bool = False, **properties: dict[str, Any]) -> Callable[[_Run], _Run]:
+    """The function is a tool under its own name, with these arguments, each by its JSON Schema; none is needed."""
+
+    def add(run: _Run) -> _Run:
+        tool_id = run.__name__.removeprefix("_")
+        _tools[tool_id] = ToolDefinition(
+            tool_id=tool_id,
+            description=description,
+            parameters={"type": "object", "properties": properties, "additionalProperties": False},
+            idempotent=True,
+            run=run,
+            needs_ledger=needs_ledger,
+        )
+        return run
+
+    return add
+
+
+@_tool("Lists the governed packages installed in this system: id, version, title, framework.")
+async def _list_packages(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    rows = host.snapshot["packages"]
+    return {"count": len(rows), "packages": rows}
+
+
+@_tool("Lists the frameworks that govern this system: id, version, title, status.")
+async def _list_frameworks(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    rows = host.snapshot["frameworks"]
+    return {"count": len(rows), "frameworks": rows}
+
+
+@_tool("Lists the tools that you have, with what each does.")
+async def _list_tools(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """The tools of the agent that asks; of an unknown agent none, since it may use none."""
+    allowed = host.snapshot["agent_tools"].get(host.context["agent_id"], ())
+    rows = [tool for tool in host.snapshot["tools"] if tool["tool_id"] in allowed]
+    rows += host.context.get("more_tools", [])  # of MCP servers and packages, which come and go
+    return {"count": len(rows), "tools": rows}
+
+
+@_tool(
+    "Shows the running configuration, secrets hidden: a section (`budget`) or one setting "
+    "(`budget.session_token_limit`); without a path the names of the sections.",
+    path={"type": "string", "description": "dotted path", "maxLength": 200},
 )
+async def _show_config(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    path: str = arguments.get("path", "")
+    value: Any = host.snapshot["config"]
+    if not path:
+        return {"config_digest": host.snapshot["digest"], "sections": sorted(value)}
+    walked: list[str] = []
+    for part in path.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            known = ", ".join(sorted(value)) if isinstance(value, Mapping) else "nothing below it"
+            raise ToolFault(f"no setting {'.'.join([*walked, part])[:200]!r}; known there: {known}")
+        value = value[part]
+        walked.append(part)
+    return {"path": path, "value": value}
+
+
+@_tool(
+    "Checks the whole record (the ledger): every frame, hash and link. Says whether it is intact, and where not.",
+    needs_ledger=True,
+)
+async def _verify_ledger(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return dict(await host.verify_ledger())
+
+
+@_tool(
+    "Lists recent ledger entries, newest first: ids and codes, no contents.",
+    event_type={"type": "string", "description": "such as WO_COMPLETED", "maxLength": 64},
+    session_id={"type": "string", "description": "a session's full id, or `this`", "maxLength": 64},
+    limit={"type": "integer", "minimum": 1, "maximum": 50},
+)
+async def _query_ledger(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """Newest first; ids and codes only, never a body."""
+    where = {name: arguments[name] for name in ("event_type", "session_id") if name in arguments}
+    if where.get("session_id") == "this":
+        where["session_id"] = host.context["session_id"]
+    page = await host.request(
+        "ledger", "ledger.query", {"where": where, "limit": arguments.get("limit", 10), "newest_first": True}
+    )
+    rows = [{name: entry[name] for name in _ENTRY_FIELDS} for entry in page["entries"]]
+    return {"entries": rows, "shown": len(rows), "more": page["more"], "head": page["head"]}
+
+
+@_tool("What this session has cost so far: model calls, tokens, money, and what is left of its budget.")
+async def _session_cost(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    session_id: str = host.context["session_id"]
+    budget = await host.request("gateway", "gateway.read_budget", {"session_id": session_id})
+    for row in budget["scopes"]:
+        if row["scope"].startswith("session") and row["scope"].endswith(session_id):
+            return {"session_id": session_id, "budget_mode": budget["mode"], **_spent(row)}
+    raise ToolFault(f"the gateway has no budget of session {session_id}: it made no model call yet")
+
+
+@_tool("Token budgets of every scope: limit, used, reserved, remaining.")
+async def _budget_status(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    budget = await host.request("gateway", "gateway.read_budget", {"session_id": ""})
+    rows = [{"scope": row["scope"], **_spent(row)} for row in budget["scopes"]]
+    return {"budget_mode": budget["mode"], "scopes": sorted(rows, key=lambda row: row["scope"])}
+
+
+@_tool("The processes of this cluster: name, role, state, work in flight.")
+async def _cluster_status(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    rows: list[dict[str, Any]] = []
+    after, is_whole = "", False
+    while not is_whole:  # each answer is one page
+        answer = await host.request("broker", "broker.read_peers", {"after": after})
+        rows += [{name: peer[name] for name in _PEER_FIELDS} for peer in answer["peers"]]
+        after = answer["next"]
+        is_whole = not after
+    return {"count": len(rows), "processes": sorted(rows, key=lambda row: row["instance"])}
+
+
+def _spent(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "calls": row["calls"],
+        "tokens_used": row["used"],
+        "tokens_reserved": row["reserved"],
+        "tokens_limit": row["limit"],
+        "tokens_remaining": row["remaining"],
+        "cost_usd": row["cost_usd"],
+        "calls_of_unknown_outcome": row["unknown_calls"],
+    }
+
+
+BUILTIN: Mapping[str, ToolDefinition] = MappingProxyType(dict(sorted(_tools.items())))

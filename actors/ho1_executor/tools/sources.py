@@ -14,9 +14,9 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho1_executor.mcp_servers.listing import printable
-from hobus.actors.ho1_executor.mcp_servers.server import McpServer
+from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.actors.ho1_executor.tools.table import ToolTable
 from hobus.bus.messages.base import pack
@@ -52,7 +52,7 @@ class ToolSources:
         self._bus = bus
         self._servers_wanted = servers
         self._random = random
-        self._servers: dict[str, McpServer] = {}
+        self._servers: dict[str, McpSource] = {}
         self._python = ToolSource(name=PYTHON, kind="python", state="starting")
         self._given: Mapping[str, str] = {}
         self._announce: Announce = _to_nobody
@@ -68,7 +68,7 @@ class ToolSources:
         self._announce = announce
         loop = asyncio.get_running_loop()
         for name, config in self._servers_wanted.items():
-            server = McpServer(
+            server = McpSource(
                 name, config, self._limits, given=self._given, random=self._random, on_change=self._changed
             )
             self._servers[name] = server
@@ -111,16 +111,10 @@ class ToolSources:
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
         if self._children.entry_points:
             sources.append(self._python)
-        sources += [
-            ToolSource(
-                name=name,
-                kind="mcp",
-                state=server.told.state,
-                detail=server.told.detail,
-                refused=shown([*server.told.refused, *left_out.get(name, ())]),
-            )
-            for name, server in sorted(self._servers.items())
-        ]
+        for name, server in sorted(self._servers.items()):
+            refused = shown([*server.refused, *left_out.get(name, ())])
+            row = ToolSource(name=name, kind="mcp", state=server.state, detail=server.detail, refused=refused)
+            sources.append(row)
         return AnnounceTools(tools=words, sources=sources)
 
     def _changed(self) -> None:
@@ -153,23 +147,13 @@ def described(name: str, result: ToolResult) -> ToolDefinition | str:
     said: dict[str, Any] = json.loads(result.text)
     if fault := schema_fault(said["parameters"]):
         return f"{fault}; mend its parameters="
-    return ToolDefinition(tool_id=name, run=_elsewhere, source=PYTHON, **said)
-
-
-async def _elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> Any:
-    raise AssertionError("a package's tool runs in a tool process")
+    return ToolDefinition(tool_id=name, source=PYTHON, **said)
 
 
 def word_of(tool: ToolDefinition) -> ToolWord:
     """As it is announced: whoever reads it tells a model of it in the same bytes as the worker that has it."""
-    return ToolWord(
-        tool_id=tool.tool_id,
-        source=tool.source,
-        description=tool.description,
-        parameters=json.dumps(tool.parameters),
-        idempotent=tool.idempotent,
-        writes=tool.writes,
-    )
+    same = {name: getattr(tool, name) for name in ("tool_id", "source", "description", "idempotent", "writes")}
+    return ToolWord(parameters=json.dumps(tool.parameters), **same)
 
 
 def bounded(words: Sequence[ToolWord], limits: BusSettings) -> tuple[list[ToolWord], dict[str, list[str]]]:

@@ -15,31 +15,16 @@ def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> di
     """digest, packages, frameworks, tools, agent_tools (agent id -> tool ids), config."""
     return {
         "digest": snapshot.digest,
-        "packages": [
-            {
-                "package_id": package.package_id,
-                "version": package.version,
-                "title": package.title,
-                "framework_id": package.framework_id,
-            }
-            for _, package in sorted(snapshot.packages.items())
-        ],
-        "frameworks": [
-            {
-                "framework_id": framework.framework_id,
-                "version": framework.version,
-                "title": framework.title,
-                "status": framework.status,
-            }
-            for _, framework in sorted(snapshot.frameworks.items())
-        ],
-        "tools": [
-            {"tool_id": tool.tool_id, "description": tool.description, "idempotent": tool.idempotent}
-            for _, tool in sorted(tools.items())
-        ],
+        "packages": _rows(snapshot.packages, "package_id", "version", "title", "framework_id"),
+        "frameworks": _rows(snapshot.frameworks, "framework_id", "version", "title", "status"),
+        "tools": _rows(tools, "tool_id", "description", "idempotent"),
         "agent_tools": {agent_id: permitted_tools(agent, tools) for agent_id, agent in sorted(snapshot.agents.items())},
         "config": redacted(snapshot.config.model_dump(mode="json")),
     }
+
+
+def _rows(by_id: Mapping[str, Any], *fields: str) -> list[dict[str, Any]]:
+    return [{name: getattr(one, name) for name in fields} for _, one in sorted(by_id.items())]
 
 
 def permitted_tools(agent: Agent, tools: Mapping[str, ToolDefinition]) -> list[str]:

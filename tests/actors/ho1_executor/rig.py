@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hobus.actors.ho1_executor.actor import Executor
-from hobus.actors.ho1_executor.receipts import Moment, Tally, end_entry, failed
+from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, failed
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
@@ -185,8 +185,8 @@ class Cluster(SimulatedRig):
 
     async def give_up(self, given: WorkOrder, code: str) -> None:
         """The supervisor ends a lost order itself."""
-        moment = Moment(instance=self.ho2.instance, now=self.ho2.now(), monotonic=0.0)
-        receipt = failed(given, code, "lost", Tally(started=0.0), moment)
+        moment = Stamp(instance=self.ho2.instance, now=self.ho2.now(), monotonic=0.0)
+        receipt = failed(given, code, "lost", OrderUsage(started=0.0), moment)
         await self.ledger_client("ho2", self.ho2).write([end_entry(given, receipt, moment, parents=[])])
 
     async def record_snapshot(self, entry: WriteEntry) -> None:

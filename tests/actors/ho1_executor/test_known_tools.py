@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from hobus.actors.ho1_executor.known_tools import Known, KnownTools, definition_of, is_awaited, wanted_by
+from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder, definition_of, is_awaited, wanted_by
 from hobus.actors.ho1_executor.offered import Offers, offered_tools
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
@@ -90,7 +90,7 @@ def test_a_source_is_awaited_until_somebody_came_to_an_end_with_it(states: list[
 
 
 def test_a_model_is_told_of_tools_that_another_worker_has() -> None:
-    """Known as they were announced, asked for once per beat, kept while the broker is away; the own ones come first."""
+    """KnownToOrder as they were announced, asked for once per beat, kept while the broker is away; the own ones come first."""
     with cluster(ScriptedGateway(), executors=2) as made:
 
         async def scenario() -> None:
@@ -143,7 +143,7 @@ def test_a_model_is_told_the_same_bytes_of_a_tool_whoever_has_it() -> None:
 
 def test_what_an_answer_lacked_is_said_of_the_tools_that_its_model_knew() -> None:
     """Whoever passes it on may know more by now, or less; what the agent may not be told of is not lacking."""
-    known = Known({}, missing=("gone",), wanted=("gone", "a", "s__*", "hidden"))
+    known = KnownToOrder({}, missing=("gone",), wanted=("gone", "a", "s__*", "hidden"))
     offered = {"a", "s__x"}
     assert known.lacking(offered, {"a", "s__x"}) == ["gone"]
     assert known.lacking(offered, {"a", "s__y", "gone"}) == []

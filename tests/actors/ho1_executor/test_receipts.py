@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho1_executor.receipts import (
-    Moment,
-    Tally,
+    OrderUsage,
+    Stamp,
     completed,
     end_entry,
     failed,
@@ -24,7 +24,7 @@ from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall
 from hobus.bus.record.payloads.orders import receipt_in
 from tests.actors.ho1_executor.rig import SESSION, WO, answer, order
 
-HERE = Moment(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")
+HERE = Stamp(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")
 TEXT_REF = f"WO_COMPLETED:{WO}/ho1/1@a/1"
 
 
@@ -40,7 +40,7 @@ def stored(written: WriteEntry, **changed: Any) -> Entry:
 
 def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
     """A tool's output is body 1 of its end; the receipt says so before the ack."""
-    receipt = completed(order(), OutputResult(text=Segment(name="001", text="out")), Tally(started=10.0), HERE)
+    receipt = completed(order(), OutputResult(text=Segment(name="001", text="out")), OrderUsage(started=10.0), HERE)
     assert receipt.output_result is not None
     assert receipt.output_result.text == Segment(name="001", ref=TEXT_REF, text="out")
     entry = end_entry(order(), receipt, HERE, parents=["p"])
@@ -53,14 +53,14 @@ def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
 def test_a_text_with_a_ref_is_not_stored_again() -> None:
     """The gateway recorded the answer; the end names it."""
     result = OutputResult(text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="secret words"))
-    entry = end_entry(order(), completed(order(), result, Tally(started=0.0), HERE), HERE, parents=[])
+    entry = end_entry(order(), completed(order(), result, OrderUsage(started=0.0), HERE), HERE, parents=[])
     assert len(entry.bodies) == 1
     assert b"secret words" not in entry.bodies[0]
 
 
 def test_an_end_has_its_ids_key_codes_and_provenance() -> None:
     """What stands in the chain: ids and codes, no text."""
-    receipt = failed(order(), "tool_failed", "it broke", Tally(started=0.0), HERE)
+    receipt = failed(order(), "tool_failed", "it broke", OrderUsage(started=0.0), HERE)
     entry = end_entry(order(), receipt, HERE, parents=["TOOL_STARTED:x"])
     assert (entry.submission_id, entry.once) == (f"WO_FAILED:{WO}/ho1/1@a", f"end:{WO}")
     assert (entry.stream, entry.event_type, entry.decision, entry.reason) == (
@@ -96,7 +96,7 @@ def test_the_round_is_read_off_the_order_id(wo_id: str, round_seq: int) -> None:
 )
 def test_a_rebuilt_receipt_has_the_same_bytes(result: OutputResult) -> None:
     """Whoever asks again gets the winner's bytes, key order of a model's document included."""
-    receipt = completed(order(), result, Tally(started=0.0), HERE)
+    receipt = completed(order(), result, OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     fetched = "out ä".encode() if text_ref(entry) else None
     assert pack(receipt_of(entry, order(), fetched).model_dump()) == pack(receipt.model_dump())
@@ -104,7 +104,7 @@ def test_a_rebuilt_receipt_has_the_same_bytes(result: OutputResult) -> None:
 
 def test_a_failed_receipt_is_rebuilt() -> None:
     """Failures are answered again like successes."""
-    receipt = failed(order(), "cancelled", "the request was cancelled", Tally(started=0.0), HERE)
+    receipt = failed(order(), "cancelled", "the request was cancelled", OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     assert text_ref(entry) is None
     assert receipt_of(entry, order(), None) == receipt
@@ -112,7 +112,7 @@ def test_a_failed_receipt_is_rebuilt() -> None:
 
 def test_a_text_that_was_erased_is_said_to_be_gone() -> None:
     """An erased body is no empty answer."""
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     gone = entry._replace(bodies=[entry.bodies[0], None])
     with pytest.raises(WorkOrderFault):
@@ -122,7 +122,7 @@ def test_a_text_that_was_erased_is_said_to_be_gone() -> None:
 @pytest.mark.parametrize("bodies", [[], [None], [pack({"error": "lost"})], [b"\xc1"]])
 def test_an_end_by_somebody_else_reads_as_a_failure_with_its_code(bodies: list[bytes | None]) -> None:
     """A supervisor may fail a lost order in its own words."""
-    receipt = failed(order(), "x", "", Tally(started=0.0), HERE)
+    receipt = failed(order(), "x", "", OrderUsage(started=0.0), HERE)
     entry = stored(
         end_entry(order(), receipt, HERE, parents=[]), bodies=bodies, reason="deadline_exceeded", origin="ho2/1@b"
     )
@@ -134,7 +134,7 @@ def test_an_end_by_somebody_else_reads_as_a_failure_with_its_code(bodies: list[b
 
 def test_a_late_end_has_no_key_and_names_the_winner() -> None:
     """A losing end is kept whole, text included, beside the one that won."""
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     late = late_entry(order(), receipt, HERE, winner_id="WO_FAILED:w")
     assert (late.event_type, late.once, late.parents) == ("WO_LATE", None, ["WO_FAILED:w"])
     assert late.bodies[1:] == [b"out"]
@@ -145,7 +145,7 @@ def test_a_late_end_has_no_key_and_names_the_winner() -> None:
 
 def test_what_an_attempt_without_an_answer_cost_is_unknown() -> None:
     """Neither a call that was answered at its second attempt nor one that nobody answered cost nothing."""
-    again, unanswered = Tally(started=10.0), Tally(started=10.0)
+    again, unanswered = OrderUsage(started=10.0), OrderUsage(started=10.0)
     again.add_response(answer(sent_record_id="s", received_record_id="r1", attempts=2))
     unanswered.add_unanswered()
     assert (again.cost(10.0).llm_calls, again.cost(10.0).cost_usd) == (1, None)
@@ -154,7 +154,7 @@ def test_what_an_attempt_without_an_answer_cost_is_unknown() -> None:
 
 def test_cost_is_what_reached_a_provider() -> None:
     """A rejected call is no call; an unknown price makes the sum unknown, not smaller."""
-    tally = Tally(started=10.0)
+    tally = OrderUsage(started=10.0)
     tally.add_response(answer(sent_record_id="s", received_record_id="r1"))
     tally.add_response(answer(outcome="REJECTED", input_tokens=0, output_tokens=0, cost_usd=None))
     assert (tally.cost(10.25).llm_calls, tally.cost(10.25).cost_usd, tally.cost(10.25).elapsed_ms) == (1, 0.001, 250)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
-from hobus.actors.ho1_executor.ends import Ends
+from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.job import Job
-from hobus.actors.ho1_executor.receipts import Tally, completed
+from hobus.actors.ho1_executor.receipts import OrderUsage, completed
 from hobus.actors.ho1_executor.snapshots import Snapshots
 from hobus.actors.ho1_executor.tool_step import ToolStep
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
@@ -107,14 +108,14 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
     step = ToolStep(
         bus=bus,
         ledger=as_client(ledger),
-        ends=Ends(as_client(ledger), retry_s=1.0),
+        ends=OrderEnds(as_client(ledger), retry_s=1.0),
         runner=InProcessToolRunner(tools=tools, view={}, output_max_bytes=100),
         specs=tools,
         validators=Validators(),
         config=shipped().config,
         begun=begun,
     )
-    job = Job(bus=bus, order=tool_order(tool_id), tally=Tally(started=1.0), is_repeat=True, deadline=9.0, trace="")
+    job = Job(bus=bus, order=tool_order(tool_id), usage=OrderUsage(started=1.0), is_repeat=True, deadline=9.0, trace="")
     return await step.run(job, shipped())
 
 
@@ -156,8 +157,8 @@ async def test_an_end_that_is_on_its_way_is_waited_for(tool_id: str) -> None:
     """The tool ran, its end is submitted and not acknowledged: the repeat answers with it."""
     ledger, effects = await started(tool_id)
     given = tool_order(tool_id)
-    receipt = completed(given, OutputResult(text=Segment(name="001", text="out")), Tally(started=0.0), HERE)
-    await Ends(as_client(ledger), retry_s=1.0).record(given, receipt, HERE, parents=[])
+    receipt = completed(given, OutputResult(text=Segment(name="001", text="out")), OrderUsage(started=0.0), HERE)
+    await OrderEnds(as_client(ledger), retry_s=1.0).record(EndWritten(given, receipt, HERE, []))
     ledger.unflushed = [ledger.entries.pop()]
     assert await run_tool(ledger, effects, tool_id, {given.wo_id}) == receipt
     assert effects.runs == []
@@ -167,9 +168,9 @@ async def test_an_end_that_is_on_its_way_is_waited_for(tool_id: str) -> None:
 async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so(given: WorkOrder, code: str) -> None:
     """Too large, say: the order still gets its one end, with its cost; a tool that ran is in doubt, and not failed."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
-    tally = Tally(started=0.0, input_tokens=7)
+    tally = OrderUsage(started=0.0, tokens=Counter(input_tokens=7))
     receipt = completed(given, OutputResult(text=Segment(text="out")), tally, HERE)
-    answered = await Ends(as_client(ledger), retry_s=1.0).record(given, receipt, HERE, parents=["p"])
+    answered = await OrderEnds(as_client(ledger), retry_s=1.0).record(EndWritten(given, receipt, HERE, ["p"]))
     assert answered.error is not None
     assert (answered.error.code, answered.cost) == (code, receipt.cost)
     assert "too_large" in answered.error.message
@@ -179,8 +180,8 @@ async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so(giv
 async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -> None:
     """Nobody waits for it, and still the order gets its one end."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
-    Ends(as_client(ledger), retry_s=1.0).submit(order(), receipt, HERE, parents=["p"])
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
+    OrderEnds(as_client(ledger), retry_s=1.0).submit(EndWritten(order(), receipt, HERE, ["p"]))
     for _ in range(10):
         await asyncio.sleep(0)
     assert [(entry.event_type, entry.parents) for entry in ledger.entries] == [("WO_FAILED", ["p"])]
@@ -189,11 +190,11 @@ async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -
 async def test_a_record_that_refuses_every_end_is_a_fault() -> None:
     """Never a receipt that the record does not hold, never a loop."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED", "WO_FAILED"])
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     durable: list[str] = []
     with pytest.raises(LedgerError) as caught:
-        await Ends(as_client(ledger), retry_s=1.0).record(
-            order(), receipt, HERE, parents=[], on_durable=lambda: durable.append("an end")
+        await OrderEnds(as_client(ledger), retry_s=1.0).record(
+            EndWritten(order(), receipt, HERE, [], lambda: durable.append("an end"))
         )
     assert (caught.value.code, caught.value.retryable, durable) == ("rejected", False, [])
 
@@ -207,11 +208,11 @@ async def test_what_becomes_of_an_end_does_not_depend_on_who_waits_for_it(
 ) -> None:
     """Its order was cancelled while the record had not answered: it stands and that is known, or a failure does."""
     ledger = LedgerOnPaper(refused=refused)
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     durable: list[str] = []
     recording = asyncio.ensure_future(
-        Ends(as_client(ledger), retry_s=1.0).record(
-            order(), receipt, HERE, parents=[], on_durable=lambda: durable.append("an end")
+        OrderEnds(as_client(ledger), retry_s=1.0).record(
+            EndWritten(order(), receipt, HERE, [], lambda: durable.append("an end"))
         )
     )
     await asyncio.sleep(0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.actors.ho1_executor.receipts import Moment
-from hobus.actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
+from hobus.actors.ho1_executor.receipts import Stamp, is_claimed, start_entry, start_keys, step_after
 from hobus.bus.messages.ids import start_key
 from hobus.bus.messages.ledger import Ack
 from hobus.bus.record.catalog import read_body
@@ -13,7 +12,7 @@ from hobus.bus.record.payloads.orders import ToolStarted
 from tests.actors.ho1_executor.rig import WO, tool_order
 from tests.actors.ho1_executor.test_receipts import stored
 
-HERE = Moment(instance="ho1/1@a", now=1.0, monotonic=1.0)
+HERE = Stamp(instance="ho1/1@a", now=1.0, monotonic=1.0)
 
 
 def test_a_call_that_must_not_run_twice_has_one_key_for_ever() -> None:
