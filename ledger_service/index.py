@@ -123,7 +123,7 @@ class NoRoom(sqlite3.OperationalError):
     """The disk has no room for what was to come into the index; nothing of it is damaged."""
 
 
-class Connection(sqlite3.Connection):
+class IndexConnection(sqlite3.Connection):
     """Where a damaged file has made words of SQLite no UTF-8 any more, that is an error of the file like any other."""
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
@@ -143,7 +143,7 @@ class Connection(sqlite3.Connection):
 
 def connection_to(path: str, **options: Any) -> sqlite3.Connection:
     """To an index, of whatever condition."""
-    db = sqlite3.connect(path, isolation_level=None, factory=Connection, **options)
+    db = sqlite3.connect(path, isolation_level=None, factory=IndexConnection, **options)
     db.text_factory = _text
     return db
 
@@ -188,6 +188,10 @@ class Index:
             db.close()
             raise
         return index
+
+    def begin(self) -> None:
+        """From here on every question sees the same commit, for one who only reads."""
+        self._db.execute("BEGIN")
 
     def close(self) -> None:
         """Close the connection."""
@@ -365,19 +369,6 @@ class Index:
         return number
 
 
-class IndexReader(Index):
-    """A read-only connection to an index that somebody else writes; each question sees the newest commit."""
-
-    @classmethod
-    def of_file(cls, path: Path) -> Self:
-        """Raises sqlite3.OperationalError when there is no such file."""
-        return cls(connection_to(f"{path.absolute().as_uri()}?mode=ro", uri=True))
-
-    def begin(self) -> None:
-        """From here on every question sees the same commit."""
-        self._db.execute("BEGIN")
-
-
 @lru_cache(maxsize=_HASHES_KEPT)
 def key_hash(text: str) -> int:
     """What stands for an id or a once key in the index."""
@@ -413,12 +404,12 @@ _WITH_LOG = "mode=ro&readonly_shm=1"
 
 def read_positions(directory: Path) -> list[Position] | None:
     """How far the index of this ledger reaches, segment by segment; None if there is none that a start would use."""
-    return _asked(directory, IndexReader.positions)
+    return _asked(directory, Index.positions)
 
 
 def read_fault(directory: Path) -> str | None:
     """What is wrong anywhere in an index that a start would use; empty if nothing is, None if there is none."""
-    return _asked(directory, IndexReader.fault)
+    return _asked(directory, Index.fault)
 
 
 def read_obstacle(directory: Path) -> str:
@@ -427,7 +418,7 @@ def read_obstacle(directory: Path) -> str:
     return next((f"{path.name} is no file" for path in found if os.path.lexists(path) and not path.is_file()), "")
 
 
-def _asked(directory: Path, question: Callable[[IndexReader], _Answer]) -> _Answer | None:
+def _asked(directory: Path, question: Callable[[Index], _Answer]) -> _Answer | None:
     path = directory / FILE
     if read_obstacle(directory):  # whoever opens a pipe to read it waits for ever
         return None
@@ -456,8 +447,8 @@ def _readable(path: Path) -> Generator[str]:
             yield f"{(Path(copied) / path.name).as_uri()}?mode=rw"
 
 
-def _answer(uri: str, question: Callable[[IndexReader], _Answer]) -> _Answer | None:
-    index = IndexReader(connection_to(uri, uri=True))
+def _answer(uri: str, question: Callable[[Index], _Answer]) -> _Answer | None:
+    index = Index(connection_to(uri, uri=True))
     try:
         index.begin()
         if index.version() != SCHEMA_VERSION:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from hobus.bus.errors import LedgerError
-from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
 from hobus.bus.port import Disk
+from hobus.bus.record.entry import spelled_more_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
 from hobus.config.schema import LedgerConfig
 from hobus.ledger_service.index import FILE as INDEX
-from hobus.ledger_service.index import FILES, Index, Position
+from hobus.ledger_service.index import FILES, Committed, Index, Position
 from hobus.ledger_service.intake import World
-from hobus.ledger_service.pages import Pages
 from hobus.ledger_service.recovery import Recovered, Removed, catch_up, recover
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
@@ -25,15 +26,27 @@ LOCK = "lock"
 
 
 @dataclass(slots=True)
-class Opening:
-    """A recovered ledger. `catch_up` must be exhausted before `accept`."""
+class _Held:
+    """What a ledger's one process has of it."""
 
     files: SegmentFiles
     db: Index
     tables: Tables
+    unlock: Callable[[], None]
+
+    def close(self) -> None:
+        """Give files, index and lock back; nothing acknowledged depends on it."""
+        self.files.close()
+        self.db.close()
+        self.unlock()
+
+
+@dataclass(slots=True)
+class Opening(_Held):
+    """A recovered ledger. `catch_up` must be exhausted before `accept`."""
+
     recovered: Recovered
     indexed: Position | None
-    unlock: Callable[[], None]
 
     def catch_up(self) -> Iterator[int]:
         """Steps of bringing the index up to the ledger's end. Raises Damage."""
@@ -45,30 +58,61 @@ class Opening:
         if self.recovered.removed is not None:
             writer.submit([_record_of(self.recovered.removed, world)], world.origin)
             writer.commit()
-        pages = Pages(self.tables, self.db, self.files, read_bytes_max=config.read_bytes_max)
-        return OpenLedger(self, self.tables, self.files, writer, pages)
-
-    def close(self) -> None:
-        """Give files, index and lock back."""
-        self.files.close()
-        self.db.close()
-        self.unlock()
+        return OpenLedger(self.files, self.db, self.tables, self.unlock, writer, config.read_bytes_max)
 
 
 @dataclass(slots=True)
-class OpenLedger:
-    """A ledger that writes and reads."""
+class OpenLedger(_Held):
+    """A ledger that writes, and answers readers: entries with or without bodies, in pages of bounded size."""
 
-    opening: Opening
-    tables: Tables
-    files: SegmentFiles
     writer: Writer
-    pages: Pages
+    read_bytes_max: int
 
     def close(self) -> None:
-        """Give everything back; nothing acknowledged depends on it."""
+        """Give everything back."""
         self.writer.close()
-        self.opening.close()
+        _Held.close(self)  # no `super()` in a class with slots
+
+    def query(self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool) -> list[Committed]:
+        """From the index. Raises BusError(malformed) for a field that cannot be asked for."""
+        for field, value in where.items():
+            wanted = int if field == "run_seq" else str
+            if type(value) is not wanted:
+                raise BusError("malformed", f"`where.{field}` takes a {wanted.__name__}")
+        try:
+            places = self.db.select(where, after=after, limit=limit, newest_first=newest_first)
+        except ValueError as error:
+            raise BusError("malformed", str(error)) from None
+        return [Committed(place, self.files.entry(place)) for place in places]
+
+    def page(self, found: Sequence[Committed], limit: int, *, head: int, with_bodies: bool) -> Entries:
+        """At most `limit` of what was found (one more was asked for), and no more bytes than the limit."""
+        entries: list[Entry] = []
+        size = 0
+        for committed in found[:limit]:
+            size += _size_of(committed, with_bodies=with_bodies)
+            if entries and size > self.read_bytes_max:
+                break
+            entries.append(self._message(committed, with_bodies=with_bodies))
+        return Entries.model_construct(entries=entries, more=len(entries) < len(found), head=head)
+
+    def messages(self, found: Sequence[Committed | None], *, with_bodies: bool) -> list[Entry | None]:
+        """All of them, or BusError(too_large)."""
+        size = sum(_size_of(committed, with_bodies=with_bodies) for committed in found if committed is not None)
+        if len(found) > 1 and size > self.read_bytes_max:
+            raise BusError("too_large", f"{size} bytes; the limit is ledger.read_bytes_max: ask for fewer at once")
+        return [None if one is None else self._message(one, with_bodies=with_bodies) for one in found]
+
+    def _message(self, committed: Committed, *, with_bodies: bool) -> Entry:
+        place, entry = committed
+        bodies = [data for _, data in self.files.bodies(place, entry)] if with_bodies else []
+        return to_entry(entry, place.sequence, place.chain, bodies)
+
+
+def _size_of(committed: Committed, *, with_bodies: bool) -> int:
+    """At least as many bytes as a reader gets of it, its ids spelled out."""
+    bodies = sum(committed.entry.body_lengths) if with_bodies else 0
+    return committed.place.length + spelled_more_bytes(committed.entry) + bodies
 
 
 def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
@@ -91,7 +135,7 @@ def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
         raise
     indexed = positions[-1] if positions else None
     tables = Tables(db, files, indexed=indexed.last if indexed else -1, known_filter_bytes=config.known_filter_bytes)
-    return Opening(files, db, tables, recovered, indexed, unlock)
+    return Opening(files, db, tables, unlock, recovered, indexed)
 
 
 def discard_index(disk: Disk) -> None:

@@ -10,9 +10,9 @@ from hobus.bus.messages.ledger import session_stream
 from hobus.bus.record.entry import Entry, StoredEntry, to_entry
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.recovery import decode_all
-from hobus.ledger_service.scan import Damage, Whole, next_whole
+from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Whole, walk
 from hobus.ledger_service.segment import DIRECTORY, segment_name
-from hobus.ledger_service.source import SegmentFile, Source
+from hobus.ledger_service.source import SegmentFile
 from hobus.ledger_service.verify import segment_firsts
 
 
@@ -86,30 +86,12 @@ def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[st
     firsts = firsts[start:]
     for first in reversed(firsts) if newest_first else firsts:
         with SegmentFile(path / DIRECTORY / segment_name(first)) as segment:
-            walked = _walk(segment.source, first)
+            header = read_header(segment.source.get(0, HEADER_BYTES))  # of what stands before it that is believed
+            chain = GENESIS if header is None else header.previous_chain
+            found = walk(segment.source, first, chain, tries=TRIES_BESIDE_WRITER)
+            walked = (whole for whole in found if isinstance(whole, Whole))
             for whole in reversed(list(walked)) if newest_first else walked:
                 yield segment.source.name, whole
-
-
-def _walk(source: Source, first: int) -> Iterator[Whole]:
-    """Whole batches to the end of a segment; the chain value before it is taken as its first batch names it."""
-    header = read_header(source.get(0, HEADER_BYTES))
-    at, sequence, chain = 0, first, GENESIS if header is None else header.previous_chain
-    is_second_look = False
-    while True:
-        try:
-            found = next_whole(source, at, sequence, chain)
-        except Damage:
-            if is_second_look:
-                raise
-            is_second_look = True  # a running writer may have been in the middle of this batch
-            source.refresh()
-            continue
-        if not isinstance(found, Whole):
-            return
-        is_second_look = False
-        yield found
-        at, sequence, chain = found.end, sequence + found.frame.header.entry_count, found.chains[-1]
 
 
 def _messages(name: str, found: Whole, wanted: Filter, *, after: int, with_bodies: bool) -> list[Entry]:

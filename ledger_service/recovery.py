@@ -14,7 +14,7 @@ from hobus.bus.record.entry import StoredEntry, decode_stored
 from hobus.ledger_service.admission import advance
 from hobus.ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.index import Position
-from hobus.ledger_service.scan import Damage, Tail, Whole, next_whole
+from hobus.ledger_service.scan import Damage, Tail, Whole, walk
 from hobus.ledger_service.segment import DIRECTORY, Place, SegmentFiles, segment_name
 from hobus.ledger_service.source import Source
 from hobus.ledger_service.tables import Tables
@@ -41,7 +41,7 @@ class Recovered(NamedTuple):
     removed: Removed | None
 
 
-class _End(NamedTuple):
+class _SegmentEnd(NamedTuple):
     position: Position
     last: Whole | None
     tail: Tail
@@ -85,13 +85,14 @@ def catch_up(files: SegmentFiles, tables: Tables, indexed: Position | None, targ
             reached = Position(first, reached.last, 0, reached.chain)
         source = files.source(first)
         source.refresh()
-        while isinstance(found := next_whole(source, reached.end, reached.last + 1, reached.chain), Whole):
-            reached = _index_frame(tables, source.name, first, found)
-            if tables.behind >= _ROWS_PER_STEP:
-                tables.flush()
-                yield reached.last
-        if found.kind != "clean":
-            raise Damage(source.name, found.at, "no whole batch begins here, and this is not the ledger's last one")
+        for found in walk(source, reached.last + 1, reached.chain, at=reached.end):
+            if isinstance(found, Whole):
+                reached = _index_frame(tables, source.name, first, found)
+                if tables.behind >= _ROWS_PER_STEP:
+                    tables.flush()
+                    yield reached.last
+            elif found.kind != "clean":
+                raise Damage(source.name, found.at, "no whole batch begins here, and this is not the ledger's last one")
     if (reached.last, reached.chain) != (target.last, target.chain):
         raise Damage(files.path(target.first), target.end, "the segments do not lead to the ledger's last batch")
     tables.flush()
@@ -134,7 +135,7 @@ def _index_frame(tables: Tables, file: str, segment: int, found: Whole) -> Posit
     return position
 
 
-def _walk(source: Source, first: int, indexed: Sequence[Position]) -> _End:
+def _walk(source: Source, first: int, indexed: Sequence[Position]) -> _SegmentEnd:
     """To the end of one segment. The chain value before it is the index's, else the one its first batch names."""
     source.refresh()
     known = {position.first: position for position in indexed}
@@ -142,14 +143,17 @@ def _walk(source: Source, first: int, indexed: Sequence[Position]) -> _End:
     header = read_header(source.get(0, HEADER_BYTES))
     chain = GENESIS if first == 0 else before or (header.previous_chain if header else GENESIS)
     position = Position(first, first - 1, 0, chain)
-    last: Whole | None = None
-    while isinstance(found := next_whole(source, position.end, position.last + 1, position.chain), Whole):
+    last, tail = None, Tail("clean", 0, 0)
+    for found in walk(source, first, chain):
+        if isinstance(found, Tail):
+            tail = found
+            continue
         count = found.frame.header.entry_count
         position = Position(first, position.last + count, found.end, found.chains[-1])
         last = found
         if first in known and position.last == known[first].last and position != known[first]:
             raise Damage(source.name, found.at, "the index recorded another history up to here", sequence=position.last)
-    return _End(position, last, found)
+    return _SegmentEnd(position, last, tail)
 
 
 def _check_segments(files: SegmentFiles, firsts: Sequence[int], indexed: Sequence[Position]) -> None:
@@ -167,7 +171,7 @@ def _check_segments(files: SegmentFiles, firsts: Sequence[int], indexed: Sequenc
             raise Damage(source.name, source.size, f"the file ends here, but had {position.end} bytes at least")
 
 
-def _check_reached(file: str, end: _End, indexed: Sequence[Position]) -> None:
+def _check_reached(file: str, end: _SegmentEnd, indexed: Sequence[Position]) -> None:
     """What the index holds was acknowledged: it must still be there."""
     last = indexed[-1].last if indexed else -1
     if end.position.last < last:
@@ -175,7 +179,7 @@ def _check_reached(file: str, end: _End, indexed: Sequence[Position]) -> None:
         raise Damage(file, end.position.end, what, sequence=end.position.last + 1)
 
 
-def _demand_sealed(file: str, end: _End, next_first: int) -> None:
+def _demand_sealed(file: str, end: _SegmentEnd, next_first: int) -> None:
     if end.tail.kind != "clean":
         raise Damage(file, end.tail.at, "no whole batch begins here, but a later segment exists")
     if end.position.last + 1 != next_first:

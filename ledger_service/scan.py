@@ -8,6 +8,7 @@ zeros, and no content of a frame reads as a header: the mask (mask.py) sees to t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from hobus.ledger_service.frame import (
@@ -26,6 +27,10 @@ from hobus.ledger_service.source import Damage, Source
 
 _WRITTEN_BYTES_MIN = 8
 """A sector that was written holds at least a batch's end mark; fewer bytes than that are strays, not a write."""
+
+
+TRIES_BESIDE_WRITER = 3
+"""A fault is looked at again: what was half written a moment ago is whole now."""
 
 
 class Whole(NamedTuple):
@@ -74,6 +79,32 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
         chain = next_chain(chain, entry)
         chains.append(chain)
     return Whole(at, found, data, chains)
+
+
+def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int = 1) -> Iterator[Whole | Tail]:
+    """The whole frames from `at` on, the first of which is `next_whole`, and then the tail.
+
+    Raises Damage. What is no whole frame is looked at so many times (`tries`).
+    """
+    left = tries
+    while True:
+        left -= 1
+        try:
+            found = next_whole(source, at, sequence, chain)
+        except Damage:
+            if left <= 0:
+                raise
+            source.refresh()
+            continue
+        if isinstance(found, Whole):
+            left = tries
+            at, sequence, chain = found.end, sequence + found.frame.header.entry_count, found.chains[-1]
+        elif found.kind != "clean" and left > 0:
+            source.refresh()
+            continue
+        yield found
+        if isinstance(found, Tail):
+            return
 
 
 def demand_format(file: str, byte: int, header: Header) -> None:

@@ -177,14 +177,14 @@ class LedgerService(Actor):
 
     async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
         """From the writer's table, up to the last acknowledged entry. Failures: denied, for one entry or for all."""
-        self._demand_reader(call, message.TYPE)
+        self._demand(call.role in READS, call, message.TYPE)  # else it is not told what there is
         ledger = await self._up_to_date()
         found = [ledger.tables.by_submission(submission_id) for submission_id in message.submission_ids]
         found += [ledger.tables.by_once(key) for key in message.once]
         for one in found:
             if one is not None:
                 self._demand_entry(call, message.TYPE, one, with_bodies=message.with_bodies)
-        return m.Found.model_construct(entries=ledger.pages.messages(found, with_bodies=message.with_bodies))
+        return m.Found.model_construct(entries=ledger.messages(found, with_bodies=message.with_bodies))
 
     async def on_read(self, message: m.Read, call: Call) -> m.Entries:
         """A page of a stream, up to the last acknowledged entry. Failures: denied."""
@@ -201,8 +201,11 @@ class LedgerService(Actor):
 
     async def on_query(self, message: m.Query, call: Call) -> m.Entries:
         """A page by provenance, from the index. Failures: denied, malformed."""
-        self._demand_query(call, message)
-        found = self._open().pages.query(
+        stream, event_type = message.where.get("stream"), message.where.get("event_type")
+        wanted, only = stream if isinstance(stream, str) else None, event_type if isinstance(event_type, str) else ""
+        may = may_read(call.role, wanted, with_bodies=message.with_bodies, event_type=only)
+        self._demand(may, call, message.TYPE, wanted or "", only)
+        found = self._open().query(
             message.where,
             after=message.after,
             limit=self._most(message.limit) + 1,
@@ -221,7 +224,7 @@ class LedgerService(Actor):
 
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
         """One body. Failures: denied, not_found, damaged."""
-        self._demand_reader(call, message.TYPE)
+        self._demand(call.role in READS, call, message.TYPE)  # else it is not told what there is
         ledger = await self._up_to_date()
         try:
             submission_id, number = split_body_ref(message.ref)
@@ -266,40 +269,27 @@ class LedgerService(Actor):
 
     def _page(self, found: list[Committed], limit: int, *, with_bodies: bool) -> m.Entries:
         ledger = self._open()
-        return ledger.pages.page(found, self._most(limit), head=ledger.writer.head, with_bodies=with_bodies)
+        return ledger.page(found, self._most(limit), head=ledger.writer.head, with_bodies=with_bodies)
 
     def _now_us(self) -> int:
         return int(self._bus.now() * 1_000_000 + 0.5)
 
     # --- scope
 
-    def _demand_reader(self, call: Call, type_name: str) -> None:
-        """A role that reads nothing is not told what there is."""
-        if call.role not in READS:
-            raise self._denial(call, type_name, "")
+    def _demand(self, is_allowed: bool, call: Call, type_name: str, stream: str = "", event_type: str = "") -> None:
+        if not is_allowed:
+            self._note_denied(call, type_name, stream, event_type)
+            where = f"stream {stream[:80]}" if stream else "all streams"
+            what = f"{type_name}: role {call.role} may not read {where} (docs/ledger.md, who may read)"
+            raise BusError("denied", what)
 
     def _demand_stream(self, call: Call, type_name: str, stream: str | None, *, with_bodies: bool) -> None:
-        if not may_read(call.role, stream, with_bodies=with_bodies):
-            raise self._denial(call, type_name, stream or "")
-
-    def _demand_query(self, call: Call, message: m.Query) -> None:
-        stream, event_type = message.where.get("stream"), message.where.get("event_type")
-        wanted, only = (
-            (stream if isinstance(stream, str) else None),
-            (event_type if isinstance(event_type, str) else ""),
-        )
-        if not may_read(call.role, wanted, with_bodies=message.with_bodies, event_type=only):
-            raise self._denial(call, message.TYPE, wanted or "", only)
+        self._demand(may_read(call.role, stream, with_bodies=with_bodies), call, type_name, stream or "")
 
     def _demand_entry(self, call: Call, type_name: str, found: Committed, *, with_bodies: bool) -> None:
         stream, event_type = found.entry.stream, found.entry.event_type
-        if not may_read_entry(call.role, stream, event_type, with_bodies=with_bodies):
-            raise self._denial(call, type_name, stream, event_type)
-
-    def _denial(self, call: Call, type_name: str, stream: str, event_type: str = "") -> BusError:
-        self._note_denied(call, type_name, stream, event_type)
-        where = f"stream {stream[:80]}" if stream else "all streams"
-        return BusError("denied", f"{type_name}: role {call.role} may not read {where} (docs/ledger.md, who may read)")
+        may = may_read_entry(call.role, stream, event_type, with_bodies=with_bodies)
+        self._demand(may, call, type_name, stream, event_type)
 
     def _note_denied(self, call: Call, type_name: str, stream: str, event_type: str) -> None:
         self._denials.note(call.sender, type_name, stream, event_type, now_us=self._now_us())
@@ -434,7 +424,7 @@ class LedgerService(Actor):
         where = {True: "its disk", False: "an internal error"}[isinstance(error, OSError)]
         if isinstance(error, sqlite3.Error):
             where = "its index, which the next start rebuilds"
-            self._ledger.opening.db.close()
+            self._ledger.db.close()
             with suppress(LedgerError):  # the next start meets the same, and says so
                 discard_index(self._disk)
         self._fault = LedgerError("fenced", f"the ledger stopped because of {where} ({type(error).__name__}: {error})")

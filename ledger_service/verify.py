@@ -19,12 +19,9 @@ from typing import NamedTuple
 from hobus.ledger_service.frame import GENESIS, salted_hash
 from hobus.ledger_service.index import FILE, Position, read_fault, read_obstacle, read_positions
 from hobus.ledger_service.recovery import decode_all
-from hobus.ledger_service.scan import Damage, Tail, Whole, next_whole
+from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Damage, Whole, walk
 from hobus.ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
 from hobus.ledger_service.source import SegmentFile, Source
-
-_TRIES = 3
-"""A fault beside a running writer is looked at again: what was half written a moment ago is whole now."""
 
 
 class VerifyFault(NamedTuple):
@@ -177,34 +174,18 @@ def _demand_all(done: _Progress, current: int) -> None:
 def _verify_segment(
     source: Source, first: int, done: _Progress, progress: Callable[[int], None], *, is_last: bool
 ) -> str:
-    tries = _TRIES if is_last else 1
-    while True:
-        try:
-            found = next_whole(source, done.at, done.sequence, done.chain)
-        except Damage:
-            tries -= 1
-            if tries <= 0:
-                raise
-            source.refresh()
-            continue
+    tail = "clean"
+    for found in walk(source, done.sequence, done.chain, tries=TRIES_BESIDE_WRITER if is_last else 1):
         if isinstance(found, Whole):
             _verify_frame(source, found, done)
             _compare(source, first, found, done)
             progress(done.sequence)
-            continue
-        tries -= 1
-        if found.kind != "clean" and tries > 0:
-            source.refresh()
-            continue
-        return _verify_tail(source, found, done, is_last=is_last)
-
-
-def _verify_tail(source: Source, tail: Tail, done: _Progress, *, is_last: bool) -> str:
-    if tail.kind == "clean":
-        return "clean"
-    if not is_last:
-        raise Damage(source.name, tail.at, "bytes beyond the last batch are not zero", sequence=done.sequence)
-    return f"torn ({tail.end - tail.at} bytes after the last whole batch; the next start sets them aside)"
+        elif found.kind != "clean":
+            if not is_last:
+                raise Damage(source.name, found.at, "bytes beyond the last batch are not zero", sequence=done.sequence)
+            size = found.end - found.at
+            tail = f"torn ({size} bytes after the last whole batch; the next start sets them aside)"
+    return tail
 
 
 def _compare(source: Source, first: int, found: Whole, done: _Progress) -> None:

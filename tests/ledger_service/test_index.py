@@ -21,8 +21,8 @@ from hobus.ledger_service.index import (
     FILES,
     Committed,
     Index,
-    IndexReader,
     Position,
+    connection_to,
     key_hash,
     partition_of,
     partitions_to,
@@ -50,7 +50,10 @@ def _apply(index: Index, first: int, count: int) -> None:
 def test_a_reader_sees_each_commit_and_cannot_write(tmp_path):
     """Beside the writer, without holding anything of it."""
     path = tmp_path / "index.sqlite"
-    with closing(Index.open(str(path))) as index, closing(IndexReader.of_file(path)) as reader:
+    with (
+        closing(Index.open(str(path))) as index,
+        closing(Index(connection_to(f"{path.absolute().as_uri()}?mode=ro", uri=True))) as reader,
+    ):
         for first in (0, 10):
             _apply(index, first, 10)
             assert reader.positions() == index.positions() == [Position(0, first + 9, 100 * (first + 10), CHAIN)]
@@ -212,7 +215,7 @@ def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(tmp_path, column):
         with pytest.raises(sqlite3.DatabaseError):
             index.select({"event_type": "E"}, after=-1, limit=99, newest_first=False)
     assert len(told) == 1
-    with closing(IndexReader.of_file(path)) as reader:
+    with closing(Index(connection_to(f"{path.absolute().as_uri()}?mode=ro", uri=True))) as reader:
         assert "3" in reader.fault()
 
 

@@ -275,8 +275,8 @@ async def test_a_broken_index_ends_the_process_and_the_next_start_rebuilds_it(tm
     async with running(RealDisk(tmp_path)) as ledger:
         await ledger.write(write("a"))
         await ledger.bus.release()
-        ledger.service._ledger.opening.db._db.execute("COMMIT")
-        ledger.service._ledger.opening.db._db.execute("DROP TABLE entries")
+        ledger.service._ledger.db._db.execute("COMMIT")
+        ledger.service._ledger.db._db.execute("DROP TABLE entries")
         with pytest.raises(LedgerError, match="fenced"):
             await ledger.write(write("a"))
         assert "index" in (await ledger.service.failed).detail
@@ -290,7 +290,7 @@ async def test_an_index_without_room_ends_nothing_and_catches_up_once_there_is_s
     async with running(RealDisk(tmp_path)) as ledger:
         await ledger.write(write("a"))
         await ledger.bus.release()
-        db = ledger.service._ledger.opening.db._db
+        db = ledger.service._ledger.db._db
         (pages,) = db.execute("PRAGMA page_count").fetchone()
         db.execute(f"PRAGMA max_page_count = {pages}")
         many = [f"b{number}" for number in range(500)]
@@ -304,7 +304,7 @@ async def test_an_index_without_room_ends_nothing_and_catches_up_once_there_is_s
         for _ in range(4):
             await ledger.bus.release()
         assert (await ledger.service.on_read_stats(ReadLedgerStats(), call())).index_behind == 0
-        assert ledger.service._ledger.opening.db.fault() == ""
+        assert ledger.service._ledger.db.fault() == ""
 
 
 async def test_writes_are_taken_between_the_steps_in_which_the_index_comes_up(tmp_path, monkeypatch):
