@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from hobus.bus.messages import control, gateway, launcher, ledger, memory, session, streams, work_order
+from hobus.bus.messages import control, gateway, ledger, memory, session, streams, work_order
 from hobus.bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
@@ -101,10 +101,6 @@ _ROWS = (
     Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
     Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
-    # launcher
-    Row(launcher.Scale, "launcher", launcher.Members, _OPERATOR, redeliver=False),
-    Row(launcher.Restart, "launcher", launcher.Members, _OPERATOR, redeliver=False),
-    Row(launcher.DrainMember, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     # broker
     Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host", "http"}),
     Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),

@@ -310,21 +310,10 @@ def wire(rng: random.Random) -> bytes:
     return bytes(data[: rng.choice((len(data), rng.randrange(len(data)) + 1))])
 
 
-def command_file(rng: random.Random) -> bytes:
+def command_line(rng: random.Random) -> bytes:
     """What may stand where a command to the launcher is expected."""
-    body = rng.choice(('{"actor": "nobody/9"}', '{"role": "nobody", "count": 1}', '{"role": "ho1", "count": 0}', "[]", '{"actor": 1}',
-                       '{"role": "ho1", "count": 1e400}', '{"actor": "\\ud800"}', '{"actor": "' + "x" * 5000 + '"}'))  # fmt: skip
-    type_ = rng.choice(("launcher.scale", "launcher.restart", "launcher.drain", "bus.hello", "\\u0000"))
-    data = f'{{"type": "{type_}", "body": {body}}}'.encode()
-    return rng.choice(
-        (
-            data,
-            data,
-            data[: rng.randrange(len(data))],
-            rng.randbytes(200),
-            b"",
-            b"[" * 5000,
-            b"\xff" + data,
-            bytes(100_000),
-        )
-    )
+    fields = rng.choice(('"actor": "nobody/9", "then": "stay"', '"role": "nobody", "count": 1', '"role": "ho1", "count": 0', '"actor": 1',
+                         '"role": "ho1", "count": 1e400', '"actor": "\\ud800", "then": "stay"', '"actor": "' + "x" * 5000 + '"'))  # fmt: skip
+    data = f'{{"command": "{rng.choice(("scale", "leave", "bus.hello", chr(92) + "u0000"))}", {fields}}}'.encode()
+    nonsense = (data[: rng.randrange(len(data))], rng.randbytes(200), b"", b"[" * 5000, b"\xff" + data, bytes(100_000))
+    return rng.choice((data, data, *nonsense))

@@ -35,6 +35,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected
+from hobus.launch.launcher.control import SOCKET
 from hobus.ledger_service.reader import Filter, read_entries
 from hobus.ledger_service.verify import verify_directory
 
@@ -73,8 +74,7 @@ TARGETS = {
     "ledger's lane": Target("frames", lambda up: up.place.lane("ledger"), ("", *_CLIENTS, *_SERVICES), ("ledger",)),
     "gateway's lane": Target("frames", lambda up: up.place.lane("gateway"), ("", "host", *_CLIENTS), ("gateway",)),
     "tap": Target("topics", lambda up: up.place.tap),
-    "launcher, over the bus": Target("frames", lambda up: up.place.broker, ("operator",), ("launcher",)),
-    "launcher, files and signals": Target("files", _nowhere),
+    "launcher's socket": Target("lines", lambda up: str(up.place.sockets / SOCKET)),
 }
 
 
@@ -155,12 +155,11 @@ async def ask_while(goes_on: Callable[[], bool], door: Bus, up: Cluster) -> Aske
 
 def words_of(up: Cluster, name: str, options: argparse.Namespace, frames: int, workers: list[Any]) -> Words:
     """What the attacker is told."""
-    run, target = run_file.read(up.place.home.run_file), TARGETS[name]
-    assert run is not None
+    target = TARGETS[name]
     return Words(
         name=f"f{list(TARGETS).index(name)}", how=target.how, frames=frames, rate=options.rate, seed=options.seed, endpoint=target.endpoint(up),
         body_max=up.place.snapshot.config.bus.body_max_bytes, run=str(up.place.home.run), roles=target.roles,
-        services=target.services, workers=tuple(workers) if target.is_remote else (), launcher_pid=run.launcher_pid,
+        services=target.services, workers=tuple(workers) if target.is_remote else (),
     )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import struct
@@ -24,7 +23,7 @@ from typing import Any, Literal
 
 import zmq
 
-from bench.hostile.frames import Frames, command_file, subscription, wire
+from bench.hostile.frames import Frames, command_line, subscription, wire
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
 from hobus.bus.errors import BusError
@@ -32,7 +31,7 @@ from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.messages.failure import Failure
 from hobus.bus.zeromq import curve, tokens
 from hobus.launch.cluster.version import software_version
-from hobus.launch.launcher import control_files
+from hobus.launch.launcher.control import CommandAnswer
 
 _WELCOME_S = 5.0
 _LAST_WORDS_S = 0.2
@@ -42,7 +41,7 @@ _WIRE_ONE_IN = 10
 """Lives that speak no ZMTP at all."""
 
 
-How = Literal["frames", "topics", "strangers", "files"]
+How = Literal["frames", "topics", "strangers", "lines"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,6 @@ class Words:
     services: tuple[str, ...] = ()
     workers: tuple[dict[str, str], ...] = ()
     """Instead of roles: enrolled keys."""
-    launcher_pid: int = 0
     life_max: int = 400
 
 
@@ -109,8 +107,8 @@ def attack(words: Words) -> Seen:
 
 def _life_of(words: Words, number: int, count: int) -> Callable[[Seen], None]:
     rng = random.Random(words.seed * 1_000_003 + number)
-    if words.how == "files":
-        return lambda seen: _files(words, rng, count, number, seen)
+    if words.how == "lines":
+        return lambda seen: _lines(words, rng, count, seen)
     if words.how == "strangers" and number % 2:
         return lambda seen: _strangers(words, rng, max(1, count // 10), seen)
     if words.how == "strangers" or number % _WIRE_ONE_IN == 0:
@@ -317,45 +315,25 @@ def _keys(dealer: zmq.Socket[bytes], server: str, public: str, secret: str) -> N
     dealer.curve_publickey, dealer.curve_secretkey = public.encode(), secret.encode()
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- lines ------------------------------------------------------------------------------------------------------------
 
 
-def _files(words: Words, rng: random.Random, count: int, number: int, seen: Seen) -> None:
-    """Commands written for the launcher that are none, and its signal, with and without any."""
-    pace, run = _Pace(words.rate), Path(words.run)
-    for n in range(count):
-        name = f"fuzz{number}x{n}{rng.choice(('', '', '', chr(10), 'é', 'x' * 200))}"
-        path = run / f"command-{name}"
-        kind = rng.choice(("file",) * 20 + ("directory", "link", "pipe", "unreadable", "signal"))
-        with suppress(OSError):
-            _put(path, kind, command_file(rng))
-        with suppress(ProcessLookupError):
-            os.kill(words.launcher_pid, control_files.SIGNAL)
+def _lines(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
+    """Commands to the launcher that are none, and connections that say nothing, or go before they are answered."""
+    pace = _Pace(words.rate)
+    for _ in range(count):
+        kind = rng.choice(("line",) * 20 + ("nothing", "half", "gone"))
+        with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+            connection.settimeout(_HANDSHAKE_S)
+            connection.connect(words.endpoint)
+            if kind != "nothing":
+                connection.sendall(command_line(rng) + b"\n" * (kind == "line"))
+            if kind == "line":
+                answer = CommandAnswer.model_validate_json(connection.makefile("rb").readline())
+                seen.told[answer.code or "accepted"] += 1
         seen.sent += 1
         seen.kinds[kind] += 1
         pace.wait()
-        for answer in run.glob("answer-fuzz*"):
-            with suppress(OSError, ValueError):
-                seen.told[control_files.Answer.model_validate_json(answer.read_bytes()).code or "accepted"] += 1
-                answer.unlink()
-    time.sleep(_LAST_WORDS_S)
-    for left in (*run.glob("command-fuzz*"), *run.glob("answer-fuzz*")):
-        seen.told["left lying" if left.name.startswith("command") else "answered late"] += 1
-        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-
-
-def _put(path: Path, kind: str, data: bytes) -> None:
-    if kind == "directory":
-        path.mkdir()
-    elif kind == "link":
-        path.symlink_to("/nowhere")
-    elif kind == "pipe":
-        os.mkfifo(path, 0o600)
-    elif kind != "signal":
-        beside = path.with_suffix(".new")
-        beside.write_bytes(data)
-        beside.chmod(0o000 if kind == "unreadable" else 0o600)
-        beside.replace(path)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import Finding, Verdict
-from hobus.launch.launcher.stale import living
+from hobus.launch.launcher.stop import living
 from hobus.launch.launcher.zygote import is_possible
 
 _PYTHON = (3, 11)

@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.dispatch import Actor
 from hobus.bus.peer import Peer
 from hobus.bus.port import Bus, Clock
 from hobus.bus.zeromq import tokens
@@ -51,11 +50,10 @@ class Client:
     name: str
 
     @classmethod
-    def open(cls, place: Place, role: str, *, clock: Clock, actor: Actor | None = None) -> Client:
+    def open(cls, place: Place, role: str, *, clock: Clock) -> Client:
         """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's.
 
         A name belongs to one connection at a time: further ones of this process get further numbers.
-        With an actor it offers the service of its role.
         """
         names = (f"{role}/{os.getpid()}{f'.{number}' if number else ''}" for number in count())
         name = next(name for name in names if name not in _OPEN)
@@ -64,10 +62,10 @@ class Client:
         _OPEN.add(name)
         zeromq = ZeroMQ(place.snapshot.config.bus)
         peer = Peer(
-            actor,
+            None,
             instance=instance,
             role=role,
-            offers=(role,) if actor is not None else (),
+            offers=(),
             slots=0,
             token=token,
             settings=place.snapshot.config.bus,

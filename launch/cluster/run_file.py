@@ -13,12 +13,13 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from hobus.bus.messages.base import Record
-from hobus.launch.cluster.states import State
 from hobus.launch.console.errors import CommandError
 
 VERSION = 1
 
 Phase = Literal["starting", "running", "draining"]
+State = Literal["starting", "ready", "degraded", "draining", "backoff", "failed", "stopped"]
+"""Of a supervised process; what follows what: launch/launcher/supervision.py."""
 
 
 class ChildRow(Record):

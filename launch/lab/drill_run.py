@@ -33,7 +33,8 @@ from hobus.launch.lab.drill_moments import QUESTION, Moment, Victim
 from hobus.launch.lab.drill_story import Counts, Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
 from hobus.launch.lab.recent_frames import ring_of
 from hobus.launch.lab.temporary_cluster import left_of
-from hobus.launch.launcher.detached import start_detached
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.launch.process.orphan import hard_limit_s
@@ -135,7 +136,7 @@ def http_of(victim: Victim) -> str | None:
 
 
 def _up(home: Home, scale: tuple[str, ...], *, http: str | None = None) -> None:
-    code = start_detached(home, config_file=None, scale=scale, wait=True, quiet=True, http=http, ends_with_us=True)
+    code = start_detached(home, StartOptions(scale=scale, http=http), wait=True, quiet=True, ends_with_us=True)
     if code != exit_codes.OK:
         raise CommandError("the cluster did not become ready", exit_code=code)
 

@@ -1,4 +1,7 @@
-"""`python -m` this module: a launcher without a terminal; its maker hears through a pipe how the start went."""
+"""How a launcher begins: `run_launcher` in this process; `python -m` this module, one without a terminal.
+
+The maker of the latter hears through a pipe how the start went.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -16,12 +19,13 @@ import structlog
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.cluster.kernel import raise_open_files, set_title
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, is_about, of_os_error
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher import inherited
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.progress import Progress, Refused
 from hobus.launch.launcher.zygote import MAIN, end_unused, fork_zygote
@@ -31,77 +35,77 @@ if TYPE_CHECKING:
     from hobus.launch.launcher.launcher import Launcher
 
 
-class _Maker:
-    """The process that started this one, as long as it listens."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def tell(self, word: Progress) -> None:
-        """One line of JSON; that nobody reads it is no fault."""
-        with suppress(OSError):
-            os.write(self._fd, word.model_dump_json().encode() + b"\n")
+def run_launcher(
+    home: Home,
+    options: StartOptions,
+    *,
+    report: Callable[[Progress], None],
+    lines: writing.LossyLines,
+    ends_with_reader_of: int | None = None,
+) -> None:
+    """The cluster is down when this returns. Raises CommandError, ConfigError, OSError as it cannot be started."""
+    handed = inherited.descriptor()
+    raise_open_files()
+    importlib.import_module(MAIN)  # everybody's from here on
+    # First of all: what is open, loaded or read from here on is this process's own business.
+    first = fork_zygote(home.log("zygote"))
+    try:
+        environ = inherited.take(handed)
+        plan = make_plan(home, options, given=environ)
+        to_roles = inherited.by_role(plan.snapshot.config, environ)
+    except BaseException:
+        if first is not None:
+            end_unused(first)
+        raise
+    lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
+    # By name: the zygote goes on loading meanwhile.
+    launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
+    made = launcher(
+        home=home, plan=plan, clock=SystemClock(), report=report, zygote=first, given=to_roles,
+        ends_with_reader_of=ends_with_reader_of,
+    )  # fmt: skip
+    asyncio.run(made.run())
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Runs a cluster until it is told to stop; ends by SystemExit."""
     parser = argparse.ArgumentParser(prog="hobus-launcher")
     parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--config", type=Path)
+    parser.add_argument("--config", dest="config_file", type=Path)
     parser.add_argument("--scale", action="append", default=[])
     parser.add_argument("--listen")
     parser.add_argument("--http")
     parser.add_argument("--report-fd", type=int, required=True)
     parser.add_argument("--ends-with-maker", action="store_true")
-    options = parser.parse_args(argv)
-    os.set_inheritable(options.report_fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
-    maker = _Maker(options.report_fd)
+    given = parser.parse_args(argv)
+    fd: int = given.report_fd
+    os.set_inheritable(fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
+
+    def tell(word: Progress) -> None:
+        """One line of JSON; that nobody reads it is no fault."""
+        with suppress(OSError):
+            os.write(fd, word.model_dump_json().encode() + b"\n")
+
     lines = writing.configure("launcher", f"launcher@{os.getpid()}")
+    options = StartOptions(config_file=given.config_file, scale=given.scale, listen=given.listen, http=given.http)
     try:
-        home = home_of(options.home)
+        home = home_of(given.home)
         is_about(home.root)
-        handed = inherited.descriptor()
-        raise_open_files()
-        importlib.import_module(MAIN)  # everybody's from here on
-        # First of all: what is open, loaded or read from here on is this process's own business.
-        first = fork_zygote(home.log("zygote"))
         set_title("hobus launcher")
-        try:
-            environ = inherited.take(handed)
-            plan = make_plan(
-                home,
-                config_file=options.config,
-                scale=options.scale,
-                listen=options.listen,
-                http=options.http,
-                given=environ,
-            )
-            to_roles = inherited.by_role(plan.snapshot.config, environ)
-        except BaseException:
-            if first is not None:
-                end_unused(first)
-            raise
-        lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
-        # By name: the zygote goes on loading meanwhile.
-        launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
-        maker_fd = options.report_fd if options.ends_with_maker else None
-        made = launcher(
-            home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first, ends_with_reader_of=maker_fd,
-            given=to_roles,
-        )  # fmt: skip
-        asyncio.run(made.run())
+        ends_with = fd if given.ends_with_maker else None
+        run_launcher(home, options, report=tell, lines=lines, ends_with_reader_of=ends_with)
     except (CommandError, RuntimeFault, OSError) as error:
-        sys.exit(_refuse(maker, error, options.home))
+        sys.exit(_refuse(tell, error, given.home))
     sys.exit(exit_codes.OK)
 
 
-def _refuse(maker: _Maker, error: CommandError | RuntimeFault | OSError, home: Path) -> int:
+def _refuse(tell: Callable[[Progress], None], error: CommandError | RuntimeFault | OSError, home: Path) -> int:
     known = as_command_error(error) if isinstance(error, RuntimeFault) else None
     if known is None:
         known = error if isinstance(error, CommandError) else CommandError(str(error))
         if isinstance(error, OSError):
             known = of_os_error(error, doing=f"the cluster in {home} cannot be started")
-    maker.tell(Refused(message=known.message, hint=known.hint, exit_code=known.exit_code))
+    tell(Refused(message=known.message, hint=known.hint, exit_code=known.exit_code))
     structlog.get_logger().error("launcher_ended", reason=known.message)
     return known.exit_code
 

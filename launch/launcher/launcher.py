@@ -15,25 +15,26 @@ from dataclasses import replace
 import structlog
 
 from hobus.bus import collector
-from hobus.bus.errors import RuntimeFault
+from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Done, Drain, PeerRow, Peers
+from hobus.bus.messages.ids import snapshot_id
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
+from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.client import Client
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.governance import record_snapshot
 from hobus.launch.cluster.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
-from hobus.launch.cluster.states import RUNNING
-from hobus.launch.launcher import control_files, stale
-from hobus.launch.launcher.actor import LauncherActor
+from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, Started, already_up
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
-from hobus.launch.launcher.supervision import STOP_ORDER, DrainAsked, Member, Seen, Unheard
+from hobus.launch.launcher.stop import clean_up
+from hobus.launch.launcher.supervision import RUNNING, STOP_ORDER, DrainAsked, Member, Seen, Unheard
 from hobus.launch.launcher.supervision import plan as members_of
 from hobus.launch.launcher.zygote import Newborn, end_unused
 
@@ -97,7 +98,7 @@ class Launcher:
                 end_unused(self._first_zygote)
 
     async def _run(self) -> None:
-        ended = await stale.clean_up(self._home)
+        ended = await clean_up(self._home)
         if ended:
             self._log.warning("orphans_ended", orphans=ended)
         self._sockets = self._board.sockets = sockets_directory(self._home)
@@ -110,7 +111,9 @@ class Launcher:
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
             tell=self._words.put_nowait, given=lambda role: self._given.get(role, {}),
         )  # fmt: skip
-        self._take_signals(crew, nursery)
+        self._take_signals(nursery)
+        timeout_s = self._config.client_timeout_ms / 1000
+        server = await control.serve(self._sockets, crew.take, timeout_s=timeout_s)
         # The run file names this pid to whoever signals it: not before every signal has its handler.
         self._board.write(members, "starting")
         try:
@@ -119,16 +122,16 @@ class Launcher:
             self._board.report(Started(pid=os.getpid()))
             await self._serve(crew)
         finally:
+            server.close()
             crew.kill_all()
             await crew.all_gone()
             await nursery.close()
 
-    def _take_signals(self, crew: Crew, nursery: Nursery) -> None:
+    def _take_signals(self, nursery: Nursery) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._asked_to_stop)
         loop.add_signal_handler(signal.SIGCHLD, nursery.reap_strangers)
-        loop.add_signal_handler(control_files.SIGNAL, control_files.take_all, self._home, crew)
         if self._ends_with_reader_of is not None:
             # A pipe that nobody reads any more is in error, which wakes whoever waits for anything of it.
             loop.add_reader(self._ends_with_reader_of, self._maker_is_gone, self._ends_with_reader_of)
@@ -145,7 +148,7 @@ class Launcher:
     async def _serve(self, crew: Crew) -> None:
         """Supervises until it is told to stop, then drains; its own connection outlives everybody else's."""
         place = Place(home=self._home, sockets=self._sockets, snapshot=self._plan.snapshot)
-        client = Client.open(place, "launcher", clock=self._clock, actor=LauncherActor(crew))
+        client = Client.open(place, "launcher", clock=self._clock)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
@@ -223,7 +226,7 @@ class Launcher:
         """CONFIG_SNAPSHOT:<digest> stands in the record; a repeat adds nothing."""
         while True:
             try:
-                await record_snapshot(bus, self._plan.snapshot)
+                await _record_snapshot(bus, self._plan.snapshot)
             except RuntimeFault as fault:
                 self._log.warning("snapshot_not_recorded", code=fault.code, detail=fault.detail)
                 await bus.sleep(self._config.watch_interval_ms / 1000)
@@ -265,3 +268,24 @@ class Launcher:
     async def _kill_when_asked(self, child: Child) -> None:
         await self._kill_now.wait()
         child.kill_group()
+
+
+def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
+    """CONFIG_SNAPSHOT:<digest>, whose body is the snapshot itself; a repeat is meant to add nothing."""
+    return WriteEntry(
+        submission_id=snapshot_id(snapshot.digest),
+        stream="governance",
+        event_type="CONFIG_SNAPSHOT",
+        at_us=round(now_s * 1_000_000),
+        bodies=[snapshot.to_bytes()],
+    )
+
+
+async def _record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
+    """It stands in the record. Raises RuntimeFault, retryable while the ledger is away."""
+    timeout_s = snapshot.config.ledger.request_timeout_ms / 1000
+    entry = snapshot_entry(snapshot, bus.now())
+    written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
+    ack = written.acks[0]
+    if not ack.is_first:
+        raise LedgerError(ack.code or "conflict", f"{entry.submission_id} was {ack.outcome}", retryable=False)

@@ -19,8 +19,8 @@ from hobus.bus.zeromq import tokens
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.scale import SCALABLE
-from hobus.launch.launcher.scaling import change_to, number_of
+from hobus.launch.launcher.control import Command, ScaleCommand
+from hobus.launch.launcher.options import SCALABLE
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import (
@@ -37,7 +37,9 @@ from hobus.launch.launcher.supervision import (
     Spawned,
     SpawnFailed,
     apply,
+    change_to,
     given_up_services,
+    number_of,
 )
 from hobus.launch.logs import tail
 from hobus.launch.process.liveness import FINISH
@@ -82,9 +84,24 @@ class Crew:
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def scale(self, role: str, count: int) -> list[Member]:
-        """The role's members after the command. Raises BusError."""
-        self._check_open()
+    def take(self, command: Command) -> None:
+        """It is under way, by one synchronous step. Raises BusError as it is refused."""
+        if self._is_closing:
+            raise BusError("unavailable", "the cluster is being stopped")
+        if isinstance(command, ScaleCommand):
+            self._scale(command.role, command.count)
+            return
+        actor = command.actor
+        if actor not in self.members:
+            raise BusError("not_found", f"there is no {actor} here; there are {', '.join(self.members)}")
+        _log.info("command_taken", member=actor, then=command.then, kill=command.kill)
+        self.happened(actor, LeaveAsked(command.then, self._clock.now(), kill=command.kill))
+
+    def close(self) -> None:
+        """No command is taken any more: the cluster stops."""
+        self._is_closing = True
+
+    def _scale(self, role: str, count: int) -> None:
         if role not in SCALABLE:
             raise BusError("rejected", f"{role[:16]} cannot be scaled; roles with a number: {', '.join(SCALABLE)}")
         if all(member.role != role for member in self):
@@ -100,31 +117,6 @@ class Crew:
             self.happened(actor, LeaveAsked("start", self._clock.now()))
         for actor in reversed(change.leaving):
             self.happened(actor, LeaveAsked("remove", self._clock.now()))
-        return [member for member in self if member.role == role]
-
-    def restart(self, actor: str, *, kill: bool) -> Member:
-        """This member after the command. Raises BusError."""
-        return self._asked(actor, LeaveAsked("start", self._clock.now(), kill=kill))
-
-    def rest(self, actor: str) -> Member:
-        """This member after the command. Raises BusError."""
-        return self._asked(actor, LeaveAsked("stay", self._clock.now()))
-
-    def close(self) -> None:
-        """No command is taken any more: the cluster stops."""
-        self._is_closing = True
-
-    def _asked(self, actor: str, event: LeaveAsked) -> Member:
-        self._check_open()
-        if actor not in self.members:
-            raise BusError("not_found", f"there is no {actor[:80]} here; there are {', '.join(self.members)}")
-        _log.info("command_taken", member=actor, then=event.then, kill=event.kill)
-        self.happened(actor, event)
-        return self.members[actor]
-
-    def _check_open(self) -> None:
-        if self._is_closing:
-            raise BusError("unavailable", "the cluster is being stopped")
 
     def _in_order(self) -> None:
         order = {role: number for number, role in enumerate(START_ORDER)}

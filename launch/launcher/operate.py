@@ -1,18 +1,13 @@
-"""A command to the launcher of a running cluster: over the bus or as a file, and followed until it has come true."""
+"""A command to the launcher of a running cluster, followed until it has come true."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import BusError
-from hobus.bus.messages.base import Message
-from hobus.bus.messages.launcher import DrainMember, Members, Restart
 from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.client import connected, place_of
-from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.last_lines import of_incarnation
 from hobus.launch.cluster.run_file import ChildRow, RunFile
@@ -20,44 +15,19 @@ from hobus.launch.cluster.running import not_reachable, running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import note
-from hobus.launch.launcher import control_files
+from hobus.launch.launcher import control
+from hobus.launch.launcher.control import Command
 
 Settled = Callable[[dict[str, ChildRow]], bool]
 
 
-def command(home: Home, message: Message) -> None:
-    """The launcher has taken it, over the bus or, when the broker cannot pass it on, as a file.
-
-    Raises CommandError when no cluster runs, RuntimeFault as it refuses, OSError.
-    """
-    run = running(home)
-    place = place_of(home, run)
-    config = place.snapshot.config.launcher
-    timeout_s, poll_s = config.client_timeout_ms / 1000, config.command_poll_ms / 1000
-    if _is_of_broker(message) or not asyncio.run(_passed_on(place, message, timeout_s)):
-        try:
-            control_files.ask(home, run, message, clock=SystemClock(), timeout_s=timeout_s, poll_s=poll_s)
-        except FileNotFoundError:
-            raise not_reachable(home, holder(home)) from None
-
-
-def _is_of_broker(message: Message) -> bool:
-    """A broker that is told to end may be gone before it has passed on the answer."""
-    return isinstance(message, (Restart, DrainMember)) and message.actor.startswith("broker/")
-
-
-async def _passed_on(place: Place, message: Message, timeout_s: float) -> bool:
-    """False if the launcher has certainly not got it; whatever else goes wrong is raised, as it may have."""
-    is_connected = False
+def command(home: Home, wanted: Command) -> None:
+    """The launcher has taken it. Raises CommandError when none is there, RuntimeFault as it refuses."""
+    place = place_of(home, running(home))
     try:
-        async with connected(place, "operator") as bus:
-            is_connected = True
-            await bus.request("launcher", message, expect=Members, timeout_s=timeout_s)
-    except BusError as fault:
-        if is_connected and fault.code != "no_route":
-            raise
-        return False
-    return True
+        control.send(place.sockets, wanted, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
+    except OSError:
+        raise not_reachable(home, holder(home)) from None
 
 
 def known(home: Home, actor: str) -> ChildRow:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.launcher.listen import check_http, check_listen
-from hobus.launch.launcher.scale import parse_scale
+from hobus.launch.launcher.options import StartOptions, parse_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,39 +26,34 @@ class Plan:
     """Processes per role; a role that is not named has one, `http` none."""
 
 
-def make_plan(  # noqa: PLR0913 - one per option of `up`
-    home: Home,
-    *,
-    config_file: Path | None,
-    scale: Sequence[str],
-    listen: str | None = None,
-    http: str | None = None,
-    given: Mapping[str, str] | None = None,
-) -> Plan:
+def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | None = None) -> Plan:
     """The plan for this home; `given`: of the user's environment, what is not in this process's own and tools may need.
 
     Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
+    config_file = options.config_file
     if config_file is not None and not config_file.is_file():
         raise CommandError(
             f"--config {config_file}: no such file",
             hint="hobus up without --config uses the shipped one",
             exit_code=exit_codes.USAGE,
         )
-    counts = parse_scale(scale)
+    counts = parse_scale(options.scale)
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
     if snapshot.config.tools.entry_points:
         # By name: few clusters have any.
         importlib.import_module("hobus.launch.launcher.tool_check").require_entry_points(snapshot.config, given or {})
-    if listen is not None:
-        snapshot = snapshot.listening("bus", listen)
-    if http is not None:
-        snapshot = snapshot.listening("http", http)
+    if options.listen is not None:
+        snapshot = snapshot.listening("bus", options.listen)
+    if options.http is not None:
+        snapshot = snapshot.listening("http", options.http)
     config = snapshot.config
     if config.bus.listen:
-        check_listen(config.bus.listen)
+        importlib.import_module("hobus.bus.zeromq.curve").check_available()
+        check_free(config.bus.listen, "--listen, bus.listen")
     if config.http.listen:
-        check_http(config.http.listen)
+        importlib.import_module("hobus.launch.process.roles.http").require_installed()
+        check_free(config.http.listen, "--http, http.listen")
     elif "http" in counts:
         raise CommandError(
             "--scale http: this cluster has no HTTP door", hint="hobus up --http", exit_code=exit_codes.USAGE
@@ -71,3 +66,21 @@ def make_plan(  # noqa: PLR0913 - one per option of `up`
     }
     origin = snapshot.origins.get("admin_config.json", "shipped")
     return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)
+
+
+def check_free(address: str, named: str) -> None:
+    """It can be listened at. Raises CommandError (usage, not reachable); `named`: where the address was given."""
+    host, port = parts_of(address)
+    wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - CURVE or keys guard it
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ binds
+            probe.bind(where)
+            probe.listen(1)
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen at {address} ({named}): {error.strerror or error}",
+            hint="choose another port, or port 0 for any free one",
+            exit_code=exit_codes.UNREACHABLE,
+        ) from None

@@ -24,7 +24,7 @@ from hobus.launch.cluster import identity
 from hobus.launch.cluster.kernel import become_subreaper
 from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.zygote_protocol import Fork, Forked
+from hobus.launch.launcher.zygote import Fork, Forked
 from hobus.launch.launcher.zygotes import Held, Lineage, Shown
 
 _log = structlog.get_logger()

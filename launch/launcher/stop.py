@@ -1,7 +1,8 @@
-"""A cluster is taken down: its launcher drains it, or what a dead launcher left is ended."""
+"""A cluster is taken down: its launcher drains it, or what a dead launcher left is ended, known by start marks."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from pathlib import Path
@@ -13,12 +14,14 @@ from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home, holder, remove_run, sweep
-from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import note, say
-from hobus.launch.launcher.stale import living
 from hobus.launch.launcher.supervision import drain_bound_s
+
+_LOOK_INTERVAL_S = 0.01
+_LOOKS = 500
 
 
 def stop(home: Home, *, quiet: bool = False) -> int:
@@ -100,11 +103,41 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> i
         raise CommandError(
             f"no cluster runs in {home.root}", hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE
         )
-    orphans = living(run)
-    for row in orphans:
-        identity.end(row.pid, row.mark, signal.SIGKILL)
+    orphans = _end_all(run)
     sweep(home, Path(run.sockets))
     remove_run(home)
     if not quiet:
         say(f"the launcher was dead; ended {len(orphans)} orphans of {home.root}")
     return exit_codes.OK
+
+
+async def clean_up(home: Home) -> list[str]:
+    """Nothing of an earlier run is left; names the orphans that were ended. The caller holds the home's lock.
+
+    Raises CommandError when one of them does not die.
+    """
+    run = _readable(home)  # of another version or torn: its processes have their liveness pipes
+    orphans = _end_all(run)
+    await _gone(orphans)
+    sweep(home, Path(run.sockets) if run is not None else None)
+    return [f"{row.actor} (pid {row.pid})" for row in orphans]
+
+
+def living(run: RunFile | None) -> list[ChildRow]:
+    """The processes of that run that are still there."""
+    return [] if run is None else [row for row in run.children if identity.is_alive(row.pid, row.mark)]
+
+
+def _end_all(run: RunFile | None) -> list[ChildRow]:
+    """SIGKILL to the processes of that run that are still there; these."""
+    return [row for row in living(run) if identity.end(row.pid, row.mark, signal.SIGKILL)]
+
+
+async def _gone(orphans: list[ChildRow]) -> None:
+    for _ in range(_LOOKS):
+        orphans = [row for row in orphans if identity.is_alive(row.pid, row.mark)]
+        if not orphans:
+            return
+        await asyncio.sleep(_LOOK_INTERVAL_S)
+    names = ", ".join(f"{row.actor} (pid {row.pid})" for row in orphans)
+    raise CommandError(f"processes of an earlier run do not end: {names}", hint="end them by hand, then run up again")

@@ -1,6 +1,13 @@
 """What the launcher knows of each process and what follows from an event: `apply(member, event) -> (member, effects)`.
 
-No process, no socket, no clock in here; `launcher.py` feeds events and carries out effects.
+No process, no socket, no clock in here; `launcher.py` feeds events and carries out effects. A member's states:
+
+stopped --spawned--> starting --is_ready/is_degraded--> ready <-> degraded
+^                    |            any of the three --crashed--> backoff --spawned--> starting
+|                    |                             --gave_up--> failed
++------ended/crashed-- draining <--drain-- any living state
+
+Anything else is a programming error.
 """
 
 from __future__ import annotations
@@ -11,8 +18,7 @@ from typing import Literal
 
 from hobus.bus.messages.control import PeerRow
 from hobus.config.schema import LauncherConfig
-from hobus.launch.cluster.run_file import ChildRow
-from hobus.launch.cluster.states import RUNNING, Event, State, next_state
+from hobus.launch.cluster.run_file import ChildRow, State
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.restart_policy import History, after_crash
 
@@ -30,6 +36,37 @@ NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
 
 
 After = Literal["stay", "start", "remove"]
+Event = Literal["spawned", "is_starting", "is_ready", "is_degraded", "crashed", "gave_up", "drain", "ended"]
+
+_LIVING: dict[Event, State] = {
+    "is_starting": "starting",
+    "is_ready": "ready",
+    "is_degraded": "degraded",
+    "crashed": "backoff",
+    "gave_up": "failed",
+    "drain": "draining",
+    "ended": "stopped",
+}
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    "stopped": {"spawned": "starting", "drain": "stopped"},
+    "starting": _LIVING,
+    "ready": _LIVING,
+    "degraded": _LIVING,
+    "draining": {
+        "is_starting": "draining",
+        "is_ready": "draining",
+        "is_degraded": "draining",
+        "crashed": "stopped",
+        "ended": "stopped",
+        "drain": "draining",
+    },
+    "backoff": {"spawned": "starting", "gave_up": "failed", "drain": "stopped"},
+    "failed": {"drain": "stopped"},
+}
+
+RUNNING: frozenset[State] = frozenset({"starting", "ready", "degraded", "draining"})
+"""States in which there is an operating system process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +99,7 @@ class Member:
 
     def row(self) -> ChildRow:
         """This member as the run file shows it."""
-        return ChildRow(
-            actor=self.actor,
-            role=self.role,
-            instance=self.instance,
-            state=self.state,
-            pid=self.pid,
-            mark=self.mark,
-            started_at=self.started_at,
-            restarts=self.restarts,
-            next_try_at=self.next_try_at,
-            ready_after_ms=self.ready_after_ms,
-            note=self.note,
-            is_damaged=self.is_damaged,
-        )
+        return ChildRow.model_validate(self, from_attributes=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +190,14 @@ class Effect:
     instance: str = ""
     detail: str = ""
     at: float = 0.0
+
+
+def next_state(state: State, event: Event) -> State:
+    """The state after this event. Raises ValueError for a pair that cannot happen."""
+    try:
+        return TRANSITIONS[state][event]
+    except KeyError:
+        raise ValueError(f"a process in state {state} cannot be told {event}") from None
 
 
 def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Member, list[Effect]]:
@@ -349,6 +381,39 @@ def plan(counts: dict[str, int]) -> list[Member]:
         for role in START_ORDER
         for number in range(1, counts.get(role, 0 if role == "http" else 1) + 1)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleChange:
+    """What is to be done to the members of a role, each list by rising number."""
+
+    new: list[str]
+    """Places to make and start."""
+    back: list[str]
+    """Places that were drained or about to be removed and are wanted after all."""
+    leaving: list[str]
+    """Places to empty and remove, the highest numbers first to go."""
+
+
+def change_to(members: Iterable[Member], role: str, count: int) -> ScaleChange:
+    """The change to exactly the places 1..count of this role; one that is emptied, or was drained, is started again."""
+    there = {number_of(member.actor): member for member in members if member.role == role}
+    wanted = range(1, count + 1)
+    return ScaleChange(
+        new=[f"{role}/{number}" for number in wanted if number not in there],
+        back=[member.actor for number, member in sorted(there.items()) if number <= count and _is_away(member)],
+        leaving=[member.actor for number, member in sorted(there.items()) if number > count],
+    )
+
+
+def number_of(actor: str) -> int:
+    """`ho1/12` is number 12."""
+    return int(actor.rpartition("/")[2])
+
+
+def _is_away(member: Member) -> bool:
+    """It rests, or will: nobody is to start it again."""
+    return member.state == "stopped" or (bool(member.resting_since) and member.then != "start")
 
 
 def drain_bound_s(config: LauncherConfig) -> float:

@@ -17,20 +17,19 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import json
 import os
 import select
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from hobus.launch.cluster.kernel import has_one_thread, set_title
-from hobus.launch.launcher.descriptors import keep_only, speak_into
-from hobus.launch.launcher.zygote_protocol import WORD_MAX_BYTES, Fork, Forked, read_fork
 
 MAIN = "hobus.launch.process.main"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""
@@ -38,8 +37,37 @@ MAIN = "hobus.launch.process.main"
 ROLES = ("ledger", "gateway", "ho3", "ho1", "ho2", "host")
 """`launch/process/roles/<role>.py`, loaded in this order; a role that is not installed is left out."""
 
+WORD_MAX_BYTES = 65_536
+"""The kernel keeps a word of this size whole; argv holds a role, a name and two paths."""
+
 _DESCRIPTORS = 2
 _PID_BYTES = 4
+_STANDARD = (0, 1, 2)
+_CLOSED_BELOW = 1 << 20
+"""`closerange` up to here is one system call where the kernel has `close_range`."""
+
+
+class Fork(NamedTuple):
+    """Launcher to zygote: make a process that runs `launch.process` with these arguments; without any, an heir.
+
+    Beside it come the log's descriptor and the reading end of the liveness pipe; for an heir, its end of a `pair`.
+    """
+
+    number: int
+    argv: Sequence[str]
+
+
+class Forked(NamedTuple):
+    """Zygote to launcher: the pid, or 0 and why the system refused. How a process ended the kernel tells its parent."""
+
+    number: int
+    pid: int
+    error: str = ""
+
+
+def packed(word: Fork | Forked) -> bytes:
+    """One word as the socket pair takes it; `Fork(*json.loads(...))` reads it."""
+    return json.dumps(word).encode()
 
 
 class Newborn(NamedTuple):
@@ -193,12 +221,12 @@ class Zygote:
             for descriptor in descriptors:
                 os.close(descriptor)
         try:
-            self._control.send(answer.to_bytes())
+            self._control.send(packed(answer))
         except OSError:
             raise EOFError from None
 
     def _carried_out(self, word: bytes, descriptors: Sequence[int]) -> Forked:
-        order = read_fork(word)
+        order = Fork(*json.loads(word))
         if len(descriptors) != (_DESCRIPTORS if order.argv else 1):
             return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
         if not order.argv:
@@ -237,7 +265,7 @@ def _wait(line: socket.socket) -> NoReturn:
     if len(descriptors) != _DESCRIPTORS:
         os._exit(0)
     log, liveness = descriptors
-    _run(read_fork(word).argv, log, liveness)
+    _run(Fork(*json.loads(word)).argv, log, liveness)
 
 
 def _forked(order: Fork, body: Callable[[], NoReturn]) -> Forked:
@@ -313,6 +341,31 @@ def end_with(body: Callable[[], None]) -> NoReturn:
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
+
+
+def keep_only(descriptors: Iterable[int]) -> None:
+    """Everything else, the standard three excepted, is closed."""
+    begin = len(_STANDARD)
+    for descriptor in sorted(set(descriptors) - set(_STANDARD)):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
+    os.closerange(begin, _highest() + 1)
+
+
+def speak_into(log: int) -> None:
+    """Standard output and error go to this descriptor; standard input is empty."""
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nowhere, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    if nowhere not in _STANDARD:
+        os.close(nowhere)
+
+
+def _highest() -> int:
+    try:
+        return max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, not paths
+    except OSError:
+        return _CLOSED_BELOW
 
 
 if __name__ == "__main__":

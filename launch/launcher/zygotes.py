@@ -10,10 +10,11 @@ with back-off; beyond the crash budget there is none until the window is over.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +22,13 @@ from typing import Literal, NamedTuple
 
 import structlog
 
+import hobus
 from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
-from hobus.launch.launcher import children, fingerprint, zygote
+from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.restart_policy import History, after_crash
-from hobus.launch.launcher.zygote_protocol import WORD_MAX_BYTES, Fork, Forked, read_forked
+from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
 
 HEIR = 0
 """The number of the order for an heir; those for processes count from 1."""
@@ -105,12 +107,12 @@ class Lineage:
         if first is None:
             self._start()
         else:
-            self.present = self._adopt(first, fingerprint.of_sources(), is_loaded=False)
+            self.present = self._adopt(first, _fingerprint_of_sources(), is_loaded=False)
 
     def order(self, to: Held, word: Fork, descriptors: list[int]) -> bool:
         """Whether it is on its way; a zygote that cannot be told is ending, or hangs."""
         try:
-            socket.send_fds(to.control, [word.to_bytes()], descriptors)
+            socket.send_fds(to.control, [packed(word)], descriptors)
         except OSError as error:
             _log.warning("zygote_not_reached", reason=error.strerror)
             return False
@@ -135,7 +137,7 @@ class Lineage:
     def replace_if_outdated(self) -> None:
         """Whatever is forked from now on runs the software that is on disk now."""
         present = self.present
-        if present is None or present.fingerprint == fingerprint.of_sources():
+        if present is None or present.fingerprint == _fingerprint_of_sources():
             return
         _log.info("zygote_outdated", pid=present.pid)
         # What it was asked for it still answers for: its socket is closed behind the last order.
@@ -169,7 +171,7 @@ class Lineage:
         """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
         self._is_given_up = False
         self.present = None
-        loaded = fingerprint.of_sources()
+        loaded = _fingerprint_of_sources()
         try:
             with ExitStack() as undone:
                 ours, theirs = zygote.pair()
@@ -236,7 +238,7 @@ class Lineage:
     def _answered(self, held: Held) -> None:
         """Everything that it has said."""
         while word := self._heard(held):
-            answer = read_forked(word)
+            answer = Forked(*json.loads(word))
             held.is_loaded, held.heard_at = True, asyncio.get_running_loop().time()
             if answer.number == HEIR:
                 self._inherits(held, answer)
@@ -297,3 +299,21 @@ class Lineage:
             return
         delay_s = self._config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)
+
+
+def _fingerprint_of_sources() -> int:
+    """Of the software on disk: another number after any module of the project was changed, added or removed."""
+    return hash(tuple(sorted(_modules(str(Path(hobus.__file__).parent)))))
+
+
+def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _modules(entry.path)
+        elif entry.name.endswith(".py"):
+            state = entry.stat(follow_symlinks=False)
+            yield (entry.path, state.st_mtime_ns, state.st_size)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
-from hobus.bus.messages import control, launcher
+from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record
 from hobus.bus.messages.control import LIMITED_BY
 from hobus.bus.messages.failure import Failure
@@ -22,16 +22,10 @@ from tests.architecture.source import ROOT, modules
 _SIZED = (str, bytes, list, dict)
 _UNBOUNDED = {
     (Failure, "facts"): "of a request's own answer: kept by nobody but the one who asked",
-    (
-        launcher.Members,
-        "members",
-    ): "an answer of the launcher, at most launcher.Scale.count of each role; kept by nobody",
-    (launcher.MemberRow, "actor"): "the launcher's own word",
-    (launcher.MemberRow, "instance"): "the launcher's own word",
 }
 """Field -> why it needs no bound."""
 
-_SAID = (*vars(control).values(), *vars(launcher).values(), Failure)
+_SAID = (*vars(control).values(), Failure)
 CLASSES = sorted(
     {cls for cls in _SAID if isinstance(cls, type) and issubclass(cls, Record) and cls not in (Record, Message)},
     key=lambda cls: cls.__name__,

@@ -18,7 +18,6 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "hobus.launch.launcher.stop": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
     "hobus.launch.cli.commands.logs": ("time.sleep",),  # waits for files to grow
     "hobus.launch.launcher.operate": ("time.sleep",),  # the same, for what a command asked of them
-    "hobus.launch.launcher.control_files": ("time.sleep",),  # the same, for the answer to a command without a broker
 }
 """Module -> what it may name all the same."""
 

@@ -48,9 +48,6 @@ def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
         "broker.revoke_key",
         "broker.service_given_up",
         "ho2.consolidate",
-        "launcher.drain",
-        "launcher.restart",
-        "launcher.scale",
     }
 
 

@@ -6,6 +6,7 @@ The process of the test is their parent, and plays the zygote at its end of the 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -21,7 +22,7 @@ from hobus.config.snapshot import load_snapshot
 from hobus.launch.launcher import zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.spawner import Nursery
-from hobus.launch.launcher.zygote_protocol import WORD_MAX_BYTES, Forked
+from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
 from hobus.launch.launcher.zygotes import Lineage
 
 pytestmark = pytest.mark.process
@@ -88,8 +89,8 @@ class Played:
         """The next order, which is one for an heir, is answered."""
         async with asyncio.timeout(30):
             word = await asyncio.get_running_loop().sock_recv(self.control, WORD_MAX_BYTES)
-        assert b'"argv": []' in word
-        self.control.send(Forked(0, pid, error).to_bytes())
+        assert not Fork(*json.loads(word)).argv
+        self.control.send(packed(Forked(0, pid, error)))
 
     async def close(self) -> None:
         """Nothing of it is left."""

@@ -10,6 +10,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json, say, styled, table
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 
@@ -26,7 +27,7 @@ def config() -> None:
 @with_home
 def check(*, home: Home, config_file: Path | None, as_json_: bool) -> int:
     """Load, validate and freeze everything governed; print the digest and where each file came from."""
-    snapshot = make_plan(home, config_file=config_file, scale=()).snapshot
+    snapshot = make_plan(home, StartOptions(config_file=config_file)).snapshot
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
     if as_json_:
         say(as_json({"digest": snapshot.digest, "files": origins}, indent=1))

@@ -30,7 +30,8 @@ from hobus.launch.lab import demo_story
 from hobus.launch.lab.demo_story import Evidence, Kill, Unproved
 from hobus.launch.lab.recent_frames import ring_of
 from hobus.launch.lab.temporary_cluster import Lease, left_of, spend
-from hobus.launch.launcher.detached import start_detached
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
 from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.verify import verify_directory
@@ -73,10 +74,8 @@ def _run(home: Home) -> int:
     _step(1, f"Starting a cluster in {home.root}")
     config_file = write_config(home)
     began_at = clock.monotonic()
-    if (
-        start_detached(home, config_file=config_file, scale=(), wait=True, quiet=True, ends_with_us=True)
-        != exit_codes.OK
-    ):
+    options = StartOptions(config_file=config_file)
+    if start_detached(home, options, wait=True, quiet=True, ends_with_us=True) != exit_codes.OK:
         raise CommandError("the cluster did not become ready")
     run = running(home)
     names = ", ".join(row.actor for row in run.children)

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 import click
 
 from hobus.bus.messages.control import PeerRow
-from hobus.bus.messages.launcher import DrainMember
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cli.commands.ps import peers_of
 from hobus.launch.cluster.home import Home
@@ -17,6 +16,7 @@ from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import note, say
+from hobus.launch.launcher.control import LeaveCommand
 from hobus.launch.launcher.operate import command, follow, known
 
 
@@ -31,7 +31,7 @@ def drain(*, home: Home, actor: str, no_wait: bool) -> int:
     """
     row = known(home, actor)
     actor, role = row.actor, row.role
-    command(home, DrainMember(actor=actor))
+    command(home, LeaveCommand(actor=actor, then="stay"))
     if no_wait:
         say(f"{actor} is draining")
         return exit_codes.OK

@@ -16,6 +16,7 @@ from hobus.launch.console.output import as_json, note, say, styled, table, unhea
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
 from hobus.launch.lab.drill_run import Outcome, Wanted, carry_out, http_of
 from hobus.launch.lab.temporary_cluster import Lease, spend
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 _PREFIX = "hobus-drill-"
@@ -74,9 +75,8 @@ def kill(  # noqa: PLR0913 - one per option
     cluster of --home is not touched. Exit code 0 only if every guarantee held.
     """
     victim, moment = victim_of(who), MOMENTS[during]
-    make_plan(
-        home, config_file=None, scale=scale, http=http_of(victim)
-    )  # a fault is told of the user's own file, not of a copy that is gone
+    # A fault is told of the user's own file, not of a copy that is gone.
+    make_plan(home, StartOptions(scale=scale, http=http_of(victim)))
     config = home.config if home.config.is_dir() else None
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
     tell = note if as_json_ else _say_while_heard

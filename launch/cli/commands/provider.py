@@ -17,6 +17,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import as_json, is_terminal, say, styled, table
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -33,7 +34,7 @@ def provider() -> None:
 @with_home
 def list_providers(*, home: Home, as_json_: bool) -> int:
     """List what the home's configuration has: kinds, addresses, models, where keys are, and what is routed there."""
-    lines = provider_lines(make_plan(home, config_file=None, scale=()).snapshot.config.gateway)
+    lines = provider_lines(make_plan(home, StartOptions()).snapshot.config.gateway)
     if as_json_:
         say(as_json([line.model_dump() for line in lines], indent=1))
         return exit_codes.OK
@@ -63,7 +64,7 @@ def check_providers(*, home: Home, names: tuple[str, ...], as_json_: bool) -> in
 
     Without PROVIDER all of them. No prompt is sent. Exit code 1 if anything fails.
     """
-    snapshot = make_plan(home, config_file=None, scale=()).snapshot
+    snapshot = make_plan(home, StartOptions()).snapshot
     known = snapshot.config.gateway.providers
     if unknown := [name for name in names if name not in known]:
         raise CommandError(

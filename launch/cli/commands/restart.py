@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from hobus.bus.messages.launcher import Restart
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import say
+from hobus.launch.launcher.control import LeaveCommand
 from hobus.launch.launcher.operate import command, follow, known
 
 
@@ -25,7 +25,7 @@ def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> int:
     """
     before = known(home, actor)
     actor = before.actor
-    command(home, Restart(actor=actor, kill=kill))
+    command(home, LeaveCommand(actor=actor, then="start", kill=kill))
     if no_wait:
         say(f"{actor} is being restarted")
         return exit_codes.OK

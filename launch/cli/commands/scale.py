@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from hobus.bus.messages.launcher import Scale
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import say
+from hobus.launch.launcher.control import ScaleCommand
 from hobus.launch.launcher.operate import command, follow
-from hobus.launch.launcher.scale import parse_scale
+from hobus.launch.launcher.options import parse_scale
 
 
 @click.command()
@@ -24,7 +24,7 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> int:
     wanted = parse_scale(numbers, option="")
     before = {row.actor for row in running(home).children}
     for role, count in wanted.items():
-        command(home, Scale(role=role, count=count))
+        command(home, ScaleCommand(role=role, count=count))
     goal = {f"{role}/{number}" for role, count in wanted.items() for number in range(1, count + 1)}
     leaving = {name for name in before if name.partition("/")[0] in wanted} - goal
     if not no_wait:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import click
@@ -12,9 +11,9 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.launcher import inherited
-from hobus.launch.launcher.background import options_of
-from hobus.launch.launcher.detached import start_detached
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.progress import already_up
+from hobus.launch.launcher.starting import start_detached, start_here
 
 HTTP = "127.0.0.1:8420"
 """Where the HTTP door is when nobody says where: this machine alone."""
@@ -61,17 +60,10 @@ def up(  # noqa: PLR0913 - one per option
         parts_of(listen)  # an empty one is no address either
     if http is not None:
         parts_of(http)
+    options = StartOptions(config_file=config_file, scale=scale, listen=listen, http=http)
     if wait or detach:
-        return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen, http=http)
+        return start_detached(home, options, wait=wait)
     if not inherited.is_handed_over():
-        words = [
-            "up",
-            "--home",
-            str(home.root),
-            *options_of(config_file=config_file, scale=scale, listen=listen, http=http),
-        ]
-        inherited.execute(words, inherited.names_of(config_file or home.config / ADMIN_CONFIG))
-    # By name: a start in the background loads neither the launcher nor the bus.
-    foreground = importlib.import_module("hobus.launch.launcher.foreground")
-    code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen, http=http)
-    return code
+        names = inherited.names_of(config_file or home.config / ADMIN_CONFIG)
+        inherited.execute(["up", "--home", str(home.root), *options.words()], names)
+    return start_here(home, options)

@@ -107,7 +107,7 @@ def frames() -> st.SearchStrategy[tuple[str, Any, bytes]]:
             ),
             bodies[type_name].map(msgpack.packb) if type_name in bodies else st.just(b"\x80"),
         )
-        for type_name in (*TO_THE_BROKER, "wo.execute", "launcher.scale", "bus.cancel")
+        for type_name in (*TO_THE_BROKER, "wo.execute", "bus.cancel")
     ]
     return st.tuples(st.sampled_from(WHO), st.one_of(*said, *asked)).map(lambda drawn: (drawn[0], *drawn[1]))
 

@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from hobus.bus.messages.launcher import Restart
 from hobus.bus.zeromq import tokens
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands import ps
@@ -16,6 +15,7 @@ from hobus.launch.cluster.home import HomeLock, home_of, prepare, remove_run
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import operate
+from hobus.launch.launcher.control import LeaveCommand
 from tests.launch.cluster.test_run_file import RUN
 from tests.shipped import shipped_snapshot
 
@@ -81,7 +81,7 @@ def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_p
     lock.release()
 
 
-def test_a_command_as_a_file_needs_the_run_directory_too(tmp_path, monkeypatch):
+def test_a_command_to_the_launcher_needs_the_run_directory_too(tmp_path, monkeypatch):
     """`restart broker` of a cluster that ends at this moment."""
     home = home_of(tmp_path)
     prepare(home)
@@ -91,5 +91,5 @@ def test_a_command_as_a_file_needs_the_run_directory_too(tmp_path, monkeypatch):
     monkeypatch.setattr(operate, "running", lambda _home: RUN)
     monkeypatch.setattr(operate, "place_of", lambda *_: place)
     with pytest.raises(CommandError, match="no cluster runs in") as caught:
-        operate.command(home, Restart(actor="broker/1"))
+        operate.command(home, LeaveCommand(actor="broker/1", then="start"))
     assert caught.value.exit_code == exit_codes.UNREACHABLE

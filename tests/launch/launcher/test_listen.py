@@ -10,8 +10,8 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.addresses import bound_address, is_every_host, parts_of
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
-from hobus.launch.launcher.listen import check_listen
-from hobus.launch.launcher.plan import make_plan
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import check_free, make_plan
 from tests.shipped import shipped_snapshot
 
 
@@ -37,27 +37,27 @@ def test_addresses(address: str, every: bool) -> None:
 
 def test_a_port_in_use_and_a_name_of_nobody_are_said_before_the_start() -> None:
     """Exit 4 with the address and the mend; a free one passes."""
-    check_listen("127.0.0.1:0")
+    check_free("127.0.0.1:0", "--listen")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(CommandError) as caught:
-            check_listen(f"127.0.0.1:{taken.getsockname()[1]}")
+            check_free(f"127.0.0.1:{taken.getsockname()[1]}", "--listen")
     assert (caught.value.exit_code, "port 0" in caught.value.hint) == (4, True)
     with pytest.raises(CommandError):
-        check_listen("198.51.100.1:1")  # nobody's address here
+        check_free("198.51.100.1:1", "--listen")  # nobody's address here
 
 
 def test_the_option_stands_for_the_setting_and_changes_nothing_else(tmp_path) -> None:
     """The snapshot's own `bus.listen`, under its own digest, and the same again as bytes."""
     shipped = shipped_snapshot()
     home = home_of(tmp_path)
-    snapshot = make_plan(home, config_file=None, scale=(), listen="127.0.0.1:0").snapshot
+    snapshot = make_plan(home, StartOptions(listen="127.0.0.1:0")).snapshot
     assert snapshot.config.bus.listen == "127.0.0.1:0"
     assert snapshot.digest != shipped.digest
     assert Snapshot.from_bytes(snapshot.to_bytes()) == snapshot
     assert snapshot.listening("bus", "") == shipped
-    assert make_plan(home, config_file=None, scale=()).snapshot.config.bus.listen == ""
+    assert make_plan(home, StartOptions()).snapshot.config.bus.listen == ""
 
 
 def test_the_bound_address_is_the_broker_s_word(tmp_path) -> None:

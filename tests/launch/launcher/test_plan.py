@@ -8,15 +8,15 @@ from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.scale import parse_scale
 from hobus.launch.launcher.supervision import START_ORDER
 from hobus.launch.launcher.supervision import plan as members_of
 
 
 def test_scale_overrides_the_configured_counts(tmp_path):
     """Roles that are not named keep their configured number."""
-    plan = make_plan(home_of(tmp_path), config_file=None, scale=["ho1=3"])
+    plan = make_plan(home_of(tmp_path), StartOptions(scale=["ho1=3"]))
     assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1, "http": 0}
 
 
@@ -30,7 +30,7 @@ def test_without_memory_there_is_no_memory_process(tmp_path, how):
         value["ho3"]["enabled"] = False
     file = tmp_path / "off.json"
     file.write_text(json.dumps(value))
-    counts = make_plan(home_of(tmp_path), config_file=file, scale=[]).counts
+    counts = make_plan(home_of(tmp_path), StartOptions(config_file=file)).counts
     assert "ho3/1" not in [member.actor for member in members_of(counts)]
     assert len(members_of(counts)) == len(START_ORDER) - 2  # nor is there an HTTP door
 
@@ -46,5 +46,5 @@ def test_a_scale_that_makes_no_sense_is_refused(item):
 def test_a_missing_configuration_file_is_named(tmp_path):
     """The path that was given stands in the message."""
     with pytest.raises(CommandError, match=r"nowhere\.json") as caught:
-        make_plan(home_of(tmp_path), config_file=tmp_path / "nowhere.json", scale=[])
+        make_plan(home_of(tmp_path), StartOptions(config_file=tmp_path / "nowhere.json"))
     assert caught.value.exit_code == exit_codes.USAGE

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.launch.console.errors import CommandError
-from hobus.launch.launcher.scale import parse_scale
-from hobus.launch.launcher.scaling import Change, change_to, number_of
-from hobus.launch.launcher.supervision import Member
+from hobus.launch.launcher.options import parse_scale
+from hobus.launch.launcher.supervision import Member, ScaleChange, change_to, number_of
 
 
 def executors(*numbers, leaving=()):
@@ -22,14 +21,16 @@ def executors(*numbers, leaving=()):
 
 def test_more_and_fewer():
     """Missing numbers are made, the highest leave, and the right number changes nothing."""
-    assert change_to(executors(1, 2), "ho1", 4) == Change(new=["ho1/3", "ho1/4"], back=[], leaving=[])
-    assert change_to(executors(1, 2, 10, 11), "ho1", 2) == Change(new=[], back=[], leaving=["ho1/10", "ho1/11"])
-    assert change_to(executors(1, 2), "ho1", 2) == Change(new=[], back=[], leaving=[])
+    assert change_to(executors(1, 2), "ho1", 4) == ScaleChange(new=["ho1/3", "ho1/4"], back=[], leaving=[])
+    assert change_to(executors(1, 2, 10, 11), "ho1", 2) == ScaleChange(new=[], back=[], leaving=["ho1/10", "ho1/11"])
+    assert change_to(executors(1, 2), "ho1", 2) == ScaleChange(new=[], back=[], leaving=[])
 
 
 def test_whoever_is_leaving_comes_back_when_it_is_wanted():
     """Scaled down and up again before it was done: no second process takes its place."""
-    assert change_to(executors(1, 2, 3, leaving=(2, 3)), "ho1", 2) == Change(new=[], back=["ho1/2"], leaving=["ho1/3"])
+    assert change_to(executors(1, 2, 3, leaving=(2, 3)), "ho1", 2) == ScaleChange(
+        new=[], back=["ho1/2"], leaving=["ho1/3"]
+    )
 
 
 def test_whoever_was_drained_is_started_again():
@@ -37,7 +38,7 @@ def test_whoever_was_drained_is_started_again():
     drained = Member(actor="ho1/1", role="ho1", state="stopped")
     resting = Member(actor="ho1/2", role="ho1", state="draining", resting_since=1.0)
     anew = Member(actor="ho1/3", role="ho1", state="draining", resting_since=1.0, then="start")
-    assert change_to([drained, resting, anew], "ho1", 3) == Change(new=[], back=["ho1/1", "ho1/2"], leaving=[])
+    assert change_to([drained, resting, anew], "ho1", 3) == ScaleChange(new=[], back=["ho1/1", "ho1/2"], leaving=[])
 
 
 @given(numbers=st.sets(st.integers(1, 30)), count=st.integers(1, 30))

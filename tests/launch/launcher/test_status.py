@@ -7,10 +7,11 @@ import pytest
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.console import exit_codes
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.progress import NotReady, Ready
 from hobus.launch.launcher.restart_policy import History
-from hobus.launch.launcher.show_progress import show
+from hobus.launch.launcher.starting import show
 from hobus.launch.launcher.status import Board, shown
 from hobus.launch.launcher.supervision import Member
 
@@ -29,7 +30,7 @@ def board(tmp_path, words):
     """A board over a fresh home, started at 100 s."""
     home = home_of(tmp_path)
     prepare(home)
-    plan = make_plan(home, config_file=None, scale=())
+    plan = make_plan(home, StartOptions())
     return Board(home=home, plan=plan, started_at=100.0, report=words.append)
 
 

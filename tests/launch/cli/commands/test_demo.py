@@ -8,6 +8,7 @@ import pytest
 from hobus.launch.cli.commands.demo import THINKING_MS, write_config
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from tests.shipped import shipped_snapshot
 
@@ -16,9 +17,9 @@ def test_the_configuration_of_the_demo_is_not_that_of_its_home(tmp_path):
     """The demo runs under it, a later `up` in the same home under the shipped one."""
     home = home_of(tmp_path / "demo")
     path = write_config(home)
-    plan = make_plan(home, config_file=path, scale=())
+    plan = make_plan(home, StartOptions(config_file=path))
     assert {one.latency_ms for one in plan.snapshot.config.gateway.providers.values()} == {THINKING_MS}
-    assert make_plan(home, config_file=None, scale=()).snapshot.digest == shipped_snapshot().digest
+    assert make_plan(home, StartOptions()).snapshot.digest == shipped_snapshot().digest
 
 
 def test_a_full_disk_leaves_no_empty_configuration(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.detached import died_while_starting
+from hobus.launch.launcher.starting import died_while_starting
 
 
 @pytest.mark.parametrize(

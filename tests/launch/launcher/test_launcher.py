@@ -2,7 +2,7 @@
 
 from hobus.bus.messages.base import unpack
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.governance import snapshot_entry
+from hobus.launch.launcher.launcher import snapshot_entry
 from tests.shipped import shipped_snapshot
 
 

@@ -4,7 +4,8 @@ from typing import get_args
 
 import pytest
 
-from hobus.launch.cluster.states import RUNNING, TRANSITIONS, Event, State, next_state
+from hobus.launch.cluster.run_file import State
+from hobus.launch.launcher.supervision import RUNNING, TRANSITIONS, Event, next_state
 
 EXPECTED = {
     ("stopped", "spawned"): "starting",

@@ -1,9 +1,11 @@
-"""`--scale ROLE=N`: how many processes of a role."""
+"""What a start is told on the command line: `--config FILE`, `--scale ROLE=N`, `--listen` and `--http HOST:PORT`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
@@ -11,6 +13,22 @@ from hobus.launch.console.errors import CommandError
 SCALABLE = ("ho1", "ho2", "http")
 PROCESSES_MAX = 1000
 """More is a slip of the finger on one machine, not a plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """What is to be started; what is not given is as the configuration of the home, or the shipped one, has it."""
+
+    config_file: Path | None = None
+    scale: Sequence[str] = ()
+    listen: str | None = None
+    http: str | None = None
+
+    def words(self) -> list[str]:
+        """As a command line has them."""
+        scale = [("--scale", item) for item in self.scale]
+        given = [("--config", self.config_file), *scale, ("--listen", self.listen), ("--http", self.http)]
+        return [word for name, value in given if value is not None for word in (name, str(value))]
 
 
 def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, int]:

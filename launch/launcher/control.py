@@ -1,0 +1,98 @@
+"""Commands to the launcher of a running cluster: one line of JSON to a Unix socket beside the others, one line back.
+
+They need no broker: one that was drained, failed or stands still can pass on nothing, least of all the command that
+would start it again. The sockets' directory is for its owner alone (mode 0700): whoever reaches it may command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Record
+from hobus.launch.launcher.options import PROCESSES_MAX
+
+SOCKET = "control.sock"
+
+_LINE_MAX_BYTES = 4096
+"""A command holds names only; the format's own bound, not a setting."""
+
+
+class ScaleCommand(Record):
+    """So many processes of a role: missing ones are started, the highest numbers finish their work and end."""
+
+    command: Literal["scale"] = "scale"
+    role: str = Field(max_length=16)
+    count: int = Field(ge=1, le=PROCESSES_MAX)
+
+
+class LeaveCommand(Record):
+    """This process finishes its work, or is killed, and ends; then it starts anew, or stays away until told to start.
+
+    One that failed or was drained is where it was to be at once.
+    """
+
+    command: Literal["leave"] = "leave"
+    actor: str = Field(max_length=80)
+    then: Literal["start", "stay"]
+    kill: bool = False
+
+
+Command = ScaleCommand | LeaveCommand
+_COMMANDS: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
+
+
+class CommandAnswer(Record):
+    """Accepted, or refused: code (as on the bus) and reason. What follows is seen in the run file."""
+
+    code: str = ""
+    detail: str = ""
+
+
+async def serve(sockets: Path, take: Callable[[Command], None], *, timeout_s: float) -> asyncio.AbstractServer:
+    """Each connection may give one command within `timeout_s`; `take` raises BusError to refuse it. Raises OSError."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(OSError, TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                writer.write(await _answer(reader, take))
+                await writer.drain()
+
+    return await asyncio.start_unix_server(connected, sockets / SOCKET, limit=_LINE_MAX_BYTES)
+
+
+async def _answer(reader: asyncio.StreamReader, take: Callable[[Command], None]) -> bytes:
+    answer = CommandAnswer()
+    try:
+        take(_COMMANDS.validate_json(await reader.readline()))
+    except BusError as fault:
+        answer = CommandAnswer(code=fault.code, detail=fault.detail)
+    except ValidationError:
+        answer = CommandAnswer(code="rejected", detail="this is no command of this version")
+    except ValueError:
+        answer = CommandAnswer(code="rejected", detail=f"a command has at most {_LINE_MAX_BYTES} bytes")
+    return answer.model_dump_json().encode() + b"\n"
+
+
+def send(sockets: Path, command: Command, *, timeout_s: float) -> None:
+    """The launcher has taken it. Raises BusError as it refuses or does not answer, OSError when nobody listens."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout_s)
+        try:
+            connection.connect(str(sockets / SOCKET))
+            connection.sendall(command.model_dump_json().encode() + b"\n")
+            line = connection.makefile("rb").readline(_LINE_MAX_BYTES)
+        except (TimeoutError, BlockingIOError):
+            raise BusError("timeout", f"the launcher did not answer within {timeout_s:g} s") from None
+    if not line.endswith(b"\n"):
+        raise BusError("unavailable", "the launcher has ended")
+    answer = CommandAnswer.model_validate_json(line)
+    if answer.code:
+        raise BusError(answer.code, answer.detail)

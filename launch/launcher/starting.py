@@ -1,0 +1,190 @@
+"""A start, as whoever asked for it follows it: a launcher here or in the background, and what is printed of it.
+
+One in the background is a fresh interpreter, so that nothing of the user's shell is in it by accident; it tells by a
+pipe how it went. In the foreground Ctrl-C drains the cluster, a second Ctrl-C kills it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from hobus.config.files import ADMIN_CONFIG
+from hobus.launch.cluster.addresses import bound_address
+from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.cluster.last_lines import for_people, read_lines, since_another
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.interrupt import keep_on
+from hobus.launch.console.output import duration, note, say, styled, table
+from hobus.launch.launcher import children, inherited
+from hobus.launch.launcher.options import StartOptions, parse_scale
+from hobus.launch.launcher.progress import NotReady, Progress, Ready, Refused, Started, read_progress
+from hobus.launch.logs import tail, writing
+
+_LINE_MAX = 400
+
+_WORDS_OF_OURS: list[IO[bytes]] = []
+"""Pipes whose other ends are held by launchers that are to end with this process; the kernel closes them then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """A launcher that was started, and the end of the pipe through which it tells how it went."""
+
+    pid: int
+    words: IO[bytes]
+
+    def wait(self) -> int:
+        """Its exit code, negative for a signal, when it has ended."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def start_here(home: Home, options: StartOptions) -> int:
+    """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
+
+    def tell(word: Progress) -> None:
+        if isinstance(word, (Ready, NotReady)):
+            show(home, word)
+        else:
+            note("starting; Ctrl-C stops it")
+
+    # By name: a start in the background loads neither the launcher nor the bus.
+    daemon = importlib.import_module("hobus.launch.launcher.daemon")
+    try:
+        make_private(home.logs)
+        with home.log("launcher").open("a", encoding="utf-8", buffering=1) as log:
+            lines = writing.configure("launcher", f"launcher@{os.getpid()}", stream=log)
+            daemon.run_launcher(home, options, report=tell, lines=lines)
+    except OSError as error:
+        raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
+    say("stopped")
+    return exit_codes.OK
+
+
+def start_detached(
+    home: Home, options: StartOptions, *, wait: bool, quiet: bool = False, ends_with_us: bool = False
+) -> int:
+    """The exit code of a start in the background; with `wait`, when every process is ready or certainly will not be.
+
+    With `ends_with_us` an interrupted start is taken back: the launcher is told to end, and has. A cluster that is up
+    goes down by itself when this process ends, even by SIGKILL.
+    """
+    parse_scale(options.scale)
+    log = home.log("launcher")
+    begins_at = tail.size(log)
+    try:
+        make_private(home.logs)
+        launcher = _start_launcher(home, options, ends_with_us=ends_with_us)
+    except OSError as error:
+        raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
+    if ends_with_us:
+        _WORDS_OF_OURS.append(launcher.words)
+    try:
+        return _followed(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
+    except KeyboardInterrupt:
+        if ends_with_us:
+            keep_on()
+            _taken_back(launcher)
+        raise
+    finally:
+        if not ends_with_us:
+            launcher.words.close()
+
+
+def _start_launcher(home: Home, options: StartOptions, *, ends_with_us: bool) -> Background:
+    """A new launcher of this home. Raises OSError."""
+    words = ["--home", str(home.root), *options.words(), *(["--ends-with-maker"] if ends_with_us else [])]
+    with home.log("launcher").open("ab") as log:
+        read_fd, write_fd = os.pipe()
+        try:
+            argv = children.python("hobus.launch.launcher.daemon", *words, "--report-fd", str(write_fd))
+            handed = inherited.hand_over(inherited.names_of(options.config_file or home.config / ADMIN_CONFIG))
+            with handed[1]:
+                pid = children.start(argv, output=log.fileno(), keep=write_fd, handed=handed)
+        except OSError:
+            os.close(read_fd)
+            raise
+        finally:
+            os.close(write_fd)
+    return Background(pid, os.fdopen(read_fd, "rb"))
+
+
+def _taken_back(launcher: Background) -> None:
+    """It has ended in order. Before its first word it does not know yet how to: that word is waited for."""
+    is_there = launcher.words.readline() != b""
+    if is_there:
+        os.kill(launcher.pid, signal.SIGTERM)
+    launcher.wait()
+
+
+def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
+    for line in launcher.words:
+        word = read_progress(line)
+        if isinstance(word, Refused):
+            launcher.wait()  # it holds nothing any more when this command has ended
+            raise word.as_error()
+        if isinstance(word, Started) and not wait:
+            say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
+            return exit_codes.OK
+        if isinstance(word, (Ready, NotReady)):
+            return exit_codes.OK if quiet and isinstance(word, Ready) else show(home, word)
+    raise died_while_starting(home, launcher.wait(), tail.reason(home.log("launcher"), start=log_begins_at))
+
+
+def died_while_starting(home: Home, code: int, said: str) -> CommandError:
+    """The launcher is gone, and had not said how the start went."""
+    if code == 0:
+        return CommandError("the cluster was stopped while it was starting", exit_code=exit_codes.UNREACHABLE)
+    how = f"signal {-code}" if code < 0 else f"exit {code}"
+    why = f": {said}" if said and code > 0 else ""
+    return CommandError(
+        f"the launcher died while starting ({how}){why}",
+        hint=f"{next_command('down', home.root)} ends what it had started; its log is {home.log('launcher')}",
+        exit_code=exit_codes.UNREACHABLE,
+    )
+
+
+def show(home: Home, word: Ready | NotReady) -> int:
+    """Prints who is ready, and what stands in the way; the exit code says which."""
+    run = word.run
+    say(f"cluster {home.root} · config {run.config_origin} {run.config_digest[:19]}")
+    rows = [
+        (
+            row.actor,
+            row.state,
+            f"{row.ready_after_ms} ms" if row.ready_after_ms else "-",
+            f"pid {row.pid or '-'}",
+            row.note,
+        )
+        for row in run.children
+    ]
+    table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
+    if listens := bound_address(home):
+        say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
+    if isinstance(word, Ready):
+        option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
+        say(
+            f"{styled('ready', 'green')} in {duration(word.elapsed_ms / 1000)}.  "
+            f"ask: hobus ask{option} TEXT   watch: hobus tap{option}   stop: hobus down{option}"
+        )
+        return exit_codes.OK
+    if word.damaged:
+        note(f"{styled('error:', 'red', bold=True, to_stderr=True)} {word.damaged}")
+        note(f"  next: {next_command('ledger verify', home.root)}   or   {next_command('down', home.root)}")
+        return exit_codes.INTEGRITY
+    instances = {row.actor: row.instance for row in run.children}
+    for actor, lines in word.tails.items():
+        note(f"--- last lines of {home.log(actor)}")
+        for line in since_another(read_lines(lines, actor), instances.get(actor, "")):
+            note(f"  {for_people(line)[:_LINE_MAX]}")
+    notes = {row.actor: f" ({row.note})" if row.note else "" for row in run.children}
+    late = ", ".join(f"{actor}{notes.get(actor, '')}" for actor in word.tails)
+    note(f"not ready after {duration(word.elapsed_ms / 1000)}: {late}")
+    note(f"  next: {next_command('ps', home.root)}   or   {next_command('down', home.root)}")
+    return exit_codes.UNREACHABLE

@@ -1,0 +1,75 @@
+"""What arrives at the launcher's socket, and what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from hobus.bus.errors import BusError
+from hobus.launch.launcher.control import SOCKET, Command, CommandAnswer, LeaveCommand, ScaleCommand, send, serve
+
+COMMANDS = (ScaleCommand(role="ho1", count=2), LeaveCommand(actor="ho1/1", then="start", kill=True))
+
+
+async def test_a_command_is_taken_once_and_a_refusal_reaches_the_sender(tmp_path: Path) -> None:
+    """As it was sent; a no is raised there with the launcher's code and reason."""
+    taken: list[Command] = []
+
+    def take(command: Command) -> None:
+        taken.append(command)
+        if len(taken) > len(COMMANDS):
+            raise BusError("unavailable", "the cluster is being stopped")
+
+    server = await serve(tmp_path, take, timeout_s=5)
+    for command in COMMANDS:
+        await asyncio.to_thread(send, tmp_path, command, timeout_s=5)
+    assert tuple(taken) == COMMANDS
+    with pytest.raises(BusError, match="being stopped") as caught:
+        await asyncio.to_thread(send, tmp_path, COMMANDS[0], timeout_s=5)
+    assert caught.value.code == "unavailable"
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"\n", "this version"),
+        (b'{"command": "nothing"}\n', "this version"),
+        (b'{"command": "scale", "role": "ho1", "count": 0}\n', "this version"),
+        (b'{"command": "leave", "actor": "\\ud800", "then": "stay"}\n', "this version"),
+        (b"[" * 4000 + b"\n", "this version"),
+        (b"\xff\x00\n", "this version"),
+        (bytes(100_000), "4096 bytes"),
+    ],
+)
+async def test_what_is_no_command_is_refused_and_the_next_one_is_taken(tmp_path: Path, line: bytes, said: str) -> None:
+    """Whatever somebody writes there, the launcher reads no more than a command's bytes, and goes on."""
+    taken: list[Command] = []
+    server = await serve(tmp_path, taken.append, timeout_s=5)
+    reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
+    writer.write(line)
+    answer = CommandAnswer.model_validate_json(await reader.readline())
+    assert answer.code == "rejected" and said in answer.detail and not taken
+    writer.close()
+    await asyncio.to_thread(send, tmp_path, COMMANDS[0], timeout_s=5)
+    assert taken == [COMMANDS[0]]
+    server.close()
+
+
+async def test_who_says_nothing_is_hung_up_on_and_who_is_not_answered_gives_up(tmp_path: Path) -> None:
+    """Neither side waits for ever for the other."""
+    server = await serve(tmp_path, lambda _command: None, timeout_s=0.05)
+    reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
+    assert await reader.read() == b""
+    writer.close()
+    server.close()
+    (tmp_path / SOCKET).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(tmp_path / SOCKET))
+        mute.listen()
+        with pytest.raises(BusError, match="did not answer within") as caught:
+            send(tmp_path, COMMANDS[0], timeout_s=0.05)
+    assert caught.value.code == "timeout"
