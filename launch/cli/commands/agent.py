@@ -15,6 +15,7 @@ from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import as_json, note, printable, say, table
+from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 
@@ -66,7 +67,7 @@ def _snapshot_of(home: Home) -> Snapshot:
         if error.exit_code != exit_codes.UNREACHABLE:
             raise
     note("no cluster runs: this is what the next start would use")
-    return make_plan(home, config_file=None, scale=()).snapshot
+    return make_plan(home, StartOptions()).snapshot
 
 
 def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
