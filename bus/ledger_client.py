@@ -31,10 +31,12 @@ from hobus.bus.messages.ledger import (
     Entry,
     Found,
     GetBody,
+    LedgerStats,
     Lookup,
     Part,
     Query,
     Read,
+    ReadLedgerStats,
     Write,
     WriteEntry,
     Written,
@@ -370,6 +372,10 @@ class LedgerClient:
     async def body(self, ref: str) -> bytes:
         """The bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
         return (await self._ask(GetBody(ref=ref), Body)).data
+
+    async def stats(self) -> LedgerStats:
+        """How far the record and its index reach."""
+        return await self._ask(ReadLedgerStats(), LedgerStats)
 
     async def _ask(self, question: Any, expect: Any) -> Any:
         self._leave(at_once=True)  # whoever asks finds what was submitted before

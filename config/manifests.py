@@ -30,7 +30,7 @@ def ownership_faults(root: Path) -> list[str]:
     faults: list[str] = []
     owners: dict[str, str] = {}
     for manifest in _manifests(root):
-        for asset in _assets(manifest):
+        for asset in json_value(manifest.read_text(encoding="utf-8"))["assets"]:
             faults.extend(_asset_faults(root, manifest, asset, owners))
     orphans = [name for name in files.governed_names(root) if name not in owners and files.kind_of(name) != "package"]
     faults.extend(
@@ -57,12 +57,6 @@ def refresh(root: Path) -> list[str]:
 
 def _manifests(root: Path) -> list[Path]:
     return sorted((root / "packages").glob("*/manifest.json"))
-
-
-def _assets(manifest: Path) -> list[dict[str, Any]]:
-    value = json_value(manifest.read_text(encoding="utf-8"))
-    assets: list[dict[str, Any]] = value["assets"]
-    return assets
 
 
 def _asset_faults(root: Path, manifest: Path, asset: dict[str, Any], owners: dict[str, str]) -> list[str]:

@@ -30,7 +30,6 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import PeerRow, ReadPeer
 from hobus.bus.messages.ids import turn_key
-from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.messages.session import (
     CommandVerdict,
     Consolidate,
@@ -90,9 +89,7 @@ class Supervisor(Actor):
     async def ready(self) -> str:
         """Ready once the ledger was reached: without its journal no session can be owned."""
         try:
-            await self._bus.request(
-                "ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._config.ledger.request_timeout_ms / 1000
-            )
+            await self._client.stats()
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
         return ""
@@ -299,7 +296,7 @@ class Supervisor(Actor):
             inputs = session.record.inputs if found is None else found
             decision = admit(session.record.state, inputs, message, self._config.sessions)
             if found is None and history_lookup.is_needed(session.record, message.input_id, decision):
-                known = await history_lookup.input_of(session, message.input_id)
+                known = await history_lookup.input_of(self._client, session, message.input_id)
                 found = {} if known is None else {known.input_id: known}
                 continue
             is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"

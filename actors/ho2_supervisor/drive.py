@@ -110,7 +110,7 @@ class Driver:
         """
         if refused is None:
             return None
-        known = await history_lookup.input_of(task.session, task.input_id)
+        known = await history_lookup.input_of(self._resources.client, task.session, task.input_id)
         if known is None:
             raise refused
         if fault := conflict(known, task.requested.input_digest, form_of(task.requested.run_overrides)):

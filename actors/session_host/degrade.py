@@ -61,7 +61,8 @@ class Degrader:
 
     def told_before(self, turn: Turn) -> TurnResult | None:
         """What a client was told of this turn while the record was away, for as long as it does not say so itself."""
-        return turns.told_in(turn, self._keeper.held(records.delivered_id(turn)), elapsed_ms=self.elapsed_ms(turn))
+        told = self._keeper.held(records.delivered_id(turn))
+        return told and turns.result_in(turn, None, told, None, elapsed_ms=self.elapsed_ms(turn))
 
     def _record(self, turn: Turn, fault: RuntimeFault) -> None:
         """Before the gateway is called; pipelined, on disk if the ledger stays silent, never in an answer's way."""

@@ -204,11 +204,6 @@ def result_in(
             raise ValueError(f"{entry.event_type} answers no input")
 
 
-def told_in(turn: Turn, delivered: WriteEntry | None, *, elapsed_ms: int) -> TurnResult | None:
-    """The degraded answer that this record tells of, if there is one."""
-    return delivered and result_in(turn, None, delivered, None, elapsed_ms=elapsed_ms)
-
-
 def _body(entry: Entry | WriteEntry, ref: str) -> bytes:
     number = split_body_ref(ref)[1]
     body = entry.bodies[number] if number < len(entry.bodies) else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, get_args
 
-from hobus.actors.ho2_supervisor.turn.classification import known_labels
+from hobus.actors.ho2_supervisor.turn.classification import labels_in
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.actors.ho2_supervisor.turn.work_orders import CREATED_BY
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
@@ -151,11 +151,8 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
     """What may be taken of an answer. More keys than asked for are dropped, so are labels outside the vocabulary."""
     if parsed is None:
         return Judged(None, ("the answer is no object",))
-    given = parsed.get("labels")
-    labels: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
-    task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
-    dropped = (*(str(key) for key in parsed if key not in _KEYS), *domain_dropped, *task_dropped)
+    domain, task, labels_dropped = labels_in(parsed, vocabulary)
+    dropped = (*(str(key) for key in parsed if key not in _KEYS), *labels_dropped)
     given_type = parsed.get("artifact_type")
     kind = _TYPES.get(given_type) if isinstance(given_type, str) else None
     line, weight = parsed.get("context_line"), parsed.get("weight")

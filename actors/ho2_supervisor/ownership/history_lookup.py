@@ -34,7 +34,7 @@ def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool
     return record.unrequested_forgotten or (record.inputs_forgotten and isinstance(decision, SessionFault))
 
 
-async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
+async def input_of(client: LedgerClient, session: OwnedSession, input_id: str) -> KnownInput | None:
     """The input as the whole journal has it; None: it never came."""
     about = session.session_id, input_id
     requested, answered, delivered = await session.entries(
@@ -43,7 +43,8 @@ async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
     known = _requested(requested)
     end = delivered or answered
     if end is None and known is not None and known.run_seq is not None:
-        end = await session.end_of(known.run_seq)
+        run_id = RunId(session_id=session.session_id, run_seq=known.run_seq)
+        end = await _of_run(client, run_id, "RunFailed", "RunCancelled")
     if known is None:
         ended = _event_of(end)
         if not isinstance(ended, TurnDegraded):
@@ -119,19 +120,20 @@ async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | No
     completed = recorded(entry)
     end = None if completed is None else end_in(completed.event.event, completed)
     if completed is None or end is None:
-        return _asked(await _requested_by_run(client, run_id))
+        return _asked(recorded(await _of_run(client, run_id, "RunRequested")))
     [entry] = await client.lookup([requested_id(run_id.session_id, end.input_id)], with_bodies=True)
     asked = _asked(recorded(entry))
     return asked and with_reply(asked, completed, end, result_in(completed, end.result_ref))
 
 
-async def _requested_by_run(client: LedgerClient, run_id: RunId) -> Recorded | None:
-    """A run that was never completed, from the index: its request names its input, not its run."""
-    where = {
-        "stream": session_stream(run_id.session_id), "event_type": "RunRequested", "run_seq": run_id.run_seq,
-    }  # fmt: skip
-    found = (await client.query(where, limit=1, with_bodies=True)).entries
-    return recorded(found[0]) if found else None
+async def _of_run(client: LedgerClient, run_id: RunId, *event_types: str) -> Entry | None:
+    """The first entry of one of these types in a run, from the index: of what is not named by its run."""
+    for event_type in event_types:
+        where = {"stream": session_stream(run_id.session_id), "event_type": event_type, "run_seq": run_id.run_seq}
+        found = await client.query(where, limit=1, with_bodies=True)
+        if found.entries:
+            return found.entries[0]
+    return None
 
 
 def _asked(requested: Recorded | None) -> DeliveredTurn | None:

@@ -23,7 +23,7 @@ from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
-from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
+from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import SessionEventKind, TookOver, TurnResult
 from hobus.bus.record.journal import Recorded, candidates_in
 
@@ -44,13 +44,6 @@ class EntryRefused(RuntimeFault):
 
     def __init__(self, session_id: str, entry_id: str, why: str) -> None:
         super().__init__("execution_error", f"session {session_id}: the record does not take {entry_id}: {why}")
-
-
-class EventRejected(RuntimeFault):
-    """The reducer does not take an event that this program wanted to append: a fault of the program."""
-
-    def __init__(self, session_id: str, kind: str, reason: str) -> None:
-        super().__init__("internal", f"session {session_id}: {kind} was rejected: {reason}")
 
 
 class BodyMissing(LedgerError):
@@ -152,16 +145,6 @@ class OwnedSession:
         """The entries of these ids, then of these once keys, in one question; None where nothing is."""
         return await self._client.lookup(ids, once, with_bodies=True)
 
-    async def end_of(self, run_seq: int) -> Entry | None:
-        """The entry that says how a run ended that left its input's key free."""
-        stream = session_stream(self.session_id)
-        for event_type in ("RunFailed", "RunCancelled"):
-            where = {"stream": stream, "event_type": event_type, "run_seq": run_seq}
-            found = await self._client.query(where, limit=1, with_bodies=True)
-            if found.entries:
-                return found.entries[0]
-        return None
-
     async def texts(self, refs: Sequence[str]) -> dict[str, str]:
         """The texts behind these refs, one by one."""
         return {ref: await self.text(ref) for ref in refs}
@@ -182,15 +165,16 @@ class OwnedSession:
         trace: str = "",
         result: TurnResult | None = None,
     ) -> Reduced:
-        """The event stands in the state and is queued for the journal. Raises EventRejected, changing nothing.
+        """The event stands in the state and is queued for the journal.
 
-        `result`: what a body is packed of.
+        Raises RuntimeFault(internal) for one that does not apply, changing nothing. `result`: what a body is packed of.
         """
         state = self.record.state
         enveloped = journal.envelope(state, event)
         outcome = reduce(state, enveloped)
         if outcome.rejection is not None:
-            raise EventRejected(self.session_id, event.kind, outcome.rejection.reason)
+            about = f"session {self.session_id}: {event.kind}"  # a fault of this program
+            raise RuntimeFault("internal", f"{about} was rejected: {outcome.rejection.reason}")
         submission_id = journal.derived_id(self.session_id, event, state.run_id) or self.new_id(event.kind)
         run = state.run or outcome.state.run
         entry = journal.entry_of(

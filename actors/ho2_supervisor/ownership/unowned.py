@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
-from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
+from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, session_stream
 from hobus.bus.messages.session import RUN_ENDS, SessionReady, StartSession
 from hobus.bus.paging import read_peers
 from hobus.bus.record.payload import payload_in
@@ -135,15 +135,11 @@ class Unowned:
 
     async def _indexed(self) -> LedgerStats:
         """The ledger's figures; what it has acknowledged until then, its index shows from now on."""
-        first = stats = await self._stats()
+        first = stats = await self._client.stats()
         while stats.head - stats.index_behind < first.head:
             await self._bus.sleep(self._config.ledger.index_interval_ms / 1000)
-            stats = await self._stats()
+            stats = await self._client.stats()
         return first
-
-    async def _stats(self) -> LedgerStats:
-        timeout_s = self._config.ledger.request_timeout_ms / 1000
-        return await self._bus.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=timeout_s)
 
     async def _settled_before(self) -> tuple[int, Iterable[str]]:
         """The newest OWNERS_SETTLED: up to where only who lived then can have left anything, and who they were."""

@@ -47,9 +47,7 @@ def read_classification(
     """The classification behind a checked answer. The first message of a session always declares something new."""
     if not parsed:
         return Classification()
-    labels = _mapping(parsed.get("labels"))
-    domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
-    task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
+    domain, task, dropped = labels_in(parsed, vocabulary)
     signal = _mapping(parsed.get("intent_signal"))
     return Classification(
         speech_act=_text(parsed.get("speech_act")),
@@ -58,8 +56,18 @@ def read_classification(
         objective=_text(signal.get("candidate_objective")),
         domain=domain,
         task=task,
-        dropped=(*domain_dropped, *task_dropped),
+        dropped=dropped,
     )
+
+
+def labels_in(
+    parsed: Mapping[str, Any], vocabulary: ClassifyLabels
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Domain and task of an answer's `labels` inside the vocabulary; and one mark per label outside it."""
+    labels = _mapping(parsed.get("labels"))
+    domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
+    task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
+    return domain, task, (*domain_dropped, *task_dropped)
 
 
 def known_labels(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
