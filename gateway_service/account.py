@@ -15,7 +15,7 @@ from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetCrossed, Bu
 from hobus.bus.spool import RecordKeeper
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import budget, records
-from hobus.gateway_service.budget import Allocate, BudgetState, Crossed, Refused, Reservation, Reserve, Scope, Settle
+from hobus.gateway_service.budget import BudgetState, Crossed, NotReserved, Reservation, Scope
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Ask, Attempt
 
@@ -54,7 +54,7 @@ class Account:
                 self._note_release(attempt, "CANCELLED" if isinstance(fault, asyncio.CancelledError) else fault.code)
             raise
         finally:
-            budget.apply(self._state, Settle(attempt.name, held.settlement or NEVER_SENT))
+            self._state.settle(attempt.name, held.settlement or NEVER_SENT)
 
     def remaining_after(self, attempt: Attempt, settlement: Settlement) -> int | None:
         """Tokens that the attempt's session will have left once it is settled so."""
@@ -92,9 +92,9 @@ class Account:
         )
         ask = records.with_answer_cap(ask, room)
         attempt = Attempt(ask, number, reservation, estimate, mode)
-        for effect in budget.apply(self._state, Reserve(reservation, mode)):
+        for effect in self._state.reserve(reservation, mode):
             match effect:
-                case Refused():
+                case NotReserved():
                     raise _refusal(effect, reservation, estimate)
                 case Crossed():
                     self._note_crossing(attempt, effect)
@@ -104,7 +104,7 @@ class Account:
         """Every configured limit is enforced from a scope's first use; a changed one from its next use."""
         known = self._state.scopes.get(scope)
         if known is None or known.limit != limit:
-            budget.apply(self._state, Allocate(scope, limit))
+            self._state.allocate(scope, limit)
             if budget.is_order(scope):
                 return  # as long-lived as its calls: their PROMPT_SENT says it
             self._note("BUDGET_ALLOCATED", f"{scope}/{limit}", BudgetAllocated(scope, limit))
@@ -130,7 +130,7 @@ class Account:
         self._keeper.submit(records.entry(event_type, about, payload=payload, at=self._bus.now(), **said), keep=False)
 
 
-def _refusal(effect: Refused, reservation: Reservation, estimate: int) -> GatewayError:
+def _refusal(effect: NotReserved, reservation: Reservation, estimate: int) -> GatewayError:
     limit = "no limit is configured" if effect.limit is None else f"{effect.remaining} of {effect.limit} are left"
     answer = reservation.tokens - estimate
     return GatewayError(

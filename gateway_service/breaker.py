@@ -35,51 +35,23 @@ class Breaker:
     era: int = 0  # rises with every change of state
 
 
-@dataclass(frozen=True, slots=True)
-class Entered:
-    """A call wants to pass."""
-
-    now: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A call that passed in this era has ended."""
-
-    era: int
-    said: Said
-    now: float
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The call does not pass; another may in so long."""
-
-    retry_after_s: float
-
-
-def apply(breaker: Breaker, event: Entered | Ended, config: BreakerConfig) -> tuple[Breaker, Refused | None]:
-    """The breaker after the event, and the refusal if it was one who wanted to pass and may not."""
-    match event:
-        case Entered(now):
-            return _entered(breaker, now, config)
-        case Ended(era, said, now):
-            return (_ended(breaker, said, now, config) if era == breaker.era else breaker), None
-
-
-def _entered(breaker: Breaker, now: float, config: BreakerConfig) -> tuple[Breaker, Refused | None]:
+def entered(breaker: Breaker, now: float, config: BreakerConfig) -> tuple[Breaker, float | None]:
+    """The breaker after a call that wants to pass; and, if it may not, the seconds after which another one may."""
     if breaker.state == "closed":
         return breaker, None
     if breaker.state == "open":
         if now < breaker.until:
-            return breaker, Refused(breaker.until - now)
+            return breaker, breaker.until - now
         return replace(_changed(breaker, "half_open"), probes=1), None
     if breaker.probes >= config.probes:
-        return breaker, Refused(config.probe_retry_ms / 1000)
+        return breaker, config.probe_retry_ms / 1000
     return replace(breaker, probes=breaker.probes + 1), None
 
 
-def _ended(breaker: Breaker, said: Said, now: float, config: BreakerConfig) -> Breaker:
+def ended(breaker: Breaker, era: int, said: Said, now: float, config: BreakerConfig) -> Breaker:
+    """The breaker after the end of a call that it let through in this era."""
+    if era != breaker.era:
+        return breaker
     if breaker.state == "closed":
         if said == "success":
             return replace(breaker, failures=0)

@@ -20,7 +20,7 @@ from hobus.bus.record.payloads.prompts import BreakerChanged
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import BreakerConfig, Route
 from hobus.gateway_service import breaker, records
-from hobus.gateway_service.breaker import Breaker, Ended, Entered, Said
+from hobus.gateway_service.breaker import Breaker, Said
 
 _log = structlog.get_logger("gateway")
 
@@ -66,15 +66,26 @@ class Breakers:
 
         Left without a word, the call says nothing about its provider.
         """
-        self._apply(route, Entered(self._bus.clock.monotonic()), code="")
-        passage = Passage(self._breakers[_key(route)].era)
+        before, now = self._breakers.get(_key(route), Breaker()), self._bus.clock.monotonic()
+        after, retry_after_s = breaker.entered(before, now, self._config)
+        self._become(route, after, code="")
+        if retry_after_s is not None:
+            said = self._said.get(_key(route), "")
+            raise GatewayError(
+                "CIRCUIT_OPEN",
+                f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row and is left alone for "
+                f"{self._config.open_ms / 1000:g} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
+                retryable=False,
+                facts={"retry_after_ms": round(retry_after_s * 1000)},
+            )
+        passage = Passage(after.era)
         try:
             yield passage
         finally:
-            ended = Ended(passage.era, passage.said, self._bus.clock.monotonic())
             if passage.said == "fault":
                 self._said[_key(route)] = passage.detail
-            self._apply(route, ended, code=passage.code)
+            before, now = self._breakers[_key(route)], self._bus.clock.monotonic()
+            self._become(route, breaker.ended(before, passage.era, passage.said, now, self._config), code=passage.code)
 
     def rows(self) -> list[Row]:
         """As readers get them, sorted; those that were ever asked."""
@@ -83,21 +94,11 @@ class Breakers:
             for (provider_id, model_id), one in sorted(self._breakers.items())
         ]
 
-    def _apply(self, route: Route, event: Entered | Ended, *, code: str) -> None:
+    def _become(self, route: Route, after: Breaker, *, code: str) -> None:
         before = self._breakers.get(_key(route), Breaker())
-        after, refusal = breaker.apply(before, event, self._config)
         self._breakers[_key(route)] = after
         if after.state != before.state:
             self._note(route, before, after, code)
-        if refusal is not None:
-            said = self._said.get(_key(route), "")
-            raise GatewayError(
-                "CIRCUIT_OPEN",
-                f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row and is left alone for "
-                f"{self._config.open_ms / 1000:g} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
-                retryable=False,
-                facts={"retry_after_ms": round(refusal.retry_after_s * 1000)},
-            )
 
     def _note(self, route: Route, before: Breaker, after: Breaker, code: str) -> None:
         self._changes += 1

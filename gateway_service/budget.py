@@ -1,8 +1,7 @@
 """The one source of truth for spending: reserve, then settle, over a tree of scopes. No clock, no I/O.
 
-A call draws on its order, its session, its agent and its provider at once. `apply(state, event)` is the only change of
-a state; the same events give the same state, which is how a restart rebuilds it from the record (PROMPT_SENT holds the
-reservation, the attempt's end its settlement).
+A call draws on its order, its session, its agent and its provider at once. The same events give the same state, so a
+restart rebuilds it from the record (PROMPT_SENT holds the reservation, the attempt's end its settlement).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hobus.bus.messages.gateway import Prompt, ScopeBudget
 from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
@@ -38,11 +37,32 @@ class Reservation:
     scopes: tuple[str, ...]
 
 
+class NotReserved(NamedTuple):
+    """Nothing was reserved; `code` is the true reason."""
+
+    code: Literal["BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"]
+    scope: str
+    limit: int | None
+    remaining: int | None
+
+
+class Crossed(NamedTuple):
+    """In mode warn: this reservation does not fit the scope, and the one before it did."""
+
+    scope: str
+    limit: int
+    used: int
+    reserved: int
+
+
+Effect = NotReserved | Crossed
+
+
 @dataclass(slots=True)
 class BudgetState:
     """Scopes by name and open reservations by id.
 
-    Changed by `apply` alone, in place: a copy of every session's row per call would cost more than the call.
+    Changed in place, by its methods alone: a copy of every session's row per call would cost more than the call.
     """
 
     idle_orders_max: int
@@ -56,6 +76,78 @@ class BudgetState:
         """The same state, to go its own way."""
         return BudgetState(self.idle_orders_max, dict(self.scopes), dict(self.open), OrderedDict(self.idle_orders))
 
+    def allocate(self, scope: str, limit: int) -> None:
+        """The scope has this limit from now on."""
+        known = self.scopes.get(scope)
+        self.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
+
+    def reserve(self, reservation: Reservation, mode: Mode) -> list[Effect]:
+        """Holds its tokens, if the mode and all scopes allow it; and what follows from that."""
+        if mode == "enforce" and (refusal := self._refusal(reservation)):
+            for name in filter(is_order, reservation.scopes):
+                self._forget_unused(name)
+            return [refusal]
+        before = [self.scopes.get(name, _UNLIMITED).is_over for name in reservation.scopes]
+        self._hold(reservation)
+        if mode != "warn":
+            return []
+        crossed: list[Effect] = []
+        for name, was_over in zip(reservation.scopes, before, strict=True):
+            scope = self.scopes[name]
+            if scope.limit is not None and scope.is_over and not was_over:
+                crossed.append(Crossed(name, scope.limit, scope.used, scope.reserved))
+        return crossed
+
+    def restore(self, reservation: Reservation) -> None:
+        """Holds one that stands in the record: it was admitted then and is not judged again."""
+        if reservation.reservation_id not in self.open:
+            self._hold(reservation)
+
+    def settle(self, reservation_id: str, settlement: Settlement) -> None:
+        """An attempt ended; a settlement that was never sent releases and counts no call. Once is all that it does."""
+        reservation = self.open.pop(reservation_id, None)
+        if reservation is None:
+            return
+        for name in reservation.scopes:
+            limit, used, reserved, calls, cost, unknown, _ = self.scopes[name]
+            used, reserved = used + settlement.tokens, reserved - reservation.tokens
+            calls, unknown = calls + settlement.was_sent, unknown + settlement.is_unknown
+            cost = None if cost is None or settlement.cost_usd is None else cost + settlement.cost_usd
+            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, _is_over(limit, used + reserved))
+            if is_order(name) and not reserved:
+                self._rest(name)
+
+    def _refusal(self, reservation: Reservation) -> NotReserved | None:
+        for name in reservation.scopes:
+            scope = self.scopes.get(name)
+            if scope is None:
+                return NotReserved("NOT_ALLOCATED", name, None, None)
+            if scope.remaining is not None and reservation.tokens > scope.remaining:
+                code = "BUDGET_EXHAUSTED" if name.startswith(_OWN) else "HIERARCHY_EXCEEDED"
+                return NotReserved(code, name, scope.limit, scope.remaining)
+        return None
+
+    def _forget_unused(self, order: str) -> None:
+        """No call of an order that was refused at once will ever settle: nothing else would end its scope."""
+        scope = self.scopes.get(order)
+        if scope is not None and not scope.reserved and order not in self.idle_orders:
+            del self.scopes[order]
+
+    def _hold(self, reservation: Reservation) -> None:
+        self.open[reservation.reservation_id] = reservation
+        for name in reservation.scopes:
+            limit, used, reserved, calls, cost, unknown, _ = self.scopes.get(name, _UNLIMITED)
+            reserved += reservation.tokens
+            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, _is_over(limit, used + reserved))
+            self.idle_orders.pop(name, None)
+
+    def _rest(self, order: str) -> None:
+        """The order has no call in flight; of those that rest, the one longest at rest is forgotten for it."""
+        self.idle_orders[order] = None
+        if len(self.idle_orders) > self.idle_orders_max:
+            forgotten, _ = self.idle_orders.popitem(last=False)
+            del self.scopes[forgotten]
+
 
 def figures_of(state: BudgetState) -> dict[str, Scope]:
     """Every scope, in order of name, but for orders at rest: hardly one of them calls again."""
@@ -67,156 +159,6 @@ def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_or
     return BudgetState(
         idle_orders_max, dict(figures), {reservation.reservation_id: reservation for reservation in open_}
     )
-
-
-# --- events and effects -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Allocate:
-    """A scope has this limit from now on."""
-
-    scope: str
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reserve:
-    """Hold tokens, if the mode and all scopes allow it."""
-
-    reservation: Reservation
-    mode: Mode
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    """A reservation stands in the record: it was admitted then and is not judged again."""
-
-    reservation: Reservation
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """An attempt ended; a settlement that was never sent releases and counts no call."""
-
-    reservation_id: str
-    settlement: Settlement
-
-
-Event = Allocate | Reserve | Restore | Settle
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Nothing was reserved; `code` is the true reason."""
-
-    code: Literal["BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"]
-    scope: str
-    limit: int | None
-    remaining: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Crossed:
-    """In mode warn: this reservation does not fit the scope, and the one before it did."""
-
-    scope: str
-    limit: int
-    used: int
-    reserved: int
-
-
-Effect = Refused | Crossed
-
-
-def apply(state: BudgetState, event: Event) -> list[Effect]:
-    """The state after the event, and what follows from it. An event that does not apply changes nothing."""
-    match event:
-        case Allocate(scope, limit):
-            known = state.scopes.get(scope)
-            state.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
-            return []
-        case Reserve(reservation, mode):
-            return _reserve(state, reservation, mode)
-        case Restore(reservation):
-            if reservation.reservation_id not in state.open:
-                _hold(state, reservation)
-            return []
-        case Settle(reservation_id, settlement):
-            _settle(state, reservation_id, settlement)
-            return []
-
-
-def _reserve(state: BudgetState, reservation: Reservation, mode: Mode) -> list[Effect]:
-    if mode == "enforce" and (refusal := _refusal(state, reservation)):
-        for name in filter(is_order, reservation.scopes):
-            _forget_unused(state, name)
-        return [refusal]
-    before = [state.scopes.get(name, _UNLIMITED).is_over for name in reservation.scopes]
-    _hold(state, reservation)
-    if mode != "warn":
-        return []
-    crossed: list[Effect] = []
-    for name, was_over in zip(reservation.scopes, before, strict=True):
-        scope = state.scopes[name]
-        if scope.limit is not None and scope.is_over and not was_over:
-            crossed.append(Crossed(name, scope.limit, scope.used, scope.reserved))
-    return crossed
-
-
-def _refusal(state: BudgetState, reservation: Reservation) -> Refused | None:
-    for name in reservation.scopes:
-        scope = state.scopes.get(name)
-        if scope is None:
-            return Refused("NOT_ALLOCATED", name, None, None)
-        if scope.remaining is not None and reservation.tokens > scope.remaining:
-            code = "BUDGET_EXHAUSTED" if name.startswith(_OWN) else "HIERARCHY_EXCEEDED"
-            return Refused(code, name, scope.limit, scope.remaining)
-    return None
-
-
-def _forget_unused(state: BudgetState, order: str) -> None:
-    """No call of an order that was refused at once will ever settle: nothing else would end its scope."""
-    scope = state.scopes.get(order)
-    if scope is not None and not scope.reserved and order not in state.idle_orders:
-        del state.scopes[order]
-
-
-def _hold(state: BudgetState, reservation: Reservation) -> None:
-    state.open[reservation.reservation_id] = reservation
-    for name in reservation.scopes:
-        limit, used, reserved, calls, cost, unknown, _ = state.scopes.get(name, _UNLIMITED)
-        reserved += reservation.tokens
-        state.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, _is_over(limit, used + reserved))
-        state.idle_orders.pop(name, None)
-
-
-def _settle(state: BudgetState, reservation_id: str, settlement: Settlement) -> None:
-    reservation = state.open.pop(reservation_id, None)
-    if reservation is None:
-        return
-    for name in reservation.scopes:
-        limit, used, reserved, calls, cost, unknown, _ = state.scopes[name]
-        used, reserved = used + settlement.tokens, reserved - reservation.tokens
-        state.scopes[name] = Scope(
-            limit,
-            used,
-            reserved,
-            calls + settlement.was_sent,
-            None if cost is None or settlement.cost_usd is None else cost + settlement.cost_usd,
-            unknown + settlement.is_unknown,
-            _is_over(limit, used + reserved),
-        )
-        if is_order(name) and not reserved:
-            _rest(state, name)
-
-
-def _rest(state: BudgetState, order: str) -> None:
-    """The order has no call in flight; of those that rest, the one longest at rest is forgotten for it."""
-    state.idle_orders[order] = None
-    if len(state.idle_orders) > state.idle_orders_max:
-        forgotten, _ = state.idle_orders.popitem(last=False)
-        del state.scopes[forgotten]
 
 
 def _is_over(limit: int | None, tokens: int) -> bool:
@@ -260,13 +202,6 @@ def mode_of(configured: Mode, asked: Mode | None) -> Mode:
 
 def row(name: str, scope: Scope) -> ScopeBudget:
     """A scope as readers get it."""
-    return ScopeBudget(
-        scope=name,
-        limit=scope.limit,
-        used=scope.used,
-        reserved=scope.reserved,
-        remaining=scope.remaining,
-        calls=scope.calls,
-        cost_usd=scope.cost_usd,
-        unknown_calls=scope.unknown_calls,
-    )
+    figures = scope._asdict()
+    del figures["is_over"]
+    return ScopeBudget(scope=name, remaining=scope.remaining, **figures)

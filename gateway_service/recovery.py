@@ -19,7 +19,7 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
 from hobus.gateway_service import records
-from hobus.gateway_service.budget import Allocate, BudgetState, Restore, Settle, apply, figures_of, state_of
+from hobus.gateway_service.budget import BudgetState, figures_of, state_of
 
 _log = structlog.get_logger("gateway")
 
@@ -141,15 +141,15 @@ class Recovery:
         if entry.event_type == "PROMPT_SENT":
             reservation, order = records.held_in(entry)
             if order is not None:
-                apply(self.state, Allocate(*order))
+                self.state.allocate(*order)
             if reservation is not None:
-                apply(self.state, Restore(reservation))
+                self.state.restore(reservation)
                 self._unended[name] = entry
         elif entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED"):
-            apply(self.state, Settle(name, records.settlement_in(entry)))
+            self.state.settle(name, records.settlement_in(entry))
             self._unended.pop(name, None)
         elif entry.event_type == "BUDGET_ALLOCATED" and (new := payload_in(BudgetAllocated, entry)) is not None:
-            apply(self.state, Allocate(new.scope, new.limit))
+            self.state.allocate(new.scope, new.limit)
 
     def _closed(self, entry: Entry) -> WriteEntry:
         reservation = self.state.open[records.name_in(entry)]

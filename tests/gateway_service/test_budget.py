@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.config.schema import Route
 from hobus.gateway_service.budget import (
-    Allocate,
     BudgetState,
     Crossed,
-    Refused,
+    NotReserved,
     Reservation,
-    Reserve,
-    Restore,
     Scope,
-    Settle,
     answer_room,
-    apply,
     figures_of,
     mode_of,
     row,
@@ -34,13 +31,13 @@ def state(session: int = 100, agent: int = 1000, provider: int = 1000) -> Budget
     """Three scopes with their limits."""
     made = BudgetState(idle_orders_max=2)
     for name, limit in zip(SCOPES, (session, agent, provider), strict=True):
-        apply(made, Allocate(name, limit))
+        made.allocate(name, limit)
     return made
 
 
-def reserve(tokens: int, name: str = "k/1", mode: str = "enforce") -> Reserve:
+def reserve(tokens: int, name: str = "k/1", mode: str = "enforce") -> tuple[Reservation, Any]:
     """A reservation in all three."""
-    return Reserve(Reservation(name, tokens, SCOPES), mode)
+    return Reservation(name, tokens, SCOPES), mode
 
 
 def settled(tokens: int, cost: float | None = 0.0, *, unknown: bool = False) -> Settlement:
@@ -51,29 +48,31 @@ def settled(tokens: int, cost: float | None = 0.0, *, unknown: bool = False) -> 
 def test_a_budget_is_hit_exactly():
     """The last token may be reserved, one more may not."""
     made = state(session=100)
-    assert apply(made, reserve(100)) == []
+    assert made.reserve(*reserve(100)) == []
     assert made.scopes["session:s"].remaining == 0
-    assert apply(made, reserve(1, "k/2")) == [Refused("BUDGET_EXHAUSTED", "session:s", 100, 0)]
+    assert made.reserve(*reserve(1, "k/2")) == [NotReserved("BUDGET_EXHAUSTED", "session:s", 100, 0)]
     assert "k/2" not in made.open
 
 
 def test_a_wider_scope_refuses_as_hierarchy_and_nothing_is_held():
     """The agent's limit refuses although the session's would fit, and no scope keeps a part of it."""
     made = state(agent=50)
-    assert apply(made, reserve(51)) == [Refused("HIERARCHY_EXCEEDED", "agent:A", 50, 50)]
+    assert made.reserve(*reserve(51)) == [NotReserved("HIERARCHY_EXCEEDED", "agent:A", 50, 50)]
     assert [made.scopes[name].reserved for name in SCOPES] == [0, 0, 0]
 
 
 def test_a_scope_that_nobody_allocated_refuses():
     """Without an allocation there is no budget to draw on."""
-    assert apply(BudgetState(idle_orders_max=2), reserve(1)) == [Refused("NOT_ALLOCATED", "session:s", None, None)]
+    assert BudgetState(idle_orders_max=2).reserve(*reserve(1)) == [
+        NotReserved("NOT_ALLOCATED", "session:s", None, None)
+    ]
 
 
 def test_settling_moves_reserved_to_used_in_every_scope():
     """Actual usage counts, the rest of the reservation is free again."""
     made = state()
-    apply(made, reserve(80))
-    apply(made, Settle("k/1", settled(30, 0.5)))
+    made.reserve(*reserve(80))
+    made.settle("k/1", settled(30, 0.5))
     assert [made.scopes[name] for name in SCOPES] == [
         Scope(limit=limit, used=30, calls=1, cost_usd=0.5) for limit in (100, 1000, 1000)
     ]
@@ -82,27 +81,27 @@ def test_settling_moves_reserved_to_used_in_every_scope():
 def test_what_was_never_sent_counts_no_call_and_no_token():
     """A release leaves only the scope itself."""
     made = state()
-    apply(made, reserve(80))
-    apply(made, Settle("k/1", NEVER_SENT))
+    made.reserve(*reserve(80))
+    made.settle("k/1", NEVER_SENT)
     assert made.scopes["session:s"] == Scope(limit=100)
 
 
 def test_a_reservation_is_settled_once():
     """A second settlement of the same attempt changes nothing."""
     made = state()
-    apply(made, reserve(80))
-    apply(made, Settle("k/1", settled(30)))
-    apply(made, Settle("k/1", settled(30)))
+    made.reserve(*reserve(80))
+    made.settle("k/1", settled(30))
+    made.settle("k/1", settled(30))
     assert made.scopes["session:s"].used == 30
 
 
 def test_an_unknown_cost_stays_unknown():
     """One unknown part makes the sum unknown, whatever comes later; the unknown call is counted."""
     made = state(session=1000)
-    apply(made, reserve(80))
-    apply(made, Settle("k/1", settled(80, None, unknown=True)))
-    apply(made, reserve(80, "k/2"))
-    apply(made, Settle("k/2", settled(10, 0.1)))
+    made.reserve(*reserve(80))
+    made.settle("k/1", settled(80, None, unknown=True))
+    made.reserve(*reserve(80, "k/2"))
+    made.settle("k/2", settled(10, 0.1))
     scope = made.scopes["session:s"]
     assert (scope.cost_usd, scope.unknown_calls, scope.used, scope.calls) == (None, 1, 90, 2)
 
@@ -110,17 +109,17 @@ def test_an_unknown_cost_stays_unknown():
 def test_warn_says_a_crossing_once_and_again_after_it_fell_back():
     """Crossed on the way over, silent while over, crossed again after a settlement brought it back."""
     made = state(session=100)
-    assert apply(made, reserve(100, "a", "warn")) == []
-    assert apply(made, reserve(1, "b", "warn")) == [Crossed("session:s", 100, 0, 101)]
-    assert apply(made, reserve(1, "c", "warn")) == []
-    apply(made, Settle("a", settled(0)))
-    assert apply(made, reserve(99, "d", "warn")) == [Crossed("session:s", 100, 0, 101)]
+    assert made.reserve(*reserve(100, "a", "warn")) == []
+    assert made.reserve(*reserve(1, "b", "warn")) == [Crossed("session:s", 100, 0, 101)]
+    assert made.reserve(*reserve(1, "c", "warn")) == []
+    made.settle("a", settled(0))
+    assert made.reserve(*reserve(99, "d", "warn")) == [Crossed("session:s", 100, 0, 101)]
 
 
 def test_off_neither_refuses_nor_warns_and_counts_the_same():
     """Mode off reserves over every limit in silence."""
     made = state(session=1)
-    assert apply(made, reserve(500, "a", "off")) == []
+    assert made.reserve(*reserve(500, "a", "off")) == []
     assert made.scopes["session:s"].reserved == 500
 
 
@@ -128,17 +127,17 @@ def test_a_restored_reservation_is_not_judged():
     """What stands in the record was admitted then; restoring it twice holds it once."""
     made = state(session=1)
     reservation = Reservation("k/1", 50, SCOPES)
-    apply(made, Restore(reservation))
-    apply(made, Restore(reservation))
+    made.restore(reservation)
+    made.restore(reservation)
     assert made.scopes["session:s"].reserved == 50
 
 
 def test_a_changed_limit_keeps_what_was_used():
     """A new configuration moves the limit and forgets no spending."""
     made = state()
-    apply(made, reserve(80))
-    apply(made, Settle("k/1", settled(80)))
-    apply(made, Allocate("session:s", 90))
+    made.reserve(*reserve(80))
+    made.settle("k/1", settled(80))
+    made.allocate("session:s", 90)
     assert made.scopes["session:s"].remaining == 10
 
 
@@ -182,27 +181,27 @@ def test_an_order_with_a_budget_is_the_narrowest_scope():
 def with_order(limit: int, tokens: int = 0) -> BudgetState:
     """A state with one order's scope, and this much of it used."""
     made = BudgetState(idle_orders_max=2)
-    apply(made, Allocate("work_order:WO-a", limit))
+    made.allocate("work_order:WO-a", limit)
     if tokens:
-        apply(made, Reserve(Reservation("k/0", tokens, ("work_order:WO-a",)), "off"))
+        made.reserve(Reservation("k/0", tokens, ("work_order:WO-a",)), "off")
     return made
 
 
 @pytest.mark.parametrize("used", [0, 50])
 def test_a_refused_order_leaves_no_scope_behind(used):
-    """Refused at once it never was; one that has called before rests, with what it used, as it did."""
+    """NotReserved at once it never was; one that has called before rests, with what it used, as it did."""
     made = with_order(60, used)
-    apply(made, Settle("k/0", settled(used)))
+    made.settle("k/0", settled(used))
     before = made.scopes["work_order:WO-a"]
-    refused = Reserve(Reservation("k/1", 61, ("work_order:WO-a",)), "enforce")
-    assert apply(made, refused) == [Refused("BUDGET_EXHAUSTED", "work_order:WO-a", 60, 60 - used)]
+    refused = Reservation("k/1", 61, ("work_order:WO-a",)), "enforce"
+    assert made.reserve(*refused) == [NotReserved("BUDGET_EXHAUSTED", "work_order:WO-a", 60, 60 - used)]
     assert made.scopes == ({"work_order:WO-a": before} if used else {})
 
 
 def test_a_refused_order_with_a_call_in_flight_keeps_its_scope():
     """What that call settles is still to come."""
     made = with_order(60, 50)
-    apply(made, Reserve(Reservation("k/1", 11, ("work_order:WO-a",)), "enforce"))
+    made.reserve(Reservation("k/1", 11, ("work_order:WO-a",)), "enforce")
     assert made.scopes["work_order:WO-a"].reserved == 50
 
 
@@ -223,13 +222,13 @@ def test_orders_at_rest_are_remembered_for_a_while_and_stand_in_no_snapshot():
     made = BudgetState(idle_orders_max=2)
     for number in range(4):
         scope = f"work_order:{number}"
-        apply(made, Allocate(scope, 100))
-        apply(made, Reserve(Reservation(f"k{number}", 10, (scope, "agent:A")), "off"))
+        made.allocate(scope, 100)
+        made.reserve(Reservation(f"k{number}", 10, (scope, "agent:A")), "off")
     for number in (0, 2, 3):
-        apply(made, Settle(f"k{number}", settled(5)))
+        made.settle(f"k{number}", settled(5))
     assert sorted(made.scopes) == ["agent:A", "work_order:1", "work_order:2", "work_order:3"]
     assert sorted(figures_of(made)) == ["agent:A", "work_order:1"]
-    apply(made, Reserve(Reservation("again", 10, ("work_order:2",)), "off"))
+    made.reserve(Reservation("again", 10, ("work_order:2",)), "off")
     assert (made.scopes["work_order:2"].used, max(figures_of(made))) == (5, "work_order:2")
 
 
@@ -250,11 +249,11 @@ def test_in_enforce_no_sequence_overspends_and_reserved_is_what_is_open(steps):
     for kind, number, tokens in steps:
         name = str(number)
         if kind == "reserve" and name not in made.open:
-            apply(made, reserve(tokens, name))
+            made.reserve(*reserve(tokens, name))
         elif kind == "settle" and name in made.open:
-            apply(made, Settle(name, settled(min(tokens, made.open[name].tokens))))
+            made.settle(name, settled(min(tokens, made.open[name].tokens)))
         elif kind == "release":
-            apply(made, Settle(name, NEVER_SENT))
+            made.settle(name, NEVER_SENT)
         for scope_name in SCOPES:
             scope = made.scopes[scope_name]
             assert scope.reserved == sum(reservation.tokens for reservation in made.open.values())
@@ -268,9 +267,9 @@ def test_rebuilding_from_the_same_events_gives_the_same_state(steps):
     for kind, number, tokens in steps:
         name = f"{kind}-{number}-{tokens}"
         event = reserve(tokens, name)
-        if kind == "reserve" and name not in live.open and not apply(live, event):
-            apply(rebuilt, Restore(event.reservation))
+        if kind == "reserve" and name not in live.open and not live.reserve(*event):
+            rebuilt.restore(event[0])
         elif kind == "settle":
             for made in (live, rebuilt):
-                apply(made, Settle(f"reserve-{number}-{tokens}", settled(tokens)))
+                made.settle(f"reserve-{number}-{tokens}", settled(tokens))
     assert live == rebuilt
