@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.work_order import REFUSAL
+from hobus.config.schema import OpenAIProvider
 from hobus.gateway_service.providers.http.wire import (
     AnswerRead,
     BadAnswer,
@@ -26,26 +27,7 @@ PATH = "/chat/completions"
 MODELS_PATH = "/models"
 
 
-class Dialect(Protocol):
-    """What servers differ in; an instance's configuration is one."""
-
-    @property
-    def max_tokens_field(self) -> str:
-        """The name of the answer's cap."""
-        ...
-
-    @property
-    def structured(self) -> str:
-        """How a schema is asked for."""
-        ...
-
-    @property
-    def omit(self) -> Sequence[str]:
-        """Parts that are left out."""
-        ...
-
-
-def request(prompt: Prompt, model_id: str, names: ToolNames, config: Dialect, *, stream: bool) -> dict[str, Any]:
+def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvider, *, stream: bool) -> dict[str, Any]:
     """The body of the request."""
     body: dict[str, Any] = {
         "model": model_id,

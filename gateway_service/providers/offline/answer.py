@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hobus.gateway_service.providers.offline.grammar import Grammar, Intent
 from hobus.gateway_service.providers.offline.prose import tell
-from hobus.gateway_service.providers.offline.reading import Call, Reading, Said, Tool
+from hobus.gateway_service.providers.offline.reading import Reading, ToolOffered, ToolWanted
 
 Form = Literal["full", "brief", "list"]
 FORMS: tuple[Form, ...] = ("brief", "list", "full")
@@ -78,43 +77,36 @@ _CALLS_MAX = 64
 _SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The calls that a message names, or why there are none."""
-
-    calls: tuple[Call, ...] = ()
-    said: str = ""
-
-
 def message_of(text: str) -> str:
     """The message itself; a door's client may say other things before it."""
     return text.rpartition("\nMessage:\n")[2]
 
 
-def named_in(text: str, offered: Collection[str]) -> Named | None:
-    """What a message of this form wants; None for any other message."""
+def named_in(text: str, offered: Collection[str]) -> tuple[str, tuple[ToolWanted, ...]] | None:
+    """The calls that a message of this form names, or why there are none; None for any other message."""
     lines = [line.strip() for line in message_of(text).splitlines() if line.strip()]
     found = [_LINE.fullmatch(line) for line in lines]
     if not found or len(found) > _CALLS_MAX or not all(found):
         return None
-    calls: list[Call] = []
+    calls: list[ToolWanted] = []
     for match in (one for one in found if one is not None):
         tool_id = match.group(1)
         if tool_id not in offered:
             # "use short words" is no tool: only what names one of something is taken for an order.
             if "__" not in tool_id and match.group(2) is None:
                 return None
-            return Named(said=f"I was not given a tool {tool_id}. {_given(offered)}")
+            return f"I was not given a tool {tool_id}. {_given(offered)}", ()
         arguments = _object(match.group(2))
         if arguments is None:
-            return Named(said=f"What follows {tool_id} is no JSON object, so I did not use it.")
-        calls.append(Call(tool_id, arguments))
-    return Named(calls=tuple(calls))
+            return f"What follows {tool_id} is no JSON object, so I did not use it.", ()
+        calls.append(ToolWanted(tool_id, arguments))
+    return "", tuple(calls)
 
 
 def _object(text: str | None) -> dict[str, Any] | None:
+    """The JSON object in a text, an empty one in none; None for anything else."""
     try:
-        value = json.loads(text) if text else {}
+        value = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -144,22 +136,21 @@ _ROLE = re.compile(r"\bYou are (the [^,.\n]+|an? [^,.\n]+)[,.\n]")
 _QUOTED_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class RulesAnswer(NamedTuple):
     """Text, or the tools to ask first."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolWanted, ...] = ()
     is_refusal: bool = False  # the text says why there is no answer in the form that was asked for
 
 
-def answer(reading: Reading, grammar: Grammar) -> Answer:
+def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
     """The next step of a turn: what a steer asks for comes first; tool results are written down; else rules answer."""
     message = reading.message
     if message is None:
-        return Answer(_NO_MESSAGE)
+        return RulesAnswer(_NO_MESSAGE)
     if further := _further_calls(reading, message, grammar):
-        return Answer(calls=further)
+        return RulesAnswer(calls=further)
     form = form_of(reading, grammar)
     draft = told(reading.block("draft").split("\n\n"), "", form)
     text = ""
@@ -170,7 +161,7 @@ def answer(reading: Reading, grammar: Grammar) -> Answer:
         text = own.text
     heard = [_heard(steer, reading.offered(), grammar) for steer in reading.steers()]
     parts = [draft, text, *(one for one in heard if one not in draft), _reviewed(reading)]
-    return Answer("\n\n".join(part for part in parts if part))
+    return RulesAnswer("\n\n".join(part for part in parts if part))
 
 
 def reduced(reading: Reading) -> str:
@@ -185,37 +176,40 @@ def reduced(reading: Reading) -> str:
     )
 
 
-def _unsteered(reading: Reading, message: str, form: Form, grammar: Grammar, draft: str) -> Answer:
+def _unsteered(reading: Reading, message: str, form: Form, grammar: Grammar, draft: str) -> RulesAnswer:
     """What the message alone leads to: tool results are written down; else tools are asked for; else rules answer.
 
     What the draft has said already is not said again.
     """
     if reading.answered:
         results = [tell(answered) for answered in reading.answered]
-        return Answer(told([one for one in results if told([one], "", form) not in draft], "", form))
+        return RulesAnswer(told([one for one in results if told([one], "", form) not in draft], "", form))
     offered = reading.offered()
     if (named := named_in(message, offered)) is not None:
-        return Answer(told([named.said], "", form), named.calls)
+        return RulesAnswer(told([named[0]], "", form), named[1])
     text = grammar.normal(message)
     if looked_back := _look_back(reading, text, grammar):
-        return Answer(told([looked_back], "", form))
+        return RulesAnswer(told([looked_back], "", form))
     asked, question = _asked(reading, message, text, grammar)
     if grammar.changes.search(text):
         refusal = "I can look things up in this system, but I change nothing."
-        return Answer(told([refusal], _abilities(offered, grammar), form))
+        return RulesAnswer(told([refusal], _abilities(offered, grammar), form))
     wanted = [intent for intent in asked if intent.tool_id in offered]
     if wanted:
-        return Answer(calls=_calls([(intent, question) for intent in wanted], offered, grammar))
+        return RulesAnswer(calls=_calls([(intent, question) for intent in wanted], offered, grammar))
     said, more = _alone(reading, message, text, asked, grammar)
-    return Answer(told([said], more, form))
+    return RulesAnswer(told([said], more, form))
 
 
-def _calls(wanted: Sequence[tuple[Intent, str]], offered: Mapping[str, Tool], grammar: Grammar) -> tuple[Call, ...]:
+def _calls(
+    wanted: Sequence[tuple[Intent, str]], offered: Mapping[str, ToolOffered], grammar: Grammar
+) -> tuple[ToolWanted, ...]:
     """One call per intent, with the arguments that the words beside it name."""
-    return tuple(Call(intent.tool_id, _arguments(offered[intent.tool_id], words, grammar)) for intent, words in wanted)
+    rows = ((intent.tool_id, words) for intent, words in wanted)
+    return tuple(ToolWanted(tool_id, _arguments(offered[tool_id], words, grammar)) for tool_id, words in rows)
 
 
-def _further_calls(reading: Reading, message: str, grammar: Grammar) -> tuple[Call, ...]:
+def _further_calls(reading: Reading, message: str, grammar: Grammar) -> tuple[ToolWanted, ...]:
     """Tools that steers ask for and that this turn has not asked yet; the message's own come with them."""
     steers = reading.steers()
     if not steers:
@@ -235,7 +229,7 @@ def _further_calls(reading: Reading, message: str, grammar: Grammar) -> tuple[Ca
     return (*own, *_calls([row for tool_id, row in steered.items() if tool_id not in asked], offered, grammar))
 
 
-def _heard(steer: str, offered: Mapping[str, Tool], grammar: Grammar) -> str:
+def _heard(steer: str, offered: Mapping[str, ToolOffered], grammar: Grammar) -> str:
     """What became of a steer: it was asked for, it named a form, or rules cannot follow it."""
     asked = [intent.says for intent in grammar.intents_in(grammar.normal(steer)) if intent.tool_id in offered]
     said = f"Meanwhile you said: “{_short(steer)}”"
@@ -270,10 +264,10 @@ def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
         if not asked:
             return "This is the first message of our conversation that I can see."
         said = asked[0] if grammar.says("first", text) else asked[-1]
-        return f"You asked: “{_quoted(said)}”"
+        return f"You asked: “{_short(said.text)}”"
     if grammar.says("said_before", text):
-        spoken = [said for said in reading.said() if said.who == "assistant"]
-        return f"I said: “{_quoted(spoken[-1])}”" if spoken else "I have not said anything in this conversation yet."
+        said = [f"I said: “{_short(one.text)}”" for one in reading.said() if one.who == "assistant"]
+        return said[-1] if said else "I have not said anything in this conversation yet."
     if grammar.says("summarise", text):
         return _summary(reading)
     return ""
@@ -314,11 +308,7 @@ def _alone(reading: Reading, message: str, text: str, asked: Sequence[Intent], g
 
 def _classified(reading: Reading) -> Mapping[str, Any]:
     """What the prompt says of the message; nothing if it says nothing that can be read."""
-    try:
-        value = json.loads(reading.block("classification") or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return _object(reading.block("classification")) or {}
 
 
 def _role(reading: Reading) -> str:
@@ -327,7 +317,7 @@ def _role(reading: Reading) -> str:
     return f", here as {role.group(1)}" if role else ""
 
 
-def _abilities(offered: Mapping[str, Tool], grammar: Grammar) -> str:
+def _abilities(offered: Mapping[str, ToolOffered], grammar: Grammar) -> str:
     able = [intent.says for intent in grammar.intents if intent.tool_id in offered]
     if not able:
         return "Without tools I can only talk about this conversation."
@@ -336,7 +326,7 @@ def _abilities(offered: Mapping[str, Tool], grammar: Grammar) -> str:
     return f"Ask me about this system: I can {', '.join(able[:-1])}, and {able[-1]}."
 
 
-def _arguments(tool: Tool, question: str, grammar: Grammar) -> dict[str, Any]:
+def _arguments(tool: ToolOffered, question: str, grammar: Grammar) -> dict[str, Any]:
     """Arguments that the question names, of those that the tool declares."""
     text = grammar.normal(question)
     found: dict[str, Any] = {}
@@ -363,10 +353,6 @@ def _bounded(value: Any, schema: Any) -> Any:
     if isinstance(value, int) and isinstance(schema, dict):
         return max(schema.get("minimum", value), min(schema.get("maximum", value), value))
     return value
-
-
-def _quoted(said: Said) -> str:
-    return _short(said.text)
 
 
 def _short(text: str) -> str:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import NamedTuple
 
 _FILE = "grammar.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+_Patterns = tuple[re.Pattern[str], ...]
+
+
+class Intent(NamedTuple):
     """Something that an administration question wants to know, and the tool that knows it."""
 
     tool_id: str
     domain: str
     says: str
-    any: tuple[re.Pattern[str], ...]
-    none: tuple[re.Pattern[str], ...]
+    any: _Patterns
+    none: _Patterns
 
     def position_in(self, text: str) -> int | None:
         """Where the text first speaks of it; None if it does not."""
@@ -29,16 +31,15 @@ class Intent:
         return min(found) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(NamedTuple):
     """Everything that the rules match against lower-case text with single spaces."""
 
     read_chars: int
     intents: tuple[Intent, ...]
     config_sections: tuple[str, ...]
     speech: dict[str, re.Pattern[str]]
-    tasks: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]
-    domains: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]
+    tasks: tuple[tuple[str, _Patterns], ...]
+    domains: tuple[tuple[str, _Patterns], ...]
     changes: re.Pattern[str]
 
     def normal(self, text: str) -> str:
@@ -47,14 +48,12 @@ class Grammar:
 
     def intents_in(self, text: str, tool_ids: Collection[str] | None = None) -> list[Intent]:
         """What a normal text asks for, in the order in which it speaks of it; only of tools in `tool_ids`, if given."""
-        found: list[tuple[int, int, Intent]] = []
-        for number, intent in enumerate(self.intents):
-            if tool_ids is not None and intent.tool_id not in tool_ids:
-                continue
-            position = intent.position_in(text)
-            if position is not None:
-                found.append((position, number, intent))
-        return [intent for _position, _number, intent in sorted(found, key=lambda row: row[:2])]
+        found = [
+            (position, intent)
+            for intent in self.intents
+            if (tool_ids is None or intent.tool_id in tool_ids) and (position := intent.position_in(text)) is not None
+        ]
+        return [intent for _position, intent in sorted(found, key=lambda row: row[0])]
 
     def says(self, name: str, text: str) -> bool:
         """Whether a normal text matches the named pattern of section `speech`."""
@@ -72,13 +71,7 @@ def load_grammar() -> Grammar:
     return Grammar(
         read_chars=data["read_chars"],
         intents=tuple(
-            Intent(
-                tool_id=row["tool_id"],
-                domain=row["domain"],
-                says=row["says"],
-                any=_patterns(row["any"]),
-                none=_patterns(row["none"]),
-            )
+            Intent(row["tool_id"], row["domain"], row["says"], _patterns(row["any"]), _patterns(row["none"]))
             for row in data["intents"]
         ),
         config_sections=tuple(data["config_sections"]),
@@ -89,5 +82,5 @@ def load_grammar() -> Grammar:
     )
 
 
-def _patterns(patterns: list[str]) -> tuple[re.Pattern[str], ...]:
+def _patterns(patterns: list[str]) -> _Patterns:
     return tuple(re.compile(pattern) for pattern in patterns)

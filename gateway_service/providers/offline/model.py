@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hobus.gateway_service.providers.offline import answer as rules
-from hobus.gateway_service.providers.offline.answer import message_of
+from hobus.gateway_service.providers.offline.answer import RulesAnswer, message_of
 from hobus.gateway_service.providers.offline.grammar import Grammar
 from hobus.gateway_service.providers.offline.reading import (
-    Call,
     Reading,
-    is_reduced,
+    ToolWanted,
     keys_in,
     read_request,
-    wants_object,
 )
 from hobus.gateway_service.providers.offline.structured import (
     classify,
@@ -55,30 +53,30 @@ def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int)
     return {"choices": [{"index": 0, "message": message, "finish_reason": reason}]}
 
 
-def _answer(reading: Reading, grammar: Grammar) -> rules.Answer:
-    if wants_object(reading.system):
-        return rules.Answer(_object(reading, grammar))
-    if is_reduced(reading.system):
-        return rules.Answer(rules.reduced(reading))
+def _answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
+    if reading.wants_object:
+        return RulesAnswer(_object(reading, grammar))
+    if reading.is_reduced:
+        return RulesAnswer(rules.reduced(reading))
     answer = rules.answer(reading, grammar)
     if reading.schema is not None and not answer.calls:
         return _formed(reading, reading.schema, answer, grammar)
     if reading.must_call and reading.tools and not answer.calls:
         first = reading.tools[0]
-        return rules.Answer(calls=(Call(first.name, least_instance(dict(first.parameters))),))
+        return RulesAnswer(calls=(ToolWanted(first.name, least_instance(dict(first.parameters))),))
     return answer
 
 
-def _formed(reading: Reading, schema: Mapping[str, Any], answer: rules.Answer, grammar: Grammar) -> rules.Answer:
+def _formed(reading: Reading, schema: Mapping[str, Any], answer: RulesAnswer, grammar: Grammar) -> RulesAnswer:
     """The answer in the form of the schema; a refusal where no words say what goes there, or where they did not fit."""
     if reading.plain.startswith(_NOT_ACCEPTED):
-        return rules.Answer(f"{rules.SELF}, and gave what I had. {reading.plain} {rules.HELP}", is_refusal=True)
+        return RulesAnswer(f"{rules.SELF}, and gave what I had. {reading.plain} {rules.HELP}", is_refusal=True)
     message = message_of(reading.message or "")[: grammar.read_chars]
     value, missing = filled(schema, message, answer.text)
     if not missing:
-        return rules.Answer(_json(value))
+        return RulesAnswer(_json(value))
     names = ", ".join(missing)[:_NAMES_CHARS]
-    return rules.Answer(
+    return RulesAnswer(
         f"{rules.SELF}, so I cannot fill in {names}: the message does not say it (`name: value`). {rules.HELP}",
         is_refusal=True,
     )
@@ -100,8 +98,8 @@ def _object(reading: Reading, grammar: Grammar) -> str:
     return _json({name: found[name] for name in keys if name in found})
 
 
-def _that_fit(calls: tuple[Call, ...], room: int) -> list[Call]:
-    kept: list[Call] = []
+def _that_fit(calls: tuple[ToolWanted, ...], room: int) -> list[ToolWanted]:
+    kept: list[ToolWanted] = []
     for call in calls:
         room -= len(call.name) + len(json.dumps(call.arguments))
         if room < 0:

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hobus.gateway_service.providers.offline.reading import Answered
+from hobus.gateway_service.providers.offline.reading import ToolAnswer
 
 _ERROR = re.compile(r"^error ([A-Za-z_]*): ?(.*)$", re.DOTALL)
 _CHAIN_SHOWN = 16
 _CUT_SHOWN = 500
 
 
-def tell(answered: Answered) -> str:
+def tell(answered: ToolAnswer) -> str:
     """What one tool call brought, in words; a failed, cut or unexpected result is said to be that."""
     failed = _ERROR.match(answered.text)
     if failed:
@@ -36,41 +36,14 @@ def tell(answered: Answered) -> str:
         return f"{answered.tool}: {_compact(value)}"
 
 
-def _packages(value: Mapping[str, Any]) -> str:
-    return _listed(
-        value["packages"], "package is installed", "packages are installed", lambda row: _item(row, "package_id")
-    )
-
-
-def _frameworks(value: Mapping[str, Any]) -> str:
-    return _listed(
-        value["frameworks"],
-        "framework governs this system",
-        "frameworks govern this system",
-        lambda row: _item(row, "framework_id") + (f" ({row['status']})" if row.get("status") else ""),
-    )
-
-
-def _tools(value: Mapping[str, Any]) -> str:
-    return _listed(
-        value["tools"],
-        "tool is available",
-        "tools are available",
-        lambda row: f"{row['tool_id']}: {row['description']}",
-    )
-
-
 def _verified(value: Mapping[str, Any]) -> str:
-    checked = (
-        f"{_counted(value['entries'], 'entry', 'entries')} in {_counted(value['segments'], 'segment', 'segments')}"
-    )
+    entries, segments = _counted(value["entries"], "entry", "entries"), _counted(value["segments"], "segment")
     if not value["ok"]:
-        fault = value.get("fault")
-        return f"The ledger is NOT intact. Checked {checked}; fault: {_compact(fault)}."
-    chain = str(value.get("chain", ""))[:_CHAIN_SHOWN]
-    tail = value.get("tail", "clean")
+        return f"The ledger is NOT intact. Checked {entries} in {segments}; fault: {_compact(value.get('fault'))}."
+    chain, tail = str(value.get("chain", ""))[:_CHAIN_SHOWN], value.get("tail", "clean")
     note = "" if tail in ("", "clean") else f" After the last whole batch: {tail}."
-    return f"The ledger is intact: {checked} were checked, up to entry {value['head']} (chain {chain}…).{note}"
+    where = f"up to entry {value['head']} (chain {chain}…)"
+    return f"The ledger is intact: {entries} in {segments} were checked, {where}.{note}"
 
 
 def _entries(value: Mapping[str, Any]) -> str:
@@ -78,17 +51,16 @@ def _entries(value: Mapping[str, Any]) -> str:
     if not rows:
         return "No ledger entry matches."
     more = "; there are older ones" if value.get("more") else ""
-    lines = [
-        f"- {row['sequence']} {row['event_type']} in {row['stream']}"
-        + (f" ({row['reason']})" if row.get("reason") else "")
-        for row in rows
-    ]
+    lines = [f"- {row['sequence']} {row['event_type']} in {row['stream']}{_noted(row, 'reason')}" for row in rows]
     return "\n".join([f"The newest {len(rows)} matching ledger entries{more}:", *lines])
 
 
 def _cost(value: Mapping[str, Any]) -> str:
-    calls = _counted(value["calls"], "model call", "model calls")
-    text = f"This session has made {calls} so far and used {value['tokens_used']} tokens; {_money(value)}."
+    calls, cost = _counted(value["calls"], "model call"), value.get("cost_usd")
+    money = "what that costs is unknown, since a price or an outcome is"
+    if cost is not None:
+        money = f"that costs {cost:.6f} USD"
+    text = f"This session has made {calls} so far and used {value['tokens_used']} tokens; {money}."
     if value.get("tokens_limit") is not None:
         text += f" {value['tokens_remaining']} of {value['tokens_limit']} tokens are left."
     return text + _unknown(value)
@@ -101,72 +73,74 @@ def _budgets(value: Mapping[str, Any]) -> str:
 
 
 def _budget_row(row: Mapping[str, Any]) -> str:
-    limit = (
-        "no limit" if row.get("tokens_limit") is None else f"{row['tokens_remaining']} of {row['tokens_limit']} left"
-    )
-    return f"{row['tokens_used']} tokens used in {_counted(row['calls'], 'call', 'calls')}, {limit}{_unknown(row)}"
+    is_free = row.get("tokens_limit") is None
+    limit = "no limit" if is_free else f"{row['tokens_remaining']} of {row['tokens_limit']} left"
+    return f"{row['tokens_used']} tokens used in {_counted(row['calls'], 'call')}, {limit}{_unknown(row)}"
 
 
 def _config(value: Mapping[str, Any]) -> str:
     if "sections" in value:
         return f"The configuration has these sections: {', '.join(value['sections'])}. Ask for one by its name."
-    lines = list(_flat(value["path"], value["value"]))
-    return (
-        lines[0]
-        if len(lines) == 1
-        else "\n".join([f"Configuration of {value['path']}:", *(f"- {line}" for line in lines)])
-    )
+    lines = _flat(value["path"], value["value"])
+    if len(lines) == 1:
+        return lines[0]
+    return "\n".join([f"Configuration of {value['path']}:", *(f"- {line}" for line in lines)])
 
 
-def _processes(value: Mapping[str, Any]) -> str:
-    def told(row: Mapping[str, Any]) -> str:
-        why = f" ({row['reason']})" if row.get("reason") else ""
-        return f"{row['instance']}: {row['state']}{why}, {row['in_flight']} in flight"
+def _listed(key: str, one: str, many: str, told: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Tells the rows under a key: how many there are, and each."""
 
-    return _listed(value["processes"], "process is connected", "processes are connected", told)
+    def tell_rows(value: Mapping[str, Any]) -> str:
+        rows = value[key]
+        heading = f"{len(rows)} {one if len(rows) == 1 else many}"
+        return "\n".join([f"{heading}:", *(f"- {told(row)}" for row in rows)]) if rows else f"{heading}."
+
+    return tell_rows
 
 
 TELLERS: dict[str, Callable[[Any], str]] = {
-    "list_packages": _packages,
-    "list_frameworks": _frameworks,
-    "list_tools": _tools,
+    "list_packages": _listed(
+        "packages",
+        "package is installed",
+        "packages are installed",
+        lambda row: f"{row['package_id']} {row['version']}: {row['title']}",
+    ),
+    "list_frameworks": _listed(
+        "frameworks",
+        "framework governs this system",
+        "frameworks govern this system",
+        lambda row: f"{row['framework_id']} {row['version']}: {row['title']}{_noted(row, 'status')}",
+    ),
+    "list_tools": _listed(
+        "tools", "tool is available", "tools are available", lambda row: f"{row['tool_id']}: {row['description']}"
+    ),
     "verify_ledger": _verified,
     "query_ledger": _entries,
     "session_cost": _cost,
     "budget_status": _budgets,
     "show_config": _config,
-    "cluster_status": _processes,
+    "cluster_status": _listed(
+        "processes",
+        "process is connected",
+        "processes are connected",
+        lambda row: f"{row['instance']}: {row['state']}{_noted(row, 'reason')}, {row['in_flight']} in flight",
+    ),
 }
 """Tool id -> how its result is told; a tool without one is shown as JSON."""
 
 
-def _listed(rows: list[Any], one: str, many: str, told: Callable[[Any], str]) -> str:
-    heading = f"{len(rows)} {one if len(rows) == 1 else many}"
-    return "\n".join([f"{heading}:", *(f"- {told(row)}" for row in rows)]) if rows else f"{heading}."
+def _noted(row: Mapping[str, Any], name: str) -> str:
+    return f" ({row[name]})" if row.get(name) else ""
 
 
-def _item(row: Mapping[str, Any], id_name: str) -> str:
-    return f"{row[id_name]} {row['version']}: {row['title']}"
-
-
-def _counted(number: Any, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
-def _money(value: Mapping[str, Any]) -> str:
-    cost = value.get("cost_usd")
-    return (
-        "what that costs is unknown, since a price or an outcome is" if cost is None else f"that costs {cost:.6f} USD"
-    )
+def _counted(number: Any, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def _unknown(value: Mapping[str, Any]) -> str:
     count = value.get("calls_of_unknown_outcome") or 0
-    return (
-        f" {_counted(count, 'call has', 'calls have')} an unknown outcome and count at what was reserved."
-        if count
-        else ""
-    )
+    calls = _counted(count, "call has", "calls have")
+    return f" {calls} an unknown outcome and count at what was reserved." if count else ""
 
 
 def _flat(path: str, value: Any) -> list[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Awaitable, Callable
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.config.schema import OpenAIProvider
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import openai_wire
 from hobus.gateway_service.providers.http.wire import ToolNames
@@ -20,15 +20,8 @@ from hobus.gateway_service.providers.offline import model
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 
 MODEL_ID = model.MODELS[0]
+_DIALECT = OpenAIProvider.model_construct(max_tokens_field="max_tokens", structured="json_schema", omit=[])
 _WORD = re.compile(r"\s*\S+|\s+\Z")
-
-
-class _Dialect(NamedTuple):
-    """How the embedded model is asked, of what servers differ in."""
-
-    max_tokens_field: Literal["max_tokens"] = "max_tokens"
-    structured: Literal["json_schema"] = "json_schema"
-    omit: Sequence[str] = ()
 
 
 class OfflineProvider:
@@ -75,23 +68,19 @@ class OfflineProvider:
                 f"it has {', '.join(model.MODELS)}",
                 facts={"unbilled": True},
             )
-        if on_delta is None:
-            if self._latency_s:
-                await self._sleep(self._latency_s)
-            return self._response(prompt, model_id)
         response = self._response(prompt, model_id)
-        words = _WORD.findall(response.content)
-        for word in words or [""]:
+        words: list[str] = [""] if on_delta is None else _WORD.findall(response.content) or [""]
+        for word in words:
             if self._latency_s:
-                await self._sleep(self._latency_s / max(1, len(words)))
-            if word:
+                await self._sleep(self._latency_s / len(words))
+            if word and on_delta is not None:
                 on_delta(word)
         return response
 
     def _response(self, prompt: Prompt, model_id: str) -> PromptResponse:
         """What the model answers, with its usage; it counts characters."""
         names = ToolNames.of(prompt)
-        request = openai_wire.request(prompt, model_id, names, _Dialect(), stream=False)
+        request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
         answer = openai_wire.response(model.complete(request, self._grammar, self._chars_per_token), names)
         length = len(answer.content)
         length += sum(len(call.tool_id) + len(json.dumps(call.arguments)) for call in answer.tool_calls)

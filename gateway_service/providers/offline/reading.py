@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 _TAG = re.compile(
     r"\n<(/?)(preferences|context|earlier_messages|classification|reviewer_note|message|draft|steer|active_objective"
@@ -21,47 +20,42 @@ _STEER = re.compile(r"^- ", re.MULTILINE)
 _DIGEST_NOTES = re.compile(r" \([a-z_, ]+(?:; degraded)?\)$|\s*\(degraded\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Utterance(NamedTuple):
     """One earlier utterance."""
 
     who: Literal["user", "assistant"]
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class ToolAnswer(NamedTuple):
     """One tool call of this turn with what came back."""
 
     tool: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class ToolOffered(NamedTuple):
     """A tool as the request offers it."""
 
     name: str
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class ToolWanted(NamedTuple):
     """A tool that the model asks for."""
 
     name: str
     arguments: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A request, taken apart; a block that it lacks reads as empty text."""
 
     system: str
     plain: str  # what the user's side says outside of all blocks
     blocks: Mapping[str, str]
-    answered: tuple[Answered, ...] = ()
-    tools: tuple[Tool, ...] = ()
+    answered: tuple[ToolAnswer, ...] = ()
+    tools: tuple[ToolOffered, ...] = ()
     schema: Mapping[str, Any] | None = None  # of the answer, if the request asks for one
     must_call: bool = False  # the answer has to ask for a tool
 
@@ -74,7 +68,17 @@ class Reading:
         """What is to be answered: the block `message`; all of a prompt without blocks; None: the prompt has none."""
         return self.blocks.get("message", None if self.blocks else self.plain)
 
-    def said(self) -> list[Said]:
+    @property
+    def wants_object(self) -> bool:
+        """Whether the whole answer is to be one JSON object."""
+        return "one JSON object" in self.system
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether the answer is to be one without memory, history and tools."""
+        return "reduced mode" in self.system
+
+    def said(self) -> list[Utterance]:
         """What was said before, oldest first."""
         return said_in(self.block("earlier_messages"))
 
@@ -82,7 +86,7 @@ class Reading:
         """What was said while this turn was at work, oldest first."""
         return [text for piece in _STEER.split(self.block("steer")) if (text := piece.strip())]
 
-    def offered(self) -> dict[str, Tool]:
+    def offered(self) -> dict[str, ToolOffered]:
         """The tools by name."""
         return {tool.name: tool for tool in self.tools}
 
@@ -112,7 +116,7 @@ def read_request(request: Mapping[str, Any]) -> Reading:
         blocks=blocks,
         answered=tuple(_answered(request["messages"])),
         tools=tuple(
-            Tool(tool["function"]["name"], tool["function"]["parameters"]) for tool in request.get("tools", ())
+            ToolOffered(tool["function"]["name"], tool["function"]["parameters"]) for tool in request.get("tools", ())
         ),
         schema=None if wanted is None else wanted.get("json_schema", {"schema": {"type": "object"}})["schema"],
         must_call=request.get("tool_choice") == "required",
@@ -155,36 +159,33 @@ def _end_of(tags: Sequence[_Tag], start: int, last: int) -> int:
     return last
 
 
-def said_in(history: str) -> list[Said]:
+def said_in(history: str) -> list[Utterance]:
     """Earlier utterances out of `user: …` and `assistant: …` paragraphs, or one-line digests of user messages."""
     pieces = _SPOKEN.split(history)
-    said: list[Said] = []
-    for who, text in zip(pieces[1::2], pieces[2::2], strict=True):
-        said.append(Said("user" if who == "user" else "assistant", _DIGEST_NOTES.sub("", text.strip())))
-    return said
+    return [
+        Utterance("user" if who == "user" else "assistant", _DIGEST_NOTES.sub("", text.strip()))
+        for who, text in zip(pieces[1::2], pieces[2::2], strict=True)
+    ]
 
 
-def _answered(messages: Sequence[Mapping[str, Any]]) -> list[Answered]:
+def _answered(messages: Sequence[Mapping[str, Any]]) -> list[ToolAnswer]:
     """The tool calls of this turn and their results, in order; a call without a result is not among them."""
-    found: list[Answered] = []
+    found: list[ToolAnswer] = []
     waiting: dict[str, str] = {}
     for message in messages:
         if message["role"] == "assistant":
             waiting = {call["id"]: call["function"]["name"] for call in message.get("tool_calls", ())}
         elif message["role"] == "tool" and (name := waiting.get(message["tool_call_id"])) is not None:
-            found.append(Answered(name, message["content"]))
+            found.append(ToolAnswer(name, message["content"]))
     return found
 
 
-_OBJECT = "one JSON object"
-_REDUCED = "reduced mode"
 _KEY = re.compile(r'^- "([a-z_]+)"', re.MULTILINE)
 _QUOTED = re.compile(r'"([a-z_]+)"')
 _VOCABULARY = re.compile(r"^[ \t]+([a-z_]+): (.+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """One key of the object, as the prompt tells of it."""
 
     text: str
@@ -198,16 +199,6 @@ class Key:
     def known(self, kind: str, label: str) -> bool:
         """Whether the prompt's closed list of this kind has the label."""
         return label in self.vocabulary.get(kind, ())
-
-
-def wants_object(system: str) -> bool:
-    """Whether the whole answer is to be one JSON object."""
-    return _OBJECT in system
-
-
-def is_reduced(system: str) -> bool:
-    """Whether the answer is to be one without memory, history and tools."""
-    return _REDUCED in system
 
 
 @lru_cache(maxsize=16)

@@ -21,7 +21,7 @@ from hobus.gateway_service.providers.offline import MODEL_ID, OfflineProvider
 from hobus.gateway_service.providers.offline.answer import wished
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.prose import TELLERS, tell
-from hobus.gateway_service.providers.offline.reading import Answered
+from hobus.gateway_service.providers.offline.reading import ToolAnswer
 from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
 from tests.gateway_service.rig import SHIPPED
 
@@ -555,7 +555,7 @@ async def test_what_no_words_say_is_not_made_up(properties):
 
 def test_a_result_that_is_nested_too_deeply_is_told_as_text():
     """Whatever a tool's server answered."""
-    assert tell(Answered("s__deep", "[" * 100_000)).startswith("s__deep: [[[")
+    assert tell(ToolAnswer("s__deep", "[" * 100_000)).startswith("s__deep: [[[")
 
 
 def nested(levels):
