@@ -77,13 +77,9 @@ def _text(ref: str, bodies: dict[str, bytes | None]) -> str | None:
     listed = text_parts.parts_in(body)
     if listed is None:
         return body.decode(errors="replace")
-    texts: list[str] = []
-    for part, shown in listed:
-        text = shown if part is None else _text(part, bodies)
-        if text is None:
-            return None
-        texts.append(text if part is None else text_parts.of_part(shown, text))
-    return "".join(texts)
+    texts = {part: _text(part, bodies) for part, _ in listed if part is not None}
+    found = {part: text for part, text in texts.items() if text is not None}
+    return text_parts.joined(listed, found) if len(found) == len(texts) else None
 
 
 async def _bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]:

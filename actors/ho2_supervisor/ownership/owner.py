@@ -110,7 +110,7 @@ class OwnedSession:
         parts = text_parts.parts_in(body)
         if parts is None:
             return body.decode(errors="replace")
-        return "".join([part if of is None else text_parts.of_part(part, await self.text(of)) for of, part in parts])
+        return text_parts.joined(parts, await self.texts([of for of, _ in parts if of is not None]))
 
     async def text_or_none(self, ref: str) -> str | None:
         """The text behind a ref; None if it was erased, or never was."""

@@ -12,7 +12,7 @@ between name a stretch of that text and bring what has been added since.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hobus.bus.messages.base import pack, unpack
@@ -104,6 +104,11 @@ def of_part(stretch: str, text: str) -> str:
         return text
     start, end = map(int, stretch.split(":"))
     return text[start:end]
+
+
+def joined(parts: Sequence[Part], texts: Mapping[str, str]) -> str:
+    """The text that these parts make; `texts`: those behind their refs."""
+    return "".join([text if ref is None else of_part(text, texts[ref]) for ref, text in parts])
 
 
 def parts_in(body: bytes) -> list[Part] | None:
