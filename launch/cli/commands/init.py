@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
+import json
+import re
+from pathlib import Path
 
 import click
 
-from hobus.config.files import GovernedFile, find
+from hobus.config.files import ADMIN_CONFIG, GovernedFile, find
+from hobus.launch.cli import agent_files
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.console import exit_codes
@@ -24,37 +27,77 @@ _WHAT = {
     "package": "a package: the files that it owns, with their hashes",
 }
 """Kind -> what people change there."""
+_WHAT_OF_AGENT = (
+    "which tools are loaded, and which calls wait for an approval",
+    "who answers: prompt, tools, rights",
+    "the package of its tools: which functions are tools",
+    "two tools",
+    "a test of them, in a cluster of its own",
+)
+_AGENT = "[A-Z][A-Z0-9_]{0,63}"
 
 
 @click.command()
 @click.argument("names", metavar="[FILE]...", nargs=-1)
+@click.option("--agent", metavar="NAME", help="Write an agent of this name instead, with two tools and a test of them.")
 @with_home
-def init(*, home: Home, names: tuple[str, ...]) -> int:
+def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     """Copy governed files into <home>/config, where they replace the shipped ones; without FILE all of them.
 
-    FILE is a name as `hobus config check` lists it, e.g. admin_config.json. Nothing is ever overwritten.
+    FILE is a name as `hobus config check` lists it, e.g. admin_config.json. With --agent NAME: a new agent there, and
+    in ./<name>/ a Python package with its tools, to be changed into your own (docs/your-own-agent.md). Nothing is ever
+    overwritten.
     """
     files, _faults = find(None, None)
+    if agent is not None:
+        return _init_agent(home, agent, files, names)
     wanted = _chosen(files, names)
-    there = [file.name for file in wanted if (home.config / file.name).exists()]
-    if there:
-        raise CommandError(
-            f"{home.config} already has {', '.join(there[:3])}{' …' if len(there) > 3 else ''}: nothing was copied",  # noqa: PLR2004 - three are enough to see what is meant
-            hint=f"name the files you want, or move those away; {next_command('config check', home.root)}",
-            exit_code=exit_codes.REFUSED,
-        )
-    try:
-        make_private(home.config)
-        for file in wanted:
-            target = home.config / file.name
-            make_private(target.parent)
-            shutil.copyfile(file.path, target)
-    except OSError as error:
-        raise of_os_error(error, doing=f"nothing can be copied into {home.config}") from error
+    _copy({home.config / file.name: file.path.read_text(encoding="utf-8") for file in wanted}, home)
     table(("FILE", "WHAT IT IS"), [(file.name, _WHAT[file.kind]) for file in wanted])
     say(f"{styled('ok', 'green')}  {len(wanted)} files in {home.config}: from now on these count, not the shipped ones")
     say(f"next: change what you like, then {next_command('config check', home.root)}")
     return exit_codes.OK
+
+
+def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: tuple[str, ...]) -> int:
+    if names or re.fullmatch(_AGENT, agent) is None or f"agents/{agent}.json" in files:
+        why = "takes no FILE" if names else "a name that no shipped agent has, of capital letters, digits and _"
+        raise CommandError(f"--agent {agent}: {why}", hint="hobus init --agent CLERK", exit_code=exit_codes.USAGE)
+    shipped = json.loads(files["agents/ADMIN.json"].path.read_text(encoding="utf-8"))
+    package = Path(agent.lower())
+    config, own = home.config / ADMIN_CONFIG, home.config / "agents" / f"{agent}.json"
+    settings = agent_files.config_document(agent)
+    tools = {package / name: text for name, text in agent_files.tool_files(agent, home.config.resolve()).items()}
+    written = {own: agent_files.agent_document(agent, shipped), **tools}
+    is_new = not config.exists()
+    _copy({config: settings, **written} if is_new else written, home)
+    whats = dict(zip([config, *written], _WHAT_OF_AGENT, strict=True))
+    table(("FILE", "WHAT IT IS"), [(str(path), what) for path, what in whats.items() if path != config or is_new])
+    if not is_new:
+        say(f"{config} is there already; lay this over it:")
+        say(settings.rstrip())
+    say(f"next: pip install -e ./{package}, then {next_command('up --wait --detach', home.root)}")
+    return exit_codes.OK
+
+
+def _copy(texts: dict[Path, str], home: Home) -> None:
+    """All of these files are there, or none. Raises CommandError (refused) where one is there already."""
+    there = [str(path) for path in texts if path.exists()]
+    if there:
+        raise CommandError(
+            f"there already: {', '.join(there[:3])}{' …' if len(there) > 3 else ''}: nothing was written",  # noqa: PLR2004 - three are enough to see what is meant
+            hint=f"name the files you want, or move those away; {next_command('config check', home.root)}",
+            exit_code=exit_codes.REFUSED,
+        )
+    try:
+        for path, text in texts.items():
+            if home.config in path.parents:
+                make_private(home.config)
+                make_private(path.parent)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise of_os_error(error, doing="the files cannot be written") from error
 
 
 def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[GovernedFile]:
