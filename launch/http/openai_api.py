@@ -22,7 +22,7 @@ from hobus.launch.http.openai_answers import ChatEvents, ResponseEvents, called,
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest, results_in
 from hobus.launch.http.problems import Problem
 from hobus.launch.http.sse import PING, ClientGone, disconnected, streamed
-from hobus.launch.http.transcript import TranscriptPlace, Utterance
+from hobus.launch.http.transcript import TranscriptMessage, TranscriptPlace
 from hobus.launch.http.turns import AskedTurn, Pieces
 from hobus.launch.sessions.which import full_session_id
 
@@ -38,7 +38,7 @@ class ChosenTurn:
     """The turn behind a request, and under which id what is delivered is remembered; empty: it needs not be."""
 
     asked: AskedTurn
-    said: list[Utterance]
+    said: list[TranscriptMessage]
     agent_id: str
     is_by_transcript: bool
     goes_on: bool = False  # in a session that its transcript found
@@ -155,7 +155,7 @@ async def _asked(
 async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     request: Request,
     api: str,
-    said: list[Utterance],
+    said: list[TranscriptMessage],
     *,
     given: str | None,
     agent_id: str | None,
@@ -189,7 +189,7 @@ async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
     return replace(chosen, asked=first, goes_on=False)
 
 
-async def _by_transcript(door: Door, agent: str, earlier: list[Utterance], asked: AskedTurn) -> str | None:
+async def _by_transcript(door: Door, agent: str, earlier: list[TranscriptMessage], asked: AskedTurn) -> str | None:
     """This agent's session whose last answer ends what was said earlier; also if this very input was asked since."""
     if not any(one.role == "assistant" for one in earlier):
         return None
@@ -202,9 +202,9 @@ async def _by_transcript(door: Door, agent: str, earlier: list[Utterance], asked
     return kept.session_id if last == kept.input_id or await _is_repeated(door, there) else None
 
 
-def _record_id(door: Door, principal: str, agent: str, messages: list[Utterance]) -> str:
+def _record_id(door: Door, principal: str, agent: str, messages: list[TranscriptMessage]) -> str:
     """Under which this transcript with this agent is known; the default one is not named."""
-    named = [] if agent == door.config.host.agent_id else [Utterance("agent", agent)]
+    named = [] if agent == door.config.host.agent_id else [TranscriptMessage("agent", agent)]
     return transcript.transcript_id(principal, [*named, *messages])
 
 
@@ -234,7 +234,7 @@ def _with_instructions(chosen: ChosenTurn) -> ChosenTurn:
     return replace(chosen, asked=replace(chosen.asked, text=transcript.with_history(chosen.said)))
 
 
-def _new(said: list[Utterance]) -> list[Utterance]:
+def _new(said: list[TranscriptMessage]) -> list[TranscriptMessage]:
     """What a session is told whose beginning it knows: all of it, or results and the instructions. Raises Problem."""
     results = results_in(said)
     if not results:
@@ -251,7 +251,7 @@ async def _keep(door: Door, chosen: ChosenTurn, delivered: str, result: TurnResu
     """What the client has now is remembered; without that its next message begins a new session, with its history."""
     if not chosen.is_by_transcript:
         return
-    messages = [*chosen.said, Utterance("assistant", delivered, called(result.caller_calls))]
+    messages = [*chosen.said, TranscriptMessage("assistant", delivered, called(result.caller_calls))]
     kept = TranscriptPlace(session_id=chosen.asked.session_id, input_id=chosen.asked.input_id)
     try:
         record_id = _record_id(door, chosen.asked.principal, chosen.agent_id, messages)

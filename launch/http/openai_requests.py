@@ -20,7 +20,7 @@ from hobus.config.json_schema import schema_fault
 from hobus.config.schema import SessionsConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.transcript import Called, Utterance
+from hobus.launch.http.transcript import Called, TranscriptMessage
 
 _IGNORED = frozenset(
     {
@@ -72,13 +72,13 @@ class ChatMessage(_Words):
     tool_calls: list[FunctionCall] | None = None
     tool_call_id: str = ""
 
-    def said(self, place: str) -> Utterance:
+    def said(self, place: str) -> TranscriptMessage:
         """Its words. Raises Problem for what are none."""
         if (self.role == "tool") != bool(self.tool_call_id):
             raise _invalid(f"{place}.tool_call_id", "a tool's message names its call")
         calls = tuple(Called(call.id, call.function.name, call.function.arguments) for call in self.tool_calls or ())
         role = "system" if self.role == "developer" else self.role
-        return Utterance(role, _text_of(self.content, place) or self.refusal or "", calls, self.tool_call_id)
+        return TranscriptMessage(role, _text_of(self.content, place) or self.refusal or "", calls, self.tool_call_id)
 
 
 class InputItem(_Words):
@@ -92,19 +92,19 @@ class InputItem(_Words):
     arguments: str = ""
     output: str | list[ContentPart] = ""
 
-    def added_to(self, said: list[Utterance], place: str) -> list[Utterance]:
+    def added_to(self, said: list[TranscriptMessage], place: str) -> list[TranscriptMessage]:
         """The transcript with it: calls are part of the message that asks for them. Raises Problem."""
         match self.type:
             case "message" if self.role is not None:
                 role = "system" if self.role == "developer" else self.role
-                return [*said, Utterance(role, _text_of(self.content, place))]
+                return [*said, TranscriptMessage(role, _text_of(self.content, place))]
             case "function_call" if self.call_id:
                 call = Called(self.call_id, self.name, self.arguments)
                 if said and said[-1].role == "assistant":
                     return [*said[:-1], said[-1]._replace(calls=(*said[-1].calls, call))]
-                return [*said, Utterance("assistant", "", (call,))]
+                return [*said, TranscriptMessage("assistant", "", (call,))]
             case "function_call_output" if self.call_id:
-                return [*said, Utterance("tool", _text_of(self.output, place), call_id=self.call_id)]
+                return [*said, TranscriptMessage("tool", _text_of(self.output, place), call_id=self.call_id)]
             case "reasoning":
                 return said
             case _:
@@ -144,7 +144,7 @@ class ChatRequest(_Request):
         """The schema of the answer; None: text. Raises Problem."""
         return schema_of(self.response_format, "response_format", limits, is_nested=True)
 
-    def transcript(self, messages_max: int) -> list[Utterance]:
+    def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Its messages, the user's or results of calls last. Raises Problem."""
         _check_count(self.messages, messages_max, "messages")
         said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
@@ -171,11 +171,11 @@ class ResponsesRequest(_Request):
         """The schema of the answer; None: text. Raises Problem."""
         return schema_of((self.text or {}).get("format"), "text.format", limits, is_nested=False)
 
-    def transcript(self, messages_max: int) -> list[Utterance]:
+    def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Its messages, the user's or results of calls last. Raises Problem."""
         given = [InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         _check_count(given, messages_max, "input")
-        said = [Utterance("system", self.instructions)] if self.instructions else []
+        said = [TranscriptMessage("system", self.instructions)] if self.instructions else []
         for number, item in enumerate(given):
             said = item.added_to(said, f"input.{number}")
         return _asking(said, "input")
@@ -186,7 +186,7 @@ def _check_count(messages: Sequence[object], messages_max: int, param: str) -> N
         raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param=param)
 
 
-def _asking(said: list[Utterance], param: str) -> list[Utterance]:
+def _asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage]:
     if not said or said[-1].role not in ("user", "tool"):
         raise _invalid(param, "the last message is the user's, or results of calls: it is what is answered")
     return said
@@ -312,7 +312,7 @@ def _tool(tool: Any, place: str) -> ToolSpec:
     return ToolSpec(tool_id=name, description=description or "", parameters=parameters or {})
 
 
-def results_in(said: Sequence[Utterance]) -> list[CallResult]:
+def results_in(said: Sequence[TranscriptMessage]) -> list[CallResult]:
     """The results that a transcript ends with; none where it ends with a message."""
     results: list[CallResult] = []
     for one in reversed(said):

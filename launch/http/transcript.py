@@ -51,7 +51,7 @@ class Called(NamedTuple):
             return self
 
 
-class Utterance(NamedTuple):
+class TranscriptMessage(NamedTuple):
     """One message of a transcript."""
 
     role: str
@@ -73,14 +73,14 @@ class TranscriptPlace:
     input_id: str
 
 
-def transcript_id(principal: str, messages: Iterable[Utterance]) -> str:
+def transcript_id(principal: str, messages: Iterable[TranscriptMessage]) -> str:
     """The submission id of what is known of this transcript."""
     alike = [said._replace(calls=tuple(call.alike() for call in said.calls)) for said in messages]
     words = json.dumps([principal, *alike], ensure_ascii=False, separators=(",", ":"))
     return f"{EVENT}:{principal}/{sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def with_history(messages: Sequence[Utterance]) -> str:
+def with_history(messages: Sequence[TranscriptMessage]) -> str:
     """The first message of a new session: the last one, behind all that was said before it elsewhere.
 
     Results of calls that were handed out elsewhere are part of what was said.

@@ -8,7 +8,7 @@ import pytest
 from hobus.bus.messages.session import CallerCall
 from hobus.launch.http import openai_answers, openai_requests, transcript
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.transcript import Called, Utterance
+from hobus.launch.http.transcript import Called, TranscriptMessage
 from tests.launch.http.door import SimulatedDoor
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -220,8 +220,8 @@ def test_a_transcript_is_known_by_what_its_calls_mean():
 
     def hashed(arguments='{"a": 1, "b": 2}', call_id="call_1", result="x"):
         said = [
-            Utterance("user", "q"), Utterance("assistant", "", (Called(call_id, "f", arguments),)),
-            Utterance("tool", result, call_id=call_id),
+            TranscriptMessage("user", "q"), TranscriptMessage("assistant", "", (Called(call_id, "f", arguments),)),
+            TranscriptMessage("tool", result, call_id=call_id),
         ]  # fmt: skip
         return transcript.transcript_id("alice", said)
 
@@ -231,9 +231,13 @@ def test_a_transcript_is_known_by_what_its_calls_mean():
 
 def test_results_are_what_a_transcript_ends_with():
     """In their order; a message behind them is what is answered."""
-    said = [Utterance("user", "q"), Utterance("tool", "1", call_id="a"), Utterance("tool", "2", call_id="b")]
+    said = [
+        TranscriptMessage("user", "q"),
+        TranscriptMessage("tool", "1", call_id="a"),
+        TranscriptMessage("tool", "2", call_id="b"),
+    ]
     assert [(one.tool_call_id, one.content) for one in openai_requests.results_in(said)] == [("a", "1"), ("b", "2")]
-    assert openai_requests.results_in([*said, Utterance("user", "and?")]) == []
+    assert openai_requests.results_in([*said, TranscriptMessage("user", "and?")]) == []
 
 
 def test_arguments_are_json_text():
