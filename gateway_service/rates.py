@@ -1,7 +1,9 @@
-"""A token bucket as plain values: what a call takes of it, and how long it waits for that. No clock, no I/O.
+"""Rate limits of this gateway: requests and tokens per minute, per provider and per session, as token buckets.
 
-Who comes takes its share at once and waits until it is there: so they go on in the order in which they came. A call
-that is larger than the bucket waits until that is full, and its excess is paid by those behind it.
+Who comes takes its share at once and waits until it is there, within its time, or is refused with the time to come back
+(`gateway.on_rate_limit`): so they go on in the order in which they came. A call that is larger than the bucket waits
+until that is full, and its excess is paid by those behind it. What it reserved counts until it ends, then what it used;
+a call that was never sent counts for nothing.
 """
 
 from __future__ import annotations

@@ -264,26 +264,25 @@ class Sender:
             pieces.flush()
         except asyncio.CancelledError:
             had_s = self._bus.clock.monotonic() - started if self._is_due(ask) else pieces.silent_s
+            fault = GatewayError("CANCELLED", "cancelled while the provider worked")
             if had_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
                 fault = _unfinished(ask, had_s)
                 self._last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
-            else:
-                fault = GatewayError("CANCELLED", "cancelled while the provider worked")
             passage.ended(fault)
             self._failed(held, fault)
             raise
-        except TimeoutError:
+        except Exception as error:  # noqa: BLE001 - whatever a provider does, its PROMPT_SENT must get an end
             had_s = self._bus.clock.monotonic() - started
-            fault = _unfinished(ask, had_s) if had_s >= silence_s else _hasty(ask, had_s, is_share=is_share)
+            if isinstance(error, GatewayError):
+                fault = error
+            elif isinstance(error, TimeoutError):
+                fault = _unfinished(ask, had_s) if had_s >= silence_s else _hasty(ask, had_s, is_share=is_share)
+            else:
+                fault = GatewayError(
+                    "PROVIDER_ERROR", f"provider {ask.route.provider_id} raised {type(error).__name__}"
+                )
             passage.ended(fault)
-            raise self._failed(held, fault) from None
-        except GatewayError as fault:
-            passage.ended(fault)
-            raise self._failed(held, fault) from None
-        except Exception as error:  # whatever a provider does, its PROMPT_SENT must get an end
-            detail = f"provider {ask.route.provider_id} raised {type(error).__name__}"
-            passage.ended(fault := GatewayError("PROVIDER_ERROR", detail))
-            raise self._failed(held, fault) from error
+            raise self._failed(held, fault) from (None if isinstance(error, GatewayError | TimeoutError) else error)
         passage.ended(None)
         return self._received(held, response, round((self._bus.clock.monotonic() - started) * 1000))
 

@@ -33,8 +33,7 @@ from hobus.bus.spool import RecordKeeper, Spool
 from hobus.bus.turnstile import Ticket, Turnstile
 from hobus.config.schema import Route
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import access, chain, pricing, records, routing, validation
-from hobus.gateway_service.access import Caller
+from hobus.gateway_service import chain, pricing, records, routing, validation
 from hobus.gateway_service.account import Account
 from hobus.gateway_service.breakers import Breakers as BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
@@ -43,6 +42,7 @@ from hobus.gateway_service.records import Ask, PackTexts
 from hobus.gateway_service.recovery import Recovery
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
 from hobus.gateway_service.tokenizer import Tokenizer
+from hobus.gateway_service.validation import Caller
 
 _log = structlog.get_logger("gateway")
 
@@ -200,11 +200,11 @@ class GatewayService(Actor):
             await self._until_open(deadline, is_degraded=is_degraded)
             validation.check_prompt(prompt, self._config.gateway.key_max_chars)  # 1 validate
             caller = Caller(call.sender, call.role)
-            access.authenticate(caller)  # 2 authenticate
+            validation.authenticate(caller)  # 2 authenticate
             if not is_degraded:
-                access.demand_own_key(prompt, call.message_id)
+                validation.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, self._config.gateway)
-            access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
+            validation.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
             prompt = routing.with_profile(prompt, route, self._config.gateway)
             ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
             return await self._calls.answer(  # 4 idempotency

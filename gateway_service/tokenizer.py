@@ -7,9 +7,9 @@ process does nothing else: that is done before the process is on the bus, and no
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Sequence, Sized
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
@@ -17,22 +17,6 @@ from hobus.config.schema import GatewayConfig, Route, TokenizerConfig
 from hobus.gateway_service import pricing
 
 _BEFORE = ", before the gateway is started again"
-
-
-class Encoder(Protocol):
-    """The library's class, as far as it is used."""
-
-    def no_truncation(self) -> None:
-        """All of a text is encoded."""
-        ...
-
-    def no_padding(self) -> None:
-        """Nothing besides a text is encoded."""
-        ...
-
-    def encode_batch_fast(self, texts: list[str], *, add_special_tokens: bool) -> Sequence[Sized]:
-        """The tokens of each; other threads run meanwhile, which is not so with `encode`."""
-        ...
 
 
 class Tokenizer:
@@ -43,7 +27,7 @@ class Tokenizer:
         self._config = config
         self._max_chars = max_chars
         self._beside = beside
-        self._encoder: Encoder | None = None
+        self._encoder: Any = None  # the library's class, which has no types
         self.fault = ""
         """Why it cannot count, with the mend; empty: it can."""
         try:
@@ -64,7 +48,7 @@ class Tokenizer:
         parts = len(prompt.messages) + len(prompt.tools) + sum(len(message.tool_calls) for message in prompt.messages)
         return await self._beside(self._counted, self._encoder, texts) + self._config.message_tokens * (parts + 1)
 
-    def _loaded(self) -> Encoder:
+    def _loaded(self) -> Any:
         try:
             library = importlib.import_module("tokenizers")
         except ImportError as error:
@@ -74,7 +58,7 @@ class Tokenizer:
             ) from None
         path = self._readable()
         try:
-            encoder: Encoder = library.Tokenizer.from_file(str(path))
+            encoder = library.Tokenizer.from_file(str(path))
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001 - a panic of the library is no Exception
@@ -96,8 +80,9 @@ class Tokenizer:
         except RuntimeError:
             raise self._unusable("cannot be found: there is no such user", self._mend) from None
 
-    def _counted(self, encoder: Encoder, texts: list[str]) -> int:
+    def _counted(self, encoder: Any, texts: list[str]) -> int:
         try:
+            # Other threads run meanwhile, which is not so with `encode`.
             return sum(map(len, encoder.encode_batch_fast(texts, add_special_tokens=False)))
         except BaseException:  # noqa: BLE001 - the same; its words may quote the prompt
             raise self._unusable("has no tokens for this prompt", self._mend) from None

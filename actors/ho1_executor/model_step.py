@@ -6,27 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hobus.actors.ho1_executor.contracts import (
-    CheckedContract,
-    check_contract,
-    gather_inputs,
-    label_inputs,
-    select_contract,
-    with_form,
-)
-from hobus.actors.ho1_executor.job import Job
-from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
-from hobus.actors.ho1_executor.offered import Offers, told_tools
-from hobus.actors.ho1_executor.output import (
     A_CALL,
     JSON_ALONE,
     NO_CALL,
     WHOLE_TEXT,
+    CheckedContract,
     Verdict,
     bare,
+    check_contract,
+    gather_inputs,
     judge_output,
+    label_inputs,
     repair_messages,
+    select_contract,
+    with_form,
     with_form_told,
 )
+from hobus.actors.ho1_executor.job import Job
+from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
+from hobus.actors.ho1_executor.offered import Offers, told_tools
 from hobus.actors.ho1_executor.prompt_render import load_pack, render
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
@@ -43,6 +41,12 @@ _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 
 _CUT = frozenset({"length", "max_tokens"})
 """Finish reasons of an answer that is not whole, in the words of either kind of provider."""
+
+_OF_ORDER = ("agent_id", "agent_class", "framework_id", "package_id", "session_id", "config_digest")
+_OF_LIMITS = (
+    "model_id", "domain_tags", "token_budget", "reasoning_effort", "provider_profile_id", "tool_choice", "budget_mode",
+)  # fmt: skip
+"""Fields of a prompt that an order and its constraints have under the same names."""
 
 _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
@@ -242,31 +246,20 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         messages=list(messages),
         prompt_pack_id=contract.prompt_pack_id,
         contract_id=contract.contract_id,
-        agent_id=order.agent_id,
-        agent_class=order.agent_class,
-        framework_id=order.framework_id,
-        package_id=order.package_id,
+        **{name: getattr(order, name) for name in _OF_ORDER},
+        **{name: getattr(limits, name) for name in _OF_LIMITS},
         work_order_id=order.wo_id,
-        session_id=order.session_id,
         run_seq=order.fence.run_id.run_seq,
         tier=contract.tier or order.tier_target,
         provider_id=limits.provider_id or contract.boundary.provider_id,
-        model_id=limits.model_id,
-        domain_tags=limits.domain_tags,
         max_tokens=cap if limits.max_tokens is None else min(cap, limits.max_tokens),
-        token_budget=limits.token_budget,
         temperature=contract.boundary.temperature,
-        reasoning_effort=limits.reasoning_effort,
-        provider_profile_id=limits.provider_profile_id,
         tools=list(tools),
-        tool_choice=limits.tool_choice,
         output_schema=contract.output_schema if checked.wants_json else None,
         structured_output=contract.boundary.structured_output,
         stream=is_streamed,
         due_at=due_at,
         idempotency_key=call_key(order.wo_id, number),
-        budget_mode=limits.budget_mode,
-        config_digest=order.config_digest,
     )
 
 

@@ -6,7 +6,6 @@ Which tools there are at all is known by `known_tools`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import is_
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
@@ -15,41 +14,22 @@ from hobus.bus.messages.work_order import ToolSpec, WorkOrder
 from hobus.config.assets import Agent, names
 
 
-@dataclass(frozen=True, slots=True)
-class _Offer:
-    """What was offered last to an agent, and of what it was made."""
-
-    agent: Agent
-    allowed: list[str]
-    known: dict[str, ToolDefinition]
-    tools: list[ToolSpec]
-
-    def holds(self, agent: Agent, allowed: list[str], known: Mapping[str, ToolDefinition]) -> bool:
-        """Whether the same would be made of these; by identity, since equal schemas may differ in their bytes."""
-        return (
-            agent is self.agent
-            and allowed == self.allowed
-            and list(known) == list(self.known)
-            and all(map(is_, known.values(), self.known.values()))
-        )
-
-
 class Offers:
     """`offered_tools`, made anew only when something changed: of an agent nearly every order is told the same."""
 
     def __init__(self) -> None:
-        self._last: dict[str, _Offer] = {}  # agent id -> offer
+        self._last: dict[str, tuple[Agent, list[str], list[ToolDefinition], list[ToolSpec]]] = {}  # by agent id
 
     def to(self, order: WorkOrder, agent: Agent | None, known: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
         """What the model of this order is told of the agent's own tools."""
         if agent is None:
             return []
-        allowed = order.constraints.tools_allowed
-        last = self._last.get(agent.agent_id)
-        if last is None or not last.holds(agent, allowed, known):
-            last = _Offer(agent, allowed, dict(known), offered_tools(order, agent, known))
-            self._last[agent.agent_id] = last
-        return last.tools
+        last, allowed, tools = self._last.get(agent.agent_id), order.constraints.tools_allowed, list(known.values())
+        # By identity: equal schemas may differ in their bytes.
+        is_same = last is not None and agent is last[0] and allowed == last[1] and len(tools) == len(last[2])
+        if last is None or not is_same or not all(map(is_, tools, last[2])):
+            last = self._last[agent.agent_id] = (agent, allowed, tools, offered_tools(order, agent, known))
+        return last[3]
 
 
 def offered_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:

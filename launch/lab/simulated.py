@@ -19,7 +19,7 @@ from hobus.actors.ho1_executor.tools.child_main import plain
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.actors.ho1_executor.tools.table import snapshot_view
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.actors.ho3_memory.actor import Memory
 from hobus.actors.session_host.actor import SessionHost

@@ -10,11 +10,11 @@ from hobus.actors.ho1_executor.contracts import (
     CheckedContract,
     check_contract,
     gather_inputs,
+    judge_output,
     label_inputs,
     select_contract,
 )
 from hobus.actors.ho1_executor.model_step import prompt_of
-from hobus.actors.ho1_executor.output import judge_output
 from hobus.actors.ho1_executor.prompt_render import load_pack, render
 from hobus.bus.messages.gateway import Prompt, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment

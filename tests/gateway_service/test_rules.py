@@ -10,11 +10,18 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.schema import ModelConfig, Route
-from hobus.gateway_service.access import Caller, authenticate, authorise, demand_own_key
 from hobus.gateway_service.chain import may_try_again, pause_s
 from hobus.gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
 from hobus.gateway_service.routing import check_route, choose_route, model_of
-from hobus.gateway_service.validation import OutputChecks, check_prompt, check_round
+from hobus.gateway_service.validation import (
+    Caller,
+    OutputChecks,
+    authenticate,
+    authorise,
+    check_prompt,
+    check_round,
+    demand_own_key,
+)
 from tests.gateway_service.rig import SESSION, SHIPPED, answered, prompt, snapshot
 
 MODEL = ModelConfig(model_id="m", input_usd_per_million=2.0, output_usd_per_million=8.0, cached_usd_per_million=0.5)

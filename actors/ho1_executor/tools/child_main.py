@@ -23,7 +23,7 @@ from hobus.actors.ho1_executor.tools.definition import (
     ToolResult,
     failed,
     not_done,
-    written,
+    run_tool,
 )
 from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, result_fields, unpack_frame
 
@@ -132,7 +132,11 @@ def serve(pipe: Pipe) -> None:
             )
             if asked["tool_id"] in settings["entry_points"]:
                 _load_into(tools, asked["tool_id"])
-            result = run_one(tools, asked, host, settings["output_max_bytes"])
+            most = settings["output_max_bytes"]
+            try:
+                result = drive(run_tool(tools, asked["tool_id"], asked["arguments"], host, most))
+            except ToolFault as fault:
+                result = failed(fault, most)
         if os.getpid() != this:
             os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
         pipe.send("result", **result_fields(asked["n"], result))
@@ -161,22 +165,6 @@ def _load_into(tools: dict[str, ToolDefinition], name: str) -> None:
             raise ToolFault(f"{name} cannot be loaded: {why}")
 
         tools[name] = ToolDefinition(tool_id=name, description=why, parameters={}, idempotent=False, run=run)
-
-
-def run_one(
-    tools: Mapping[str, ToolDefinition], call: Mapping[str, Any], host: ChildHost, max_bytes: int
-) -> ToolResult:
-    """The result of one call, whatever the tool did."""
-    tool = tools.get(call["tool_id"])
-    if tool is None:
-        return not_done("tool_not_found", f"no tool {call['tool_id'][:64]}")
-    try:
-        value = drive(cast("Coroutine[Any, Any, Any]", tool.run(call["arguments"], host)))
-    except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
-        return failed(error, max_bytes)
-    except SystemExit:
-        return not_done("tool_failed", "the tool tried to end its process")
-    return written(value, max_bytes)
 
 
 def main() -> None:

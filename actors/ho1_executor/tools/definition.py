@@ -82,6 +82,21 @@ def failed(error: Exception, max_bytes: int) -> ToolResult:
     return ToolResult(ok=False, code="tool_failed", text=text, truncated=truncated)
 
 
+async def run_tool(
+    tools: Mapping[str, ToolDefinition], tool_id: str, arguments: Mapping[str, Any], host: ToolHost, max_bytes: int
+) -> ToolResult:
+    """The result of one call, whatever the tool did."""
+    tool = tools.get(tool_id)
+    if tool is None:
+        return not_done("tool_not_found", f"no tool {tool_id[:64]}")
+    try:
+        return written(await tool.run(arguments, host), max_bytes)
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
+        return failed(error, max_bytes)
+    except SystemExit:
+        return not_done("tool_failed", "the tool tried to end its process")
+
+
 def cut(text: str, max_bytes: int) -> tuple[str, bool]:
     """The longest beginning of whole characters within `max_bytes` of UTF-8, and whether something is missing."""
     data = text.encode("utf-8", "replace")

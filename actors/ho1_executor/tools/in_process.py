@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done, run_tool
 from hobus.actors.ho1_executor.tools.outside import Request
 from hobus.bus.messages.work_order import ToolCall
 
@@ -59,19 +59,10 @@ class InProcessToolRunner:
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """One call within `timeout_s`; `context["request"]` is the way out (`outside.Request`)."""
-        tool = self._tools.get(call.tool_id)
-        if tool is None:
-            return not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
         plain = {name: value for name, value in context.items() if name != "request"}
         host = InProcessHost(self._view, plain, context["request"], self._verify)
-        limit = asyncio.timeout(timeout_s)
         try:
-            async with limit:
-                value = await tool.run(call.arguments, host)
-        except TimeoutError as error:
-            if not limit.expired():
-                return failed(error, self._output_max_bytes)
+            async with asyncio.timeout(timeout_s):
+                return await run_tool(self._tools, call.tool_id, call.arguments, host, self._output_max_bytes)
+        except TimeoutError:
             return not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped")
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result, as it is across a process
-            return failed(error, self._output_max_bytes)
-        return written(value, self._output_max_bytes)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache
-from typing import Any
+from importlib import import_module
 
 import httpx2
 
@@ -26,28 +25,18 @@ _FIRST_OTHER = 300
 """From this status on an answer is no answer: a redirection, which nobody follows, or an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much is read, in bytes; each is the setting of its name in section `gateway`."""
-
-    answer_max_bytes: int
-    stream_max_bytes: int
-    event_max_bytes: int
-    error_max_bytes: int
-
-
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Another transport, bounded."""
 
     def __init__(
         self,
         inner: httpx2.AsyncBaseTransport,
-        limits: Limits,
+        limits: GatewayConfig,
         breathe: Callable[[], Awaitable[None]],
         *,
         has_key: bool,
     ) -> None:
-        """`breathe`: awaited between two pieces. Without a key no header that would hold one leaves."""
+        """`limits`: what is read. `breathe`: awaited between two pieces. Without a key no header with one leaves."""
         self._inner = inner
         self._has_key = has_key
         self._limits = limits
@@ -97,7 +86,7 @@ class _Body(httpx2.AsyncByteStream):
 async def _read(
     response: httpx2.Response,
     stream: httpx2.AsyncByteStream,
-    limits: Limits,
+    limits: GatewayConfig,
     breathe: Callable[[], Awaitable[None]],
     *,
     is_error: bool,
@@ -142,79 +131,22 @@ def client_of(
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
         del os.environ[name]
-    limits = Limits(
-        answer_max_bytes=gateway.answer_max_bytes,
-        stream_max_bytes=gateway.stream_max_bytes,
-        event_max_bytes=gateway.event_max_bytes,
-        error_max_bytes=gateway.error_max_bytes,
-    )
     pool = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency_max)
     transport = GuardedTransport(
         httpx2.AsyncHTTPTransport(verify=_trusted(), limits=pool, trust_env=False),
-        limits,
+        gateway,
         breathe,
         has_key=bool(key),
     )
     http = httpx2.AsyncClient(transport=transport, follow_redirects=False, trust_env=False)
     connect_s = gateway.connect_timeout_ms / 1000
-    make = _openai if config.kind == "openai" else _anthropic
-    return _SdkClient(*make(config.base_url, key, http), connect_s=connect_s)
+    library = import_module(config.kind)  # a second's work, and only where it is configured
+    make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
+    sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)
+    return Client(sdk, library.AsyncStream[object], httpx2.Timeout, connect_s=connect_s)
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
     """The certificates that this machine trusts, read once for all instances: 20 ms and some megabytes each."""
     return httpx2.create_ssl_context(trust_env=False)
-
-
-def _openai(base_url: str, key: str, http: httpx2.AsyncClient) -> tuple[Any, Any]:
-    import openai  # noqa: PLC0415 - a second's work, and only where it is configured
-
-    client = openai.AsyncOpenAI(api_key=key or _NOT_ASKED_FOR, base_url=base_url, max_retries=0, http_client=http)
-    return client, openai.AsyncStream[object]
-
-
-def _anthropic(base_url: str, key: str, http: httpx2.AsyncClient) -> tuple[Any, Any]:
-    import anthropic  # noqa: PLC0415 - the same
-
-    client = anthropic.AsyncAnthropic(api_key=key or _NOT_ASKED_FOR, base_url=base_url, max_retries=0, http_client=http)
-    return client, anthropic.AsyncStream[object]
-
-
-class _SdkClient:
-    """Either SDK's raw calls: they are the same."""
-
-    def __init__(self, sdk: Any, stream_cls: Any, *, connect_s: float) -> None:
-        self._sdk = sdk
-        self._stream_cls = stream_cls
-        self._connect_s = connect_s
-
-    async def post(self, path: str, body: Any, timeout_s: float) -> Any:
-        """The answer as JSON."""
-        return await self._sdk.post(path, body=body, cast_to=object, options=self._options(timeout_s))
-
-    async def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
-        """The events of the answer as JSON; closed with its last one, or with whoever reads them."""
-        events = await self._sdk.post(
-            path,
-            body=body,
-            cast_to=object,
-            options=self._options(timeout_s),
-            stream=True,
-            stream_cls=self._stream_cls,
-        )
-        async with events:
-            async for event in events:
-                yield event
-
-    async def get(self, path: str, timeout_s: float) -> Any:
-        """The answer as JSON."""
-        return await self._sdk.get(path, cast_to=object, options=self._options(timeout_s))
-
-    async def close(self) -> None:
-        """Its connections are closed."""
-        await self._sdk.close()
-
-    def _options(self, timeout_s: float) -> dict[str, Any]:
-        connect_s = min(self._connect_s, timeout_s)
-        return {"timeout": httpx2.Timeout(timeout_s, connect=connect_s), "max_retries": 0, "follow_redirects": False}

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
@@ -41,24 +41,44 @@ class Exchange:
 current: ContextVar[Exchange | None] = ContextVar("the exchange of this task", default=None)
 
 
-class Client(Protocol):
-    """An SDK's client, as far as it is used."""
+class Client:
+    """Either SDK's raw calls: they are the same."""
+
+    def __init__(self, sdk: Any, stream_cls: Any, timeout: Callable[..., Any], *, connect_s: float) -> None:
+        self._sdk = sdk
+        self._stream_cls = stream_cls
+        self._timeout = timeout
+        self._connect_s = connect_s
 
     async def post(self, path: str, body: Any, timeout_s: float) -> Any:
         """The answer as JSON."""
-        ...
+        return await self._sdk.post(path, body=body, cast_to=object, options=self._options(timeout_s))
 
-    def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
-        """The events of the answer as JSON."""
-        ...
+    async def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
+        """The events of the answer as JSON; closed with its last one, or with whoever reads them."""
+        events = await self._sdk.post(
+            path,
+            body=body,
+            cast_to=object,
+            options=self._options(timeout_s),
+            stream=True,
+            stream_cls=self._stream_cls,
+        )
+        async with events:
+            async for event in events:
+                yield event
 
     async def get(self, path: str, timeout_s: float) -> Any:
         """The answer as JSON."""
-        ...
+        return await self._sdk.get(path, cast_to=object, options=self._options(timeout_s))
 
     async def close(self) -> None:
         """Its connections are closed."""
-        ...
+        await self._sdk.close()
+
+    def _options(self, timeout_s: float) -> dict[str, Any]:
+        connect_s = min(self._connect_s, timeout_s)
+        return {"timeout": self._timeout(timeout_s, connect=connect_s), "max_retries": 0, "follow_redirects": False}
 
 
 class HttpProvider:

@@ -9,8 +9,7 @@ from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.sources import ToolSources
-from hobus.actors.ho1_executor.tools.table import ToolTable
-from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.actors.ho1_executor.tools.table import ToolTable, snapshot_view
 from hobus.bus.clock import SystemClock
 from hobus.config.schema import McpServerConfig
 from hobus.config.snapshot import Snapshot

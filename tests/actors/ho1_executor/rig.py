@@ -12,7 +12,7 @@ from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, fai
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.actors.ho1_executor.tools.table import snapshot_view
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import RunId

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho1_executor.contracts import check_contract
-from hobus.actors.ho1_executor.output import JSON_ALONE, WHOLE_TEXT, judge_output, repair_messages, strip_fence
+from hobus.actors.ho1_executor.contracts import (
+    JSON_ALONE,
+    WHOLE_TEXT,
+    check_contract,
+    judge_output,
+    repair_messages,
+    strip_fence,
+)
 from hobus.bus.messages.base import pack
 from tests.actors.ho1_executor.rig import answer
 from tests.actors.ho1_executor.test_contracts import contract

@@ -12,7 +12,7 @@ from jsonschema_rs import Draft202012Validator
 
 from hobus.actors.ho1_executor.tools.definition import ToolFault
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.view import permitted_tools, snapshot_view
+from hobus.actors.ho1_executor.tools.table import permitted_tools, snapshot_view
 from hobus.config.assets import Permissions
 from hobus.config.json_schema import check_schema
 from hobus.config.secret_refs import HIDDEN

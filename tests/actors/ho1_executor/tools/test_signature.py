@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from hobus.actors.ho1_executor.tools.signature import NoSchema, invocation_parameter, schema_of
+from hobus.actors.ho1_executor.tools.entry_points import NoSchema, invocation_parameter, schema_of
 from hobus.bus.tool import Invocation
 from hobus.config.json_schema import check_schema
 
