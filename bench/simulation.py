@@ -23,7 +23,7 @@ from typing import Any
 from bench.cluster import machine
 from bench.documents import DOCUMENT, markdown, put_between
 from hobus.launch.lab.simulation.faults import parse
-from hobus.launch.lab.simulation.many import Tally, Wanted, run_seeds
+from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, run_seeds
 
 RESULTS = Path("bench/results/simulation.json")
 GOAL = 20_000
@@ -32,23 +32,23 @@ BLOCK = 250
 """Seeds, between two looks at the clock and two tables."""
 
 
-def run(seeds: Sequence[int], tally: Tally, *, jobs: int) -> None:
+def run(seeds: Sequence[int], tally: SeedTally, *, jobs: int) -> None:
     """All of them, into the tally; says at once which ones broke something."""
-    with closing(run_seeds(seeds, Wanted(TURNS, None, parse("all"), None), jobs=jobs)) as verdicts:
+    with closing(run_seeds(seeds, SeedOptions(TURNS, None, parse("all"), None), jobs=jobs)) as verdicts:
         for verdict, cpu_s in verdicts:
             tally.add(verdict, cpu_s)
             if not verdict.holds:
                 print(f"seed {verdict.seed}: {verdict.broken}", flush=True)
 
 
-def held() -> tuple[int, Tally, list[dict[str, Any]]]:
+def held() -> tuple[int, SeedTally, list[dict[str, Any]]]:
     """(first seed, tally, what broke) of the results."""
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
-    figures = {one.name: found[one.name] for one in fields(Tally) if one.name != "failed"}
-    return found["first"], Tally(**figures), found["broken"]
+    figures = {one.name: found[one.name] for one in fields(SeedTally) if one.name != "failed"}
+    return found["first"], SeedTally(**figures), found["broken"]
 
 
-def table(tally: Tally, first: int, broken: int) -> str:
+def table(tally: SeedTally, first: int, broken: int) -> str:
     """The tally as people read it."""
     outcomes = ", ".join(f"{number} {name}" for name, number in sorted(tally.outcomes.items(), key=lambda one: -one[1]))
     rows = (
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="into the results and the document")
     given = parser.parse_args()
     began = time.perf_counter()
-    first, tally, before = held() if given.resume else (given.seed, Tally(), [])
+    first, tally, before = held() if given.resume else (given.seed, SeedTally(), [])
     told, broken = "nothing was to be done", before
     while tally.seeds < given.count and time.perf_counter() - began < given.seconds:
         block = range(first + tally.seeds, first + min(given.count, tally.seeds + BLOCK))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -39,6 +39,15 @@ class ChildRow(Record):
     is_damaged: bool = Field(default=False, description="it failed as what it needs is damaged")
 
 
+class RunningProcess(NamedTuple):
+    """Whoever may be signalled: a name, and a pid with its start mark; the instance of those that have one."""
+
+    actor: str
+    instance: str
+    pid: int
+    mark: str
+
+
 class RunFile(Record):
     """One run of a cluster."""
 
@@ -58,6 +67,13 @@ class RunFile(Record):
     config_origin: str
     drain_bound_s: float = Field(description="longer than this no orderly stop takes")
     children: list[ChildRow]
+
+    def processes(self) -> list[RunningProcess]:
+        """`launcher`, `zygote` and every supervised process, as far as there is one."""
+        rows = [("launcher", "launcher", self.launcher_pid, self.launcher_mark)]
+        rows += [("zygote", "zygote", self.zygote_pid, self.zygote_mark)]
+        rows += [(row.actor, row.instance, row.pid, row.mark) for row in self.children]
+        return [RunningProcess(*row) for row in rows if row[2]]
 
 
 def write(path: Path, run: RunFile) -> None:

@@ -23,6 +23,7 @@ from hobus.actors.ho1_executor.tools.table import snapshot_view
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.actors.ho3_memory.actor import Memory
 from hobus.actors.session_host.actor import SessionHost
+from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
@@ -43,7 +44,7 @@ BROKER = "broker"
 
 
 @dataclass(slots=True)
-class Strike:
+class StruckMoment:
     """One planned kill or freeze."""
 
     hit_a_turn: bool = False  # whether a turn was on its way when it struck
@@ -137,42 +138,47 @@ class SimulatedCluster:
         spool = self.world.disk("host")
         return self.world.start(SessionHost(snapshot=self.snapshot, spool=spool), role="host", disk=spool)
 
-    def strike(self, role: str, *, after_s: float, back_after_s: float) -> Strike:
+    def strike(self, role: str, *, after_s: float, back_after_s: float) -> StruckMoment:
         """In `after_s` virtual seconds the oldest process of this role is killed; a new one follows."""
-        strike = Strike()
 
-        def kill() -> None:
-            victim = self.oldest(role)
-            if victim is None:
-                return  # an earlier strike's successor is not there yet
-            strike.hit_a_turn = self.is_asking
-            if role == BROKER:
-                self.world.network.kill_broker()
-            else:
-                self.world.kill(victim)
+        def kill(victim: str) -> None:
+            self.kill_now(victim)
             self.world.loop.call_later(back_after_s, self.start, role)
 
-        self.world.loop.call_later(after_s, kill)
-        return strike
+        return self._later(role, after_s, kill)
 
-    def freeze(self, role: str, *, after_s: float, for_s: float) -> Strike:
+    def freeze(self, role: str, *, after_s: float, for_s: float) -> StruckMoment:
         """In `after_s` virtual seconds the oldest process of this role stands still for `for_s`."""
-        strike = Strike()
+        return self._later(role, after_s, lambda victim: self.freeze_now(victim, for_s))
 
-        def stop() -> None:
+    def _later(self, role: str, after_s: float, hit: Callable[[str], None]) -> StruckMoment:
+        moment = StruckMoment()
+
+        def struck() -> None:
             victim = self.oldest(role)
-            if victim is None:
-                return
-            strike.hit_a_turn = self.is_asking
-            if role == BROKER:
-                self.world.network.freeze_broker()
-                self.world.loop.call_later(for_s, self.world.network.thaw_broker)
-            else:
-                self.world.freeze(victim)
-                self.world.loop.call_later(for_s, self.world.thaw, victim)
+            if victim is not None:  # else an earlier strike's successor is not there yet
+                moment.hit_a_turn = self.is_asking
+                hit(victim)
 
-        self.world.loop.call_later(after_s, stop)
-        return strike
+        self.world.loop.call_later(after_s, struck)
+        return moment
+
+    def kill_now(self, victim: str) -> None:
+        """SIGKILL to this incarnation."""
+        if role_of(victim) == BROKER:
+            self.world.network.kill_broker()
+        else:
+            self.world.kill(victim)
+
+    def freeze_now(self, victim: str, for_s: float) -> None:
+        """This incarnation stands still for so long."""
+        network, loop = self.world.network, self.world.loop
+        if role_of(victim) == BROKER:
+            network.freeze_broker()
+            loop.call_later(for_s, network.thaw_broker)
+        else:
+            self.world.freeze(victim)
+            loop.call_later(for_s, self.world.thaw, victim)
 
     def oldest(self, role: str) -> str | None:
         """The oldest incarnation of this role that lives."""

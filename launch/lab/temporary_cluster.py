@@ -6,20 +6,28 @@ Whatever ends the command, its cluster ends too: in order where the command can 
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster import identity
+from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.interrupt import interrupt_at, keep_on
 from hobus.launch.console.output import note
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
 
 
@@ -64,11 +72,36 @@ def spend(lease: Lease, body: Callable[[], int]) -> int:
     return code
 
 
+def up(home: Home, options: StartOptions) -> RunFile:
+    """Its cluster is ready, and ends with this process. Raises CommandError."""
+    code = start_detached(home, options, wait=True, quiet=True, ends_with_us=True)
+    if code != exit_codes.OK:
+        raise CommandError("the cluster did not become ready", exit_code=code)
+    return running(home)
+
+
 def left_of(run: RunFile) -> list[str]:
     """Processes of this run that still live."""
-    own = [("launcher", run.launcher_pid, run.launcher_mark), ("zygote", run.zygote_pid, run.zygote_mark)]
-    rows = [*own, *((row.actor, row.pid, row.mark) for row in run.children)]
-    return [name for name, pid, mark in rows if identity.is_alive(pid, mark)]
+    return [one.actor for one in run.processes() if identity.is_alive(one.pid, one.mark)]
+
+
+async def ring_of(place: Place, *, since_s: float) -> list[TapRecord]:
+    """Its records of the last `since_s` seconds. Raises CommandError when the broker does not answer."""
+    zeromq = ZeroMQ(place.snapshot.config.bus)
+    reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=since_s)
+    found: list[TapRecord] = []
+    try:
+        async with asyncio.timeout(place.snapshot.config.launcher.client_timeout_ms / 1000):
+            async for batch in reader.batches():
+                found += batch.records
+                if batch.reaches_at is not None:
+                    break
+    except TimeoutError:
+        raise CommandError("the broker's tap did not answer") from None
+    finally:
+        reader.close()
+        zeromq.close()
+    return found
 
 
 def _look(lease: Lease) -> str:

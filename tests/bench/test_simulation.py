@@ -12,7 +12,7 @@ import pytest
 from bench import simulation
 from bench.simulation import main, run, table
 from hobus.gateway_service.sending import Sender
-from hobus.launch.lab.simulation.many import Tally
+from hobus.launch.lab.simulation.many import SeedTally
 
 
 async def _at_once(*_: object) -> None:
@@ -21,7 +21,7 @@ async def _at_once(*_: object) -> None:
 
 def test_a_seed_is_counted_and_a_broken_one_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that holds, then the same one with a planted fault."""
-    tally = Tally()
+    tally = SeedTally()
     run(range(4, 5), tally, jobs=1)
     assert "| seeds | 1 from 4 on (goal: 20000) |" in table(tally, 4, len(tally.failed))
     assert tally.failed == []

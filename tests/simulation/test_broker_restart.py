@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hobus.launch.lab.simulated import SimulatedCluster, Strike
+from hobus.launch.lab.simulated import SimulatedCluster, StruckMoment
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot
 
@@ -14,19 +14,19 @@ QUESTION = "what packages are installed?"
 STEP_S = 0.0008
 
 
-def _kill(cluster: SimulatedCluster, after_s: float) -> Strike:
+def _kill(cluster: SimulatedCluster, after_s: float) -> StruckMoment:
     return cluster.strike("broker", after_s=after_s, back_after_s=0.1)
 
 
-def _freeze_briefly(cluster: SimulatedCluster, after_s: float) -> Strike:
+def _freeze_briefly(cluster: SimulatedCluster, after_s: float) -> StruckMoment:
     return cluster.freeze("broker", after_s=after_s, for_s=0.3)
 
 
-def _freeze(cluster: SimulatedCluster, after_s: float) -> Strike:
+def _freeze(cluster: SimulatedCluster, after_s: float) -> StruckMoment:
     return cluster.freeze("broker", after_s=after_s, for_s=2.0)
 
 
-def _freeze_then_kill(cluster: SimulatedCluster, after_s: float) -> Strike:
+def _freeze_then_kill(cluster: SimulatedCluster, after_s: float) -> StruckMoment:
     """What workers answered meanwhile lies unread in a broker that dies."""
     cluster.strike("broker", after_s=after_s + 0.3, back_after_s=0.1)
     return cluster.freeze("broker", after_s=after_s, for_s=5.0)
@@ -40,7 +40,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize("strike", [_kill, *SLOW])
-def test_the_loss_of_the_broker_repeats_no_work(strike: Callable[[SimulatedCluster, float], Strike]):
+def test_the_loss_of_the_broker_repeats_no_work(strike: Callable[[SimulatedCluster, float], StruckMoment]):
     """At every moment: a success, each order executed once by the one executor, each prompt sent once."""
     moment_s, struck = 0.0, 0
     while True:

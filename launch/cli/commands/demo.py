@@ -17,6 +17,7 @@ from hobus.bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
+from hobus.bus.record.ends import ENDS
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import connected, place_of
@@ -26,12 +27,9 @@ from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command, of_os_error
 from hobus.launch.console.output import duration, say, styled
-from hobus.launch.lab import demo_story
-from hobus.launch.lab.demo_story import Evidence, Kill, Unproved
-from hobus.launch.lab.recent_frames import ring_of
-from hobus.launch.lab.temporary_cluster import Lease, left_of, spend
+from hobus.launch.lab.story import Evidence, Kill, Unproved, orders_in, outcome_of_order, short, timeline
+from hobus.launch.lab.temporary_cluster import Lease, left_of, ring_of, spend, up
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
 from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.verify import verify_directory
@@ -46,6 +44,8 @@ _PAGE = 1000
 _STREAM_MAX = 10_000
 _STEPS = 6
 _RING_S = 60.0
+_OF_THE_TURN = frozenset({"RunRequested", *ENDS})
+"""What of the last turn is told beside the order whose executor was killed."""
 
 
 @click.command()
@@ -74,10 +74,7 @@ def _run(home: Home) -> int:
     _step(1, f"Starting a cluster in {home.root}")
     config_file = write_config(home)
     began_at = clock.monotonic()
-    options = StartOptions(config_file=config_file)
-    if start_detached(home, options, wait=True, quiet=True, ends_with_us=True) != exit_codes.OK:
-        raise CommandError("the cluster did not become ready")
-    run = running(home)
+    run = up(home, StartOptions(config_file=config_file))
     names = ", ".join(row.actor for row in run.children)
     _fact(f"{len(run.children)} processes are ready after {duration(clock.monotonic() - began_at)}: {names}")
     _fact("The model is an embedded one: it follows rules, needs no key and no network, and thinks for a moment.")
@@ -122,12 +119,13 @@ async def _turns(place: Place) -> None:
         _step(4, f"You ask: {QUESTIONS[-1]}   and meanwhile a process is killed")
         async with asyncio.TaskGroup() as group:
             turn = group.create_task(_ask(door, place, QUESTIONS[-1], session_id))
-            kill = await _kill_in_the_middle(operator, place, session_id, turn)
-        _show(turn.result())
-        if turn.result().outcome != "success":
-            raise CommandError(f"the last turn ended as {turn.result().outcome} ({turn.result().code})")
+            kill, wo_id = await _kill_in_the_middle(operator, place, session_id, turn)
+        evidence = Evidence(kill=kill, result=turn.result(), answered_at=operator.now())
+        _show(evidence.result)
+        if evidence.result.outcome != "success":
+            raise CommandError(f"the last turn ended as {evidence.result.outcome} ({evidence.result.code})")
         _step(5, "What happened, by the record and by the broker's tap")
-        await _account(operator, place, session_id, kill)
+        await _account(operator, place, evidence, wo_id)
 
 
 async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> TurnResult:
@@ -138,8 +136,10 @@ async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> Tu
     )
 
 
-async def _kill_in_the_middle(bus: Bus, place: Place, session_id: str, turn: asyncio.Task[TurnResult]) -> Kill:
-    """SIGKILL to the executor while the model thinks for it: its prompt is sent, its answer is not there yet."""
+async def _kill_in_the_middle(
+    bus: Bus, place: Place, session_id: str, turn: asyncio.Task[TurnResult]
+) -> tuple[Kill, str]:
+    """SIGKILL to the executor while the model thinks for it, its prompt sent, its answer not there yet; its order."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     head = (await bus.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=timeout_s)).head
     while True:
@@ -159,9 +159,9 @@ async def _kill_in_the_middle(bus: Bus, place: Place, session_id: str, turn: asy
     if turn.done() or not identity.end(row.pid, row.mark, signal.SIGKILL):
         raise CommandError(f"{row.actor} could not be killed inside the turn")
     wo_id = sent[-1].provenance.work_order_id
-    at_work = f"at work order {demo_story.short(wo_id)}"
+    at_work = f"at work order {short(wo_id)}"
     _fact(f"{styled('SIGKILL', 'red')} to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks")
-    return Kill(row.actor, row.instance, row.pid, killed_at, wo_id)
+    return Kill(row.actor, row.instance, row.pid, killed_at), wo_id
 
 
 def _busy_executor(peers: Peers) -> PeerRow:
@@ -171,23 +171,26 @@ def _busy_executor(peers: Peers) -> PeerRow:
     return busy[0]
 
 
-async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
+async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> None:
     """The last turn, moment by moment, and what follows from it. Raises CommandError when it is not as promised."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     await bus.sleep(2 * place.snapshot.config.ledger.lazy_commit_ms / 1000)  # then what nobody waits for is there, too
+    session_id = evidence.result.session_id
     found: list[Entry] = []
     for stream in (session_stream(session_id), "prompts", "ho1m"):
-        found += await _stream(bus, stream, timeout_s)
-    ring = await ring_of(place, since_s=_RING_S)
+        found += (await every_page(bus, Read(stream=stream, limit=_STREAM_MAX), timeout_s=timeout_s))[0]
     of_run = [
         one for one in found if one.provenance.session_id == session_id and one.provenance.run_seq == len(QUESTIONS)
     ]
-    evidence = Evidence(sorted(of_run, key=lambda one: one.sequence), demo_story.deliveries_of(kill.wo_id, ring))
+    about = [one for one in of_run if one.provenance.work_order_id == wo_id or one.event_type in _OF_THE_TURN]
+    evidence.entries = sorted(about, key=lambda one: one.sequence)
+    orders = orders_in(await ring_of(place, since_s=_RING_S))
+    evidence.deliveries = [one for one in orders if one.message_id.startswith(wo_id)]
+    for at_ms, text in timeline(evidence):
+        colour = "red" if "SIGKILL" in text else "yellow" if "attempt" in text else None
+        _fact(f"{at_ms:5} ms  {styled(text, colour)}")
     try:
-        for at_ms, text in demo_story.timeline(kill, evidence):
-            colour = "red" if "SIGKILL" in text else "yellow" if "attempt" in text else None
-            _fact(f"{at_ms:5} ms  {styled(text, colour)}")
-        for text in demo_story.verdicts(kill, evidence):
+        for text in outcome_of_order(wo_id, evidence):
             _fact(f"=> {text}")
     except Unproved as error:
         raise CommandError(f"the record does not show it: {error}") from error
@@ -197,10 +200,6 @@ async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
             _fact(
                 f"=> {row.actor} is {row.state} again as {row.instance}, ready {row.ready_after_ms} ms after its start"
             )
-
-
-async def _stream(bus: Bus, stream: str, timeout_s: float) -> list[Entry]:
-    return (await every_page(bus, Read(stream=stream, limit=_STREAM_MAX), timeout_s=timeout_s))[0]
 
 
 def _step(number: int, text: str) -> None:

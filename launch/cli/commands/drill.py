@@ -14,9 +14,9 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import as_json, note, say, styled, table, unheard
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
-from hobus.launch.lab.drill_run import Outcome, Wanted, carry_out, http_of
+from hobus.launch.lab.drill_run import Drill, options_of
+from hobus.launch.lab.story import Checks, Evidence, counts_of, timeline
 from hobus.launch.lab.temporary_cluster import Lease, spend
-from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 _PREFIX = "hobus-drill-"
@@ -75,30 +75,33 @@ def kill(  # noqa: PLR0913 - one per option
     cluster of --home is not touched. Exit code 0 only if every guarantee held.
     """
     victim, moment = victim_of(who), MOMENTS[during]
-    # A fault is told of the user's own file, not of a copy that is gone.
-    make_plan(home, StartOptions(scale=scale, http=http_of(victim)))
+    make_plan(home, options_of(victim, scale))  # a fault is told of the user's own file, not of a copy that is gone
     config = home.config if home.config.is_dir() else None
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
     tell = note if as_json_ else _say_while_heard
-    outcomes: list[Outcome] = []
+    wanted = Drill(
+        home=own, victim=victim, moment=moment, config=config, scale=scale, timeout_s=timeout_s,
+        tell=lambda text: tell(f"  {text}"),
+    )  # fmt: skip
+    found: list[tuple[Evidence, Checks]] = []
 
     def body() -> int:
         tell(_announced(own, config, victim, moment))
-        wanted = Wanted(victim=victim, moment=moment, config=config, scale=scale, timeout_s=timeout_s)
-        outcomes.append(carry_out(own, wanted, lambda text: tell(f"  {text}")))
-        return exit_codes.OK if outcomes[0].holds else exit_codes.FAILED
+        found.append(wanted.carry_out())
+        return exit_codes.OK if _holds(found[0][1]) else exit_codes.FAILED
 
     code = spend(Lease(own, "the drill", is_temporary=True, is_kept=keep), body)
-    if not outcomes:
+    if not found:
         return code
-    if not outcomes[0].holds:
-        _kept_after_a_failure(own)
+    evidence, checks = found[0]
+    if not _holds(checks) and own.root.exists():
+        note(f"its home was kept: {own.root}")
     try:
         if as_json_:
             about = {"who": who, "during": during, "config": str(config or "shipped")}
-            say(as_json({**about, **_document(own, outcomes[0])}))
+            say(as_json({**about, **_document(own, evidence, checks)}))
         else:
-            _show(outcomes[0], own)
+            _show(evidence, checks, own)
     except BrokenPipeError:
         unheard()
     return code
@@ -121,40 +124,39 @@ def _announced(own: Home, config: Path | None, victim: Victim, moment: Moment) -
     )
 
 
-def _kept_after_a_failure(own: Home) -> None:
-    if own.root.exists():
-        note(f"its home was kept: {own.root}")
+def _holds(checks: Checks) -> bool:
+    return all(is_so for _what, is_so in checks)
 
 
-def _document(own: Home, outcome: Outcome) -> dict[str, object]:
+def _document(own: Home, evidence: Evidence, checks: Checks) -> dict[str, object]:
     return {
         "home": str(own.root) if own.root.exists() else None,
-        "killed": asdict(outcome.strike),
-        "result": outcome.result.model_dump(mode="json"),
-        "answered_after_ms": outcome.answered_after_ms,
-        "timeline": [{"at_ms": at_ms, "what": what} for at_ms, what in outcome.timeline],
-        "counts": asdict(outcome.counts),
-        "checks": [{"what": what, "holds": is_so} for what, is_so in outcome.checks],
-        "holds": outcome.holds,
+        "killed": asdict(evidence.kill),
+        "result": evidence.result.model_dump(mode="json"),
+        "answered_after_ms": evidence.answered_after_ms,
+        "timeline": [{"at_ms": at_ms, "what": what} for at_ms, what in timeline(evidence)],
+        "counts": asdict(counts_of(evidence)),
+        "checks": [{"what": what, "holds": is_so} for what, is_so in checks],
+        "holds": _holds(checks),
     }
 
 
-def _show(outcome: Outcome, own: Home) -> None:
+def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
     say()
     say(styled("What happened, by the record and by the broker's tap", None, bold=True))
-    for at_ms, text in outcome.timeline:
+    for at_ms, text in timeline(evidence):
         colour = "red" if text.startswith("SIGKILL") else "yellow" if "again" in text else None
         say(f"  {at_ms:6} ms  {styled(text, colour)}")
     say()
-    for line in outcome.result.response.splitlines():
+    for line in evidence.result.response.splitlines():
         say(f"  > {line}")
-    counts = outcome.counts
-    say(f"  {outcome.result.outcome}, {outcome.answered_after_ms} ms after the kill")
+    counts = counts_of(evidence)
+    say(f"  {evidence.result.outcome}, {evidence.answered_after_ms} ms after the kill")
     unknown = f" ({counts.model_calls_unknown} of them with an unknown outcome)" if counts.model_calls_unknown else ""
     say(f"  {counts.model_calls} model calls{unknown}; {counts.tool_calls} tool calls, begun {counts.tool_runs} times")
     say(f"  {counts.redelivered} orders delivered again; {counts.entries} entries in the record")
     say()
-    for what, is_so in outcome.checks:
+    for what, is_so in checks:
         say(f"  {styled('holds', 'green') if is_so else styled('BROKEN', 'red')}  {what}")
     if own.root.exists():
         say()

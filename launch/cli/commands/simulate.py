@@ -20,9 +20,9 @@ from hobus.launch.console.errors import CommandError, of_os_error
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
 from hobus.launch.console.output import as_json, is_terminal, note, say, styled, table
 from hobus.launch.lab.simulation import faults
-from hobus.launch.lab.simulation.many import Tally, Wanted, quiet, run_seeds
-from hobus.launch.lab.simulation.plan import Plan, plan_of
-from hobus.launch.lab.simulation.run import Verdict
+from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, quiet, run_seeds
+from hobus.launch.lab.simulation.plan import SeedPlan, plan_of
+from hobus.launch.lab.simulation.run import SeedVerdict
 from hobus.launch.lab.simulation.run import simulate as run_one
 
 _RANGE = re.compile(r"(\d{1,12})\.\.(\d{1,12})")
@@ -76,7 +76,7 @@ def simulate(  # noqa: PLR0913 - one per option
     """
     if list_faults:
         return _list_faults(as_json_=as_json_)
-    wanted = Wanted(turns, sessions, faults.parse(faults_), home.config if home.config.is_dir() else None)
+    wanted = SeedOptions(turns, sessions, faults.parse(faults_), home.config if home.config.is_dir() else None)
     many = _seeds(seed, range_, count)
     if many is None:
         plan = plan_of(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
@@ -104,7 +104,7 @@ def _seeds(seed: int | None, range_: str | None, count: int | None) -> range | N
     return range(int(match.group(1)), int(match.group(2)))
 
 
-def _replay(seed: int, wanted: Wanted, event: int | None = None) -> str:
+def _replay(seed: int, wanted: SeedOptions, event: int | None = None) -> str:
     """The command that does the same again."""
     parts = [f"hobus simulate --seed {seed}"]
     if wanted.turns != _TURNS:
@@ -143,7 +143,7 @@ def _list_faults(*, as_json_: bool) -> int:
 # --- one seed ---------------------------------------------------------------------------------------------------------
 
 
-def _show_one(plan: Plan, wanted: Wanted, until: int | None, trace: Path | None, *, as_json_: bool) -> int:
+def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, trace: Path | None, *, as_json_: bool) -> int:
     file = _opened(trace)
     try:
         with quiet():
@@ -180,7 +180,7 @@ def _write(file: IO[str], line: str) -> None:
     file.write(f"{line}\n")
 
 
-def _say_verdict(verdict: Verdict, wanted: Wanted) -> None:
+def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
     if not verdict.holds or verdict.stopped:
         say(f"the events before {'it' if not verdict.holds else 'this one'}:")
         for line in verdict.last:
@@ -205,8 +205,8 @@ def _say_verdict(verdict: Verdict, wanted: Wanted) -> None:
 # --- many -------------------------------------------------------------------------------------------------------------
 
 
-def _show_many(seeds: range, wanted: Wanted, jobs: int, *, fail_fast: bool, as_json_: bool) -> int:
-    tally, clock = Tally(), SystemClock()
+def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, fail_fast: bool, as_json_: bool) -> int:
+    tally, clock = SeedTally(), SystemClock()
     began = shown_at = clock.monotonic()
     is_interrupted = False
     try:
@@ -238,14 +238,14 @@ def _show_many(seeds: range, wanted: Wanted, jobs: int, *, fail_fast: bool, as_j
     return exit_codes.FAILED if tally.failed else exit_codes.OK
 
 
-def _show_progress(tally: Tally, total: int, elapsed_s: float) -> None:
+def _show_progress(tally: SeedTally, total: int, elapsed_s: float) -> None:
     """On a terminal one line that is written anew."""
     if is_terminal(sys.stderr):
         text = f"{tally.seeds} of {total} seeds, {len(tally.failed)} broken, {tally.seeds / elapsed_s:.1f} per second"
         click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
 
-def _document(tally: Tally, seeds: range, wanted: Wanted, jobs: int, elapsed_s: float) -> dict[str, object]:
+def _document(tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, elapsed_s: float) -> dict[str, object]:
     return {
         "first": seeds.start,
         "seeds": tally.seeds,
@@ -265,7 +265,7 @@ def _document(tally: Tally, seeds: range, wanted: Wanted, jobs: int, elapsed_s: 
     }
 
 
-def _say_tally(tally: Tally, seeds: range, wanted: Wanted, elapsed_s: float) -> None:
+def _say_tally(tally: SeedTally, seeds: range, wanted: SeedOptions, elapsed_s: float) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(tally.outcomes.items(), key=lambda one: -one[1]))
     say(f"{tally.seeds} of {len(seeds)} seeds from {seeds.start}, faults {wanted.faults}: {tally.events} events, "
         f"{tally.entries} entries, {tally.strikes} strikes, {tally.virtual_s:.0f} virtual seconds")  # fmt: skip

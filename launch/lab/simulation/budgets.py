@@ -19,8 +19,7 @@ from hobus.bus.record.payloads.prompts import (
     order_scope,
     scopes_of,
 )
-from hobus.launch.lab.simulation.broken import must
-from hobus.launch.lab.simulation.record import call_of, known_payload
+from hobus.launch.lab.simulation.record import call_of, known_payload, must
 
 _ORDER = order_scope("")
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.lab.simulated import SimulatedCluster
-from hobus.launch.lab.simulation.broken import Broken, must
-from hobus.launch.lab.simulation.plan import Ask
+from hobus.launch.lab.simulation.plan import PlannedAsk
+from hobus.launch.lab.simulation.record import Broken, must
 from hobus.launch.lab.simulation.watch import Watch
 from hobus.launch.sessions.turns import process_turn
 
@@ -22,7 +22,7 @@ HONEST = frozenset({"BUDGET_EXHAUSTED"})
 Told = TurnResult | RuntimeFault
 
 
-class Conversation:
+class Clients:
     """All clients of one run, and what each input was answered."""
 
     def __init__(self, cluster: SimulatedCluster, watch: Watch, on_first: Callable[[str], None]) -> None:
@@ -37,13 +37,13 @@ class Conversation:
         self.faults: dict[str, str] = {}
         """What the others were told."""
 
-    async def hold(self, sessions: tuple[tuple[Ask, ...], ...]) -> None:
+    async def hold(self, sessions: tuple[tuple[PlannedAsk, ...], ...]) -> None:
         """Every session's inputs, one after another; the sessions side by side."""
         async with asyncio.TaskGroup() as group:
             for asks in sessions:
                 group.create_task(self._session(asks))
 
-    async def _session(self, asks: tuple[Ask, ...]) -> None:
+    async def _session(self, asks: tuple[PlannedAsk, ...]) -> None:
         session_id: str | None = None
         for ask in asks:
             await asyncio.sleep(ask.after_s)
@@ -56,7 +56,7 @@ class Conversation:
                 if isinstance(told, TurnResult) and told.outcome != "error":
                     session_id = told.session_id
 
-    async def again(self, sessions: tuple[tuple[Ask, ...], ...]) -> None:
+    async def again(self, sessions: tuple[tuple[PlannedAsk, ...], ...]) -> None:
         """In fair weather every input is asked once more. Raises Broken where that brings no answer, or another one."""
         for asks in sessions:
             for ask in asks:
@@ -66,7 +66,7 @@ class Conversation:
                 if ask.input_id not in self.told and not is_honest:
                     raise Broken(f"{ask.input_id} has no answer when nothing is wrong any more: {_said(told)}")
 
-    async def _ask(self, ask: Ask, session_id: str | None) -> Told:
+    async def _ask(self, ask: PlannedAsk, session_id: str | None) -> Told:
         turn = ProcessTurn(session_id=session_id, input_id=ask.input_id, text=ask.text)
         began = self._world.loop.time()
         self._watch.note(f"asked    {ask.input_id}: {ask.text!r}")
@@ -81,7 +81,7 @@ class Conversation:
         must(took_s <= ASK_S + LATE_S, f"{ask.input_id} was answered only after {took_s:.3f} s, beyond its deadline")
         return told
 
-    def _settle(self, ask: Ask, told: Told) -> None:
+    def _settle(self, ask: PlannedAsk, told: Told) -> None:
         if isinstance(told, RuntimeFault):
             self.faults[ask.input_id] = told.code
         elif told.outcome == "error":

@@ -11,7 +11,7 @@ from hobus.bus.envelope import Header, Kind
 from hobus.bus.lanes import role_of
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.control import Probe
-from hobus.launch.lab.simulation.broken import must
+from hobus.launch.lab.simulation.record import must
 
 _ASKS = (int(Kind.REQUEST), int(Kind.POST))
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE))

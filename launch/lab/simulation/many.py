@@ -20,13 +20,13 @@ import structlog
 from hobus.launch.console.errors import CommandError
 from hobus.launch.lab.simulation.faults import Faults
 from hobus.launch.lab.simulation.plan import plan_of
-from hobus.launch.lab.simulation.run import Verdict, simulate
+from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 
 _CRITICAL = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SeedOptions:
     """What every seed of a run has in common."""
 
     turns: int
@@ -36,7 +36,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Tally:
+class SeedTally:
     """What came of all seeds together."""
 
     seeds: int = 0
@@ -46,9 +46,9 @@ class Tally:
     virtual_s: float = 0.0
     cpu_s: float = 0.0
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
-    failed: list[Verdict] = field(default_factory=list[Verdict])
+    failed: list[SeedVerdict] = field(default_factory=list[SeedVerdict])
 
-    def add(self, verdict: Verdict, cpu_s: float) -> None:
+    def add(self, verdict: SeedVerdict, cpu_s: float) -> None:
         """One more seed."""
         self.seeds += 1
         self.events += verdict.events
@@ -73,7 +73,7 @@ def quiet() -> Generator[None]:
         structlog.configure(**before)
 
 
-def run_seeds(seeds: Sequence[int], wanted: Wanted, *, jobs: int) -> Generator[tuple[Verdict, float]]:
+def run_seeds(seeds: Sequence[int], wanted: SeedOptions, *, jobs: int) -> Generator[tuple[SeedVerdict, float]]:
     """(verdict, CPU seconds) of each seed, as they end; closing the iterator ends what is under way."""
     if jobs == 1:
         for seed in seeds:
@@ -82,7 +82,7 @@ def run_seeds(seeds: Sequence[int], wanted: Wanted, *, jobs: int) -> Generator[t
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
         waiting = iter(seeds)
-        under_way: set[Future[tuple[Verdict, float]]] = set()
+        under_way: set[Future[tuple[SeedVerdict, float]]] = set()
         try:
             while True:
                 for seed in waiting:
@@ -125,7 +125,7 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _one(seed: int, wanted: Wanted) -> tuple[Verdict, float]:
+def _one(seed: int, wanted: SeedOptions) -> tuple[SeedVerdict, float]:
     began = time.process_time()
     plan = plan_of(seed, turns=wanted.turns, sessions=wanted.sessions, faults=wanted.faults)
     with quiet():

@@ -19,7 +19,7 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.port import Provider
 from hobus.bus.sim.draw import Draw
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulation.broken import Broken, must
+from hobus.launch.lab.simulation.record import Broken, must
 
 WORK_S = 0.05
 """What a tool takes; its effect comes in the middle."""

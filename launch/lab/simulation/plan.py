@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,7 +40,7 @@ TOKEN_LIMITS = (None, None, None, 20_000, 4_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
+class PlannedStrike:
     """One thing that happens to a process at a planned moment."""
 
     kind: Kind
@@ -78,7 +77,7 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class PlannedAsk:
     """One input of a session."""
 
     input_id: str
@@ -88,7 +87,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SeedPlan:
     """Everything that a seed decides beforehand; what happens to single frames is drawn as they are sent."""
 
     seed: int
@@ -98,17 +97,17 @@ class Plan:
     token_limit: int | None
     faults: dict[str, float]
     slow_link: tuple[str, str] | None
-    sessions: tuple[tuple[Ask, ...], ...]
-    strikes: tuple[Strike, ...] = field(default=())
+    sessions: tuple[tuple[PlannedAsk, ...], ...]
+    strikes: tuple[PlannedStrike, ...] = field(default=())
 
 
-def plan_of(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> Plan:
+def plan_of(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> SeedPlan:
     """The plan of a seed: same arguments, same plan, on any machine."""
     draw = seeded(seed, "plan")
     values = faults.of(draw)
     count = min(turns, sessions or draw.choice((1, 1, 2)))
     moments = _Moments(draw, turns)
-    return Plan(
+    return SeedPlan(
         seed=seed,
         ho1=draw.randint(1, 2),
         ho2=draw.randint(1, 2),
@@ -121,9 +120,9 @@ def plan_of(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> P
     )
 
 
-def _asks(draw: Draw, numbers: range) -> tuple[Ask, ...]:
+def _asks(draw: Draw, numbers: range) -> tuple[PlannedAsk, ...]:
     return tuple(
-        Ask(
+        PlannedAsk(
             input_id=f"in-{number}",
             text=draw.choice(QUESTIONS),
             after_s=draw.choice((0.0, 0.0, 0.01, 0.2)),
@@ -133,6 +132,10 @@ def _asks(draw: Draw, numbers: range) -> tuple[Ask, ...]:
     )
 
 
+_KINDS: tuple[Kind, ...] = ("crash", "torn-disk", "freeze", "partition", "disk-full", "sync-error")
+"""Of strikes whose number is a fault's value, in the order in which they are drawn."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Moments:
     """Draws strikes and when they come."""
@@ -140,61 +143,44 @@ class _Moments:
     draw: Draw
     turns: int
 
-    def strike(self, kind: Kind, role: str, **fields: Any) -> Strike:
+    def strike_of(self, kind: Kind) -> PlannedStrike:
+        """One of this kind; what it hits, for how long, and then its moment, drawn in this order."""
+        draw = self.draw
+        match kind:
+            case "crash":
+                role = draw.choice(ROLES)
+                step = self._step() if role != "broker" else None  # it is one function of events: it awaits nothing
+                back_s = draw.choice(BACK_S)
+                return self.strike(kind, role, for_s=back_s, step=step, loses_frames=self._is_heads())
+            case "torn-disk":
+                role = draw.choice(WITH_DISK)
+                return self.strike(kind, role, for_s=draw.choice(BACK_S), step=self._step())
+            case "partition":
+                role, server = draw.choice(LINKS)
+                ways = draw.choice((("up", "down"), ("up",), ("down",)))
+                return self.strike(kind, role, server=server, ways=ways, for_s=draw.choice(FREEZE_S))
+            case "disk-full":
+                return self.strike(kind, "ledger", for_s=draw.choice(BACK_S))
+            case "sync-error":
+                return self.strike(kind, draw.choice(WITH_DISK))
+            case _:
+                return self.strike(kind, draw.choice(ROLES), for_s=draw.choice(FREEZE_S))
+
+    def strike(self, kind: Kind, role: str, **fields: Any) -> PlannedStrike:
         """At a moment behind one of the inputs."""
         at_s = self.draw.random() * self.draw.choice(WITHIN_S)
-        return Strike(kind=kind, role=role, after=f"in-{self.draw.randrange(self.turns)}", at_s=at_s, **fields)
+        return PlannedStrike(kind=kind, role=role, after=f"in-{self.draw.randrange(self.turns)}", at_s=at_s, **fields)
 
-    def step(self) -> int | None:
+    def _step(self) -> int | None:
         """Every second crash comes behind an await, not at a time."""
-        return self.draw.randint(1, self.draw.choice(STEPS)) if self.is_heads() else None
+        return self.draw.randint(1, self.draw.choice(STEPS)) if self._is_heads() else None
 
-    def is_heads(self) -> bool:
-        """One in two."""
+    def _is_heads(self) -> bool:
         return self.draw.random() < 0.5  # noqa: PLR2004 - a fair coin
 
 
-def _strikes(moments: _Moments, values: dict[str, float]) -> list[Strike]:
-    found = [make(moments) for name, make in _MAKERS.items() for _ in range(int(values.get(name, 0)))]
+def _strikes(moments: _Moments, values: dict[str, float]) -> list[PlannedStrike]:
+    found = [moments.strike_of(kind) for kind in _KINDS for _ in range(int(values.get(kind, 0)))]
     if jump := values.get("clock-jump"):
         found += [moments.strike("clock-jump", "", by_s=moments.draw.uniform(-jump, jump)) for _ in range(2)]
     return found
-
-
-def _crash(moments: _Moments) -> Strike:
-    role = moments.draw.choice(ROLES)
-    step = moments.step() if role != "broker" else None  # the broker is one function of events: it awaits nothing
-    return moments.strike("crash", role, for_s=moments.draw.choice(BACK_S), step=step, loses_frames=moments.is_heads())
-
-
-def _torn_disk(moments: _Moments) -> Strike:
-    role = moments.draw.choice(WITH_DISK)
-    return moments.strike("torn-disk", role, for_s=moments.draw.choice(BACK_S), step=moments.step())
-
-
-def _freeze(moments: _Moments) -> Strike:
-    return moments.strike("freeze", moments.draw.choice(ROLES), for_s=moments.draw.choice(FREEZE_S))
-
-
-def _partition(moments: _Moments) -> Strike:
-    role, server = moments.draw.choice(LINKS)
-    ways = moments.draw.choice((("up", "down"), ("up",), ("down",)))
-    return moments.strike("partition", role, server=server, ways=ways, for_s=moments.draw.choice(FREEZE_S))
-
-
-def _disk_full(moments: _Moments) -> Strike:
-    return moments.strike("disk-full", "ledger", for_s=moments.draw.choice(BACK_S))
-
-
-def _sync_error(moments: _Moments) -> Strike:
-    return moments.strike("sync-error", moments.draw.choice(WITH_DISK))
-
-
-_MAKERS: dict[str, Callable[[_Moments], Strike]] = {
-    "crash": _crash,
-    "torn-disk": _torn_disk,
-    "freeze": _freeze,
-    "partition": _partition,
-    "disk-full": _disk_full,
-    "sync-error": _sync_error,
-}

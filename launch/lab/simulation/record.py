@@ -20,10 +20,19 @@ from hobus.bus.record.journal import event_in, own_text, recorded
 from hobus.bus.record.payload import P, payload_in
 from hobus.bus.record.payloads.memory import OverlayLogged
 from hobus.bus.record.payloads.orders import ContextAssembled
-from hobus.launch.lab.simulation.broken import Broken, must
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 _SESSION = "session/"
+
+
+class Broken(AssertionError):
+    """An invariant does not hold; the text says which, and of what."""
+
+
+def must(holds: bool, what: str) -> None:
+    """Raises Broken unless it holds."""
+    if not holds:
+        raise Broken(what)
 
 
 def decoded(body: bytes | None) -> Any:
@@ -310,19 +319,3 @@ def answer_text(entries: Sequence[Entry], input_id: str) -> str | None:
         return None
     result = result_in(taken, end.result_ref)
     return own_text(taken, end.reply_ref) if result is None else result.response
-
-
-__all__ = [
-    "ENDS",
-    "Broken",
-    "Monitor",
-    "Numbers",
-    "RecordMonitor",
-    "answer_text",
-    "answers_of",
-    "call_of",
-    "check_record",
-    "decoded",
-    "known_payload",
-    "payload_of",
-]

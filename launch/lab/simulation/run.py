@@ -21,11 +21,10 @@ from hobus.bus.sim.world import SimulationFailed, World
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
-from hobus.launch.lab.simulation.broken import Broken, must
-from hobus.launch.lab.simulation.conversation import ASK_S, Conversation
+from hobus.launch.lab.simulation.conversation import ASK_S, Clients
 from hobus.launch.lab.simulation.outside import Model, Outside, with_tools
-from hobus.launch.lab.simulation.plan import Plan
-from hobus.launch.lab.simulation.record import answer_text, answers_of
+from hobus.launch.lab.simulation.plan import SeedPlan
+from hobus.launch.lab.simulation.record import Broken, answer_text, answers_of, must
 from hobus.launch.lab.simulation.strikes import Striker
 from hobus.launch.lab.simulation.watch import Watch
 from hobus.launch.process.roles.gateway import providers as providers_of
@@ -38,7 +37,7 @@ _LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class SeedVerdict:
     """What came of one seed."""
 
     seed: int
@@ -57,8 +56,8 @@ class Verdict:
 
 
 def simulate(
-    plan: Plan, *, config: Path | None = None, until: int | None = None, trace: Callable[[str], None] | None = None
-) -> Verdict:
+    plan: SeedPlan, *, config: Path | None = None, until: int | None = None, trace: Callable[[str], None] | None = None
+) -> SeedVerdict:
     """Runs the plan to its end, to the first broken invariant, or to event `until`.
 
     `config`: a directory whose governed files replace shipped ones. Raises ConfigError.
@@ -67,7 +66,9 @@ def simulate(
 
 
 class _Run:
-    def __init__(self, plan: Plan, config: Path | None, until: int | None, trace: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, plan: SeedPlan, config: Path | None, until: int | None, trace: Callable[[str], None] | None
+    ) -> None:
         self._plan = plan
         self._config = config
         self._until = until
@@ -75,11 +76,11 @@ class _Run:
         self._draw = seeded(plan.seed, "weather")
         self._watch: Watch
         self._striker: Striker | None = None
-        self._conversation: Conversation | None = None
+        self._conversation: Clients | None = None
         self._models: list[Model] = []
         self._outside = Outside(self._report)
 
-    def run(self) -> Verdict:
+    def run(self) -> SeedVerdict:
         plan, tools = self._plan, self._outside.tools()
         snapshot = with_tools(_snapshot(self._config, plan.thinking_ms, plan.token_limit), *tools)
         self._models = [
@@ -134,7 +135,7 @@ class _Run:
     async def _live(self, cluster: SimulatedCluster) -> None:
         plan, world = self._plan, cluster.world
         self._striker = striker = Striker(cluster, self._watch, self._draw, plan.strikes)
-        self._conversation = conversation = Conversation(cluster, self._watch, striker.asked)
+        self._conversation = conversation = Clients(cluster, self._watch, striker.asked)
         world.network.weather = self._weather()
         await conversation.hold(plan.sessions)
         while world.loop.time() < striker.healed_at:  # noqa: ASYNC110 - waiting costs nothing in virtual time
@@ -155,7 +156,7 @@ class _Run:
         self._watch.tail.check_kept()
         self._watch.record.finish()
 
-    async def _rest(self, world: World, operator: Bus, conversation: Conversation) -> None:
+    async def _rest(self, world: World, operator: Bus, conversation: Clients) -> None:
         """Whatever was begun ends, what was told comes into the record, and the gateway's figures become the record's.
 
         Nobody may be left alone with any of it.
@@ -176,11 +177,11 @@ class _Run:
                     return
             await asyncio.sleep(_LOOK_S)
 
-    def _unended(self, conversation: Conversation) -> list[str]:
+    def _unended(self, conversation: Clients) -> list[str]:
         """What was begun, and answers that stand on the host's own disk alone until the ledger is asked again."""
         return [*self._watch.record.unended(), *self._unlike(conversation)]
 
-    def _unlike(self, conversation: Conversation) -> list[str]:
+    def _unlike(self, conversation: Clients) -> list[str]:
         """The answers of which the record does not say what was told."""
         return [
             f"{input_id}: told {told.response[:80]!r}, recorded {recorded!r}"
@@ -188,7 +189,7 @@ class _Run:
             if (recorded := answer_text(self._watch.entries, input_id)) != told.response
         ]
 
-    def _compare_answers(self, conversation: Conversation) -> None:
+    def _compare_answers(self, conversation: Clients) -> None:
         """What clients were told is what the record says, once."""
         for input_id in conversation.told:
             found = answers_of(self._watch.entries, input_id)
@@ -220,13 +221,13 @@ class _Run:
         else:
             self._striker.ended(instance, reason)
 
-    def _verdict(self, world: World, broken: str) -> Verdict:
+    def _verdict(self, world: World, broken: str) -> SeedVerdict:
         watch, conversation = self._watch, self._conversation
         answers = {} if conversation is None else dict(conversation.faults)
         answers |= {} if conversation is None else {name: told.outcome for name, told in conversation.told.items()}
         told = [] if conversation is None else [f"{name} {one.response}" for name, one in conversation.told.items()]
         digest = hashlib.sha256("\n".join([world.trace_digest(), watch.tail.chain, *told]).encode()).hexdigest()
-        return Verdict(
+        return SeedVerdict(
             seed=self._plan.seed,
             holds=not broken,
             broken=broken,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.sim.draw import Draw
-from hobus.launch.lab.simulated import BROKER, SimulatedCluster
-from hobus.launch.lab.simulation.broken import Broken
-from hobus.launch.lab.simulation.plan import Strike
+from hobus.launch.lab.simulated import SimulatedCluster
+from hobus.launch.lab.simulation.plan import PlannedStrike
+from hobus.launch.lab.simulation.record import Broken
 from hobus.launch.lab.simulation.watch import Watch
 
 RESTART_S = 0.5
@@ -20,7 +20,7 @@ _ROOM_BYTES = (0, 5_000, 5 << 20, 20 << 20)
 class Striker:
     """The hand that strikes one cluster; `healed_at` is when the last strike is over."""
 
-    def __init__(self, cluster: SimulatedCluster, watch: Watch, draw: Draw, planned: tuple[Strike, ...]) -> None:
+    def __init__(self, cluster: SimulatedCluster, watch: Watch, draw: Draw, planned: tuple[PlannedStrike, ...]) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._watch = watch
@@ -57,10 +57,10 @@ class Striker:
     def _heals(self, in_s: float) -> None:
         self.healed_at = max(self.healed_at, self._world.loop.time() + in_s)
 
-    def _strike(self, strike: Strike) -> None:
+    def _strike(self, strike: PlannedStrike) -> None:
         if self._is_over:
             return
-        does: dict[str, Callable[[Strike], None]] = {
+        does: dict[str, Callable[[PlannedStrike], None]] = {
             "crash": self._crash,
             "torn-disk": self._crash,
             "freeze": self._freeze,
@@ -71,7 +71,7 @@ class Striker:
         }
         does[strike.kind](strike)
 
-    def _victim(self, strike: Strike) -> str | None:
+    def _victim(self, strike: PlannedStrike) -> str | None:
         victim = self._cluster.oldest(strike.role)
         if victim is None:
             self._watch.note(f"nobody to strike: {strike}")  # an earlier strike's successor is not there yet
@@ -79,7 +79,7 @@ class Striker:
 
     # --- processes --------------------------------------------------------------------------------------------------
 
-    def _crash(self, strike: Strike) -> None:
+    def _crash(self, strike: PlannedStrike) -> None:
         victim = self._victim(strike)
         if victim is None:
             return
@@ -90,18 +90,15 @@ class Striker:
         process.on_death = lambda: self._kill(victim, strike)
         process.dies_at = process.steps + strike.step
 
-    def _kill(self, victim: str, strike: Strike) -> None:
+    def _kill(self, victim: str, strike: PlannedStrike) -> None:
         self._told(strike, victim)
-        if strike.role == BROKER:
-            self._world.network.kill_broker()
-        else:
-            process = self._world.processes[victim].process
-            self._world.kill(victim)
-            if strike.loses_frames:
-                self._world.network.lose_unread(process)
-            if strike.kind == "torn-disk":
-                self._world.media[strike.role].crash(self._draw)
-                self._watch.guarded(self._watch.tail.check_kept)
+        started = self._world.processes.get(victim)  # none of the broker
+        self._cluster.kill_now(victim)
+        if started is not None and strike.loses_frames:
+            self._world.network.lose_unread(started.process)
+        if strike.kind == "torn-disk":
+            self._world.media[strike.role].crash(self._draw)
+            self._watch.guarded(self._watch.tail.check_kept)
         self._start_later(strike.role, strike.for_s)
 
     def _start_later(self, role: str, in_s: float) -> None:
@@ -112,21 +109,16 @@ class Striker:
     def _start(self, role: str) -> None:
         self._watch.note(f"{self._cluster.start(role)} starts")
 
-    def _freeze(self, strike: Strike) -> None:
+    def _freeze(self, strike: PlannedStrike) -> None:
         victim = self._victim(strike)
         if victim is None:
             return
         self._told(strike, victim)
-        if strike.role == BROKER:
-            self._world.network.freeze_broker()
-            self._world.loop.call_later(strike.for_s, self._world.network.thaw_broker)
-        else:
-            self._world.freeze(victim)
-            self._world.loop.call_later(strike.for_s, self._world.thaw, victim)
+        self._cluster.freeze_now(victim, strike.for_s)
 
     # --- everything else --------------------------------------------------------------------------------------------
 
-    def _partition(self, strike: Strike) -> None:
+    def _partition(self, strike: PlannedStrike) -> None:
         victim = self._victim(strike)
         connection = None if victim is None else self._world.network.connection_of(victim, strike.server)
         if victim is None or connection is None:
@@ -134,7 +126,7 @@ class Striker:
         self._told(strike, victim)
         self._world.network.cut_off(connection, strike.ways, for_s=strike.for_s)
 
-    def _fill(self, strike: Strike) -> None:
+    def _fill(self, strike: PlannedStrike) -> None:
         medium = self._world.media["ledger"]
         capacity = medium.capacity_bytes
         self._told(strike, "")
@@ -145,14 +137,14 @@ class Striker:
 
         self._world.loop.call_later(strike.for_s, empty)
 
-    def _refuse_sync(self, strike: Strike) -> None:
+    def _refuse_sync(self, strike: PlannedStrike) -> None:
         self._told(strike, "")
         self._world.media[strike.role].failing_syncs += 1
 
-    def _jump(self, strike: Strike) -> None:
+    def _jump(self, strike: PlannedStrike) -> None:
         self._told(strike, "")
         self._world.wall_epoch_s += strike.by_s
 
-    def _told(self, strike: Strike, victim: str) -> None:
+    def _told(self, strike: PlannedStrike, victim: str) -> None:
         self.struck += 1
         self._watch.note(f"{strike}" + (f" ({victim})" if victim else ""))

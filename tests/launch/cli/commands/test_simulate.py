@@ -18,8 +18,8 @@ from hobus.launch.cli.main import run
 from hobus.launch.console import exit_codes
 from hobus.launch.console.interrupt import INTERRUPTED
 from hobus.launch.lab.simulation import many
-from hobus.launch.lab.simulation.plan import Plan
-from hobus.launch.lab.simulation.run import Verdict, simulate
+from hobus.launch.lab.simulation.plan import SeedPlan
+from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 
 
 async def _at_once(*_: object) -> None:
@@ -63,7 +63,7 @@ def test_an_interrupted_run_tells_what_it_found_until_then(
 ) -> None:
     """Ctrl-C within a seed: those before it are counted, that one is not, and none is said to hold where none ran."""
 
-    def interrupted(plan: Plan, **given: Any) -> Verdict:
+    def interrupted(plan: SeedPlan, **given: Any) -> SeedVerdict:
         if plan.seed == at_seed:
             raise KeyboardInterrupt
         return simulate(plan, **given)

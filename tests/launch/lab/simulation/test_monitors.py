@@ -23,11 +23,10 @@ from hobus.bus.record.payloads.memory import OverlayLogged
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
 from hobus.bus.sim.disk import SimDisk, SimMedium
-from hobus.launch.lab.simulation.broken import Broken
 from hobus.launch.lab.simulation.budgets import BudgetMonitor
 from hobus.launch.lab.simulation.frames import FrameMonitor
-from hobus.launch.lab.simulation.record import Numbers, RecordMonitor
-from hobus.launch.lab.simulation.tail import RecordTail
+from hobus.launch.lab.simulation.record import Broken, Numbers, RecordMonitor
+from hobus.launch.lab.simulation.watch import RecordTail
 from hobus.ledger_service.frame import GENESIS, build_frame, store_at
 from hobus.ledger_service.mask import MASK_BYTES
 from hobus.ledger_service.segment import DIRECTORY, segment_name

@@ -19,15 +19,17 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.sim.disk import SimFile, SimMedium
 from hobus.gateway_service.sending import Sender
 from hobus.launch.lab.simulation import conversation
-from hobus.launch.lab.simulation.broken import Broken
 from hobus.launch.lab.simulation.faults import parse
 from hobus.launch.lab.simulation.outside import Outside
 from hobus.launch.lab.simulation.plan import plan_of
-from hobus.launch.lab.simulation.run import Verdict, simulate
+from hobus.launch.lab.simulation.record import Broken
+from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 from hobus.launch.sessions.turns import process_turn
 
 
-def verdict_of(seed: int, faults: str = "all", *, until: int | None = None, trace: list[str] | None = None) -> Verdict:
+def verdict_of(
+    seed: int, faults: str = "all", *, until: int | None = None, trace: list[str] | None = None
+) -> SeedVerdict:
     """One seed of two turns."""
     plan = plan_of(seed, turns=2, sessions=None, faults=parse(faults))
     return simulate(plan, until=until, trace=None if trace is None else trace.append)

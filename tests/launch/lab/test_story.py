@@ -1,4 +1,4 @@
-"""A drill's account: told in the order of time, counted from the record, and judged without mercy."""
+"""The account of a kill: told in the order of time, counted from the record, and judged without mercy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnDegraded,
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import ToolStarted
-from hobus.launch.lab.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
+from hobus.launch.lab.story import (
+    Evidence,
+    Kill,
+    Restarted,
+    Unproved,
+    counts_of,
+    judged,
+    orders_in,
+    outcome_of_order,
+    short,
+    timeline,
+)
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 WO = f"WO-{SESSION}-1.2.2.001"
-STRIKE = Strike("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
+KILL = Kill("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
 
 
 def entry(sequence, event_type, at_ms, about="", *, once=None, bodies=()):
@@ -62,14 +73,14 @@ TOLD_OTHERWISE = RESULT.model_copy(update={"response": ""})
 STARTED_ONCE = [pack_payload(ToolStarted("t", idempotent=False, number=1))]
 TAPS = [delivery(1, "ho1/1@a", 2, 1), delivery(1, "ho1/1@a", 2, 1), delivery(7, "ho1/1@b", 30, 2)]
 EVIDENCE = Evidence(
-    entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[Restart("ho2/1", "ho2/1@b", 1000.015, 20)], result=RESULT,
+    kill=KILL, entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[Restarted("ho2/1", "ho2/1@b", 1000.015, 20)], result=RESULT,
     again=RESULT, answered_at=1000.060,
 )  # fmt: skip
 
 
 def test_the_story_is_told_in_the_order_of_time():
     """Record, broker and launcher in one line of moments; what a reader need not know is left out."""
-    told = timeline(STRIKE, EVIDENCE)
+    told = timeline(EVIDENCE)
     assert [at for at, _ in told] == sorted(at for at, _ in told)
     assert (10, "SIGKILL to ho2/1@a (pid 41), at the frame where ho1/1 stands") in told
     assert (15, "ho2/1 is started again as ho2/1@b") in told and (35, "ho2/1@b is ready, 20 ms after its start") in told
@@ -82,13 +93,8 @@ def test_a_frame_that_was_seen_twice_is_counted_once():
     """The ring is read before and after the kill."""
     assert len(EVIDENCE.deliveries) == 2
     counts = counts_of(EVIDENCE)
-    assert (counts.model_calls, counts.tool_calls, counts.tool_runs, counts.redelivered, counts.answers) == (
-        1,
-        1,
-        1,
-        1,
-        1,
-    )
+    found = (counts.model_calls, counts.tool_calls, counts.tool_runs, counts.redelivered, counts.answers)
+    assert found == (1, 1, 1, 1, 1)
 
 
 def test_what_is_as_promised_holds():
@@ -145,3 +151,46 @@ def test_a_damaged_record_and_a_process_left_behind_are_named():
     checks = judged(EVIDENCE, record_fault="00.seg, byte 7: torn", left=["ho1/1"])
     broken = [text for text, is_so in checks if not is_so]
     assert broken == ["the record verifies: 00.seg, byte 7: torn", "nothing is left running: ho1/1"]
+
+
+def test_only_orders_that_were_handed_over_count():
+    """No reply, nothing that waited or was refused, no prompt."""
+    others = [
+        delivery(2, "ho1/1@a", 1, 1, verdict="queued"),
+        delivery(3, "ho1/1@a", 1, 1, kind="reply"),
+        delivery(4, "ho1/1@a", 1, 1, type="gateway.prompt"),
+    ]
+    assert orders_in([*others, *TAPS]) == [TAPS[0], TAPS[2]]
+    assert short(WO) == "1.2.2.001"
+
+
+def by(origin, one):
+    """The same entry, written by somebody else."""
+    return SimpleNamespace(**vars(one) | {"origin": origin})
+
+
+ORDER = replace(EVIDENCE, entries=[*ENTRIES[:6], by("ho1/1@b", ENTRIES[6]), ENTRIES[7]])
+
+
+def test_an_order_that_was_delivered_again_and_ended_once_is_said_to_be():
+    """By its second executor; its model was called once, its turn answered in full."""
+    ended_once, asked, answered = outcome_of_order(WO, ORDER)
+    assert ended_once == "order 1.2.2.001 was delivered 2 times and ended once, by ho1/1@b"
+    assert "called once" in asked and "one answer" in answered
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"entries": ORDER.entries[:-1]},
+        {"entries": [*ORDER.entries, entry(110, "TurnDegraded", 900)]},
+        {"entries": [*ORDER.entries, entry(110, "WO_FAILED", 900)]},
+        {"deliveries": ORDER.deliveries[:1]},
+        {"entries": ENTRIES},
+    ],
+    ids=["no answer", "two answers", "two ends", "never redelivered", "ended by the dead"],
+)
+def test_what_the_evidence_does_not_show_is_not_claimed(changed):
+    """The demo fails instead."""
+    with pytest.raises(Unproved):
+        outcome_of_order(WO, replace(ORDER, **changed))

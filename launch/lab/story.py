@@ -1,23 +1,26 @@
-"""What a crash drill showed: moment by moment from the record and the broker's tap, then counted, then judged. Pure."""
+"""What a kill in the middle of a turn showed: told from the record and the broker's tap, counted, judged. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder
+from hobus.bus.record.ends import ENDS
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ToolStarted
-from hobus.launch.lab.demo_story import short
 from hobus.launch.lab.simulation.record import answer_text, answers_of
 
 _US = 1_000_000
 _PROMPT_ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 _ORDER_ENDS = ("WO_COMPLETED", "WO_FAILED")
+
+Checks = list[tuple[str, bool]]
+"""What is demanded, each with whether it held."""
 
 TOLD = {
     "RunRequested": "the question stands in the record",
@@ -38,18 +41,18 @@ TOLD = {
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
-    """The kill: who, when (seconds since 1970), and at whom the turn stood still meanwhile."""
+class Kill:
+    """SIGKILL: to whom, when (seconds since 1970), and at whom the turn stood still meanwhile, if it did."""
 
     actor: str
     instance: str
     pid: int
     at: float
-    holder: str
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class Restarted:
     """A process that was started again."""
 
     actor: str
@@ -58,19 +61,29 @@ class Restart:
     ready_after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class Evidence:
-    """Everything that was written down about the drill, and how its turn was answered."""
+    """Everything that was written down about the turn, and how it was answered; gathered while it goes on."""
 
-    entries: Sequence[Entry]
-    """The whole record, in its order, with its bodies."""
-    deliveries: Sequence[TapRecord]
+    kill: Kill
+    entries: Sequence[Entry] = ()
+    """In the order of the record: of a drill the whole one, with its bodies."""
+    deliveries: Sequence[TapRecord] = ()
     """Orders that the broker handed to executors."""
-    restarts: Sequence[Restart]
+    restarts: list[Restarted] = field(default_factory=list[Restarted])
     result: TurnResult
-    again: TurnResult | None
+    again: TurnResult | None = None
     """The answer to the same input afterwards; None if nobody could be asked."""
     answered_at: float
+
+    @property
+    def answered_after_ms(self) -> int:
+        """From the kill to the client's answer."""
+        return round((self.answered_at - self.kill.at) * 1000)
+
+
+class Unproved(Exception):
+    """The record does not show what is promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +111,18 @@ def orders_in(records: Iterable[TapRecord]) -> list[TapRecord]:
     return sorted(found.values(), key=lambda one: one.at)
 
 
-def timeline(strike: Strike, evidence: Evidence) -> list[tuple[int, str]]:
+def short(wo_id: str) -> str:
+    """`3.1.1` of the session's long id: run, round, step."""
+    return wo_id.removeprefix("WO-")[37:]
+
+
+def timeline(evidence: Evidence) -> list[tuple[int, str]]:
     """(milliseconds since the question was recorded, what happened then), in order."""
-    begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), strike.at)
+    kill = evidence.kill
+    begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), kill.at)
     told = [(one.ledger_at_us / _US, _sentence(one)) for one in evidence.entries if one.event_type in TOLD]
-    told.append(
-        (strike.at, f"SIGKILL to {strike.instance} (pid {strike.pid}), at the frame where {strike.holder} stands")
-    )
+    where = f", at the frame where {kill.holder} stands" if kill.holder else ""
+    told.append((kill.at, f"SIGKILL to {kill.instance} (pid {kill.pid}){where}"))
     told += [(one.at, _delivery(one)) for one in evidence.deliveries]
     told += [(one.started_at, f"{one.actor} is started again as {one.instance}") for one in evidence.restarts]
     told += [
@@ -117,6 +135,31 @@ def timeline(strike: Strike, evidence: Evidence) -> list[tuple[int, str]]:
     ]
     told.append((evidence.answered_at, f"the client has its answer: {evidence.result.outcome}"))
     return [(round((at - begin) * 1000), text) for at, text in sorted(told, key=lambda item: item[0])]
+
+
+def outcome_of_order(wo_id: str, evidence: Evidence) -> list[str]:
+    """What became of the order whose executor was killed, each a fact that was counted.
+
+    Raises Unproved unless it was delivered again, ended once by its second executor, and its turn fully answered once.
+    """
+    of_order = [one for one in evidence.entries if one.provenance.work_order_id == wo_id]
+    ends = [one for one in of_order if one.event_type in _ORDER_ENDS and not one.reason]
+    calls = sum(one.event_type == "PROMPT_SENT" for one in of_order)
+    answers = [one.event_type for one in evidence.entries if one.event_type in ENDS]
+    deliveries = sum(one.message_id.startswith(wo_id) for one in evidence.deliveries)
+    order = short(wo_id)
+    if len(ends) != 1 or ends[0].origin == evidence.kill.instance:
+        raise Unproved(f"order {order} has {len(ends)} ends")
+    if answers != ["RunCompleted"]:
+        raise Unproved(f"the question has {len(answers)} answers")
+    if deliveries < 2:  # noqa: PLR2004 - to the killed one, and to its successor
+        raise Unproved(f"order {order} was delivered {deliveries} times")
+    times = "once" if calls == 1 else f"{calls} times"
+    return [
+        f"order {order} was delivered {deliveries} times and ended once, by {ends[0].origin}",
+        f"the model was called {times} for it: a call under way is joined, a recorded answer is used again",
+        "your question has one answer, and it is a full one: nothing was lost that somebody had written down",
+    ]
 
 
 def counts_of(evidence: Evidence) -> Counts:
@@ -137,7 +180,7 @@ def counts_of(evidence: Evidence) -> Counts:
     )
 
 
-def judged(evidence: Evidence, *, record_fault: str, left: Sequence[str]) -> list[tuple[str, bool]]:
+def judged(evidence: Evidence, *, record_fault: str, left: Sequence[str]) -> Checks:
     """What the guarantees demand, each with whether it held."""
     sent = Counter(_about(one) for one in evidence.entries if one.event_type == "PROMPT_SENT")
     ended = Counter(_about(one) for one in evidence.entries if one.event_type in _PROMPT_ENDS)
