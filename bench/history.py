@@ -27,7 +27,7 @@ from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_e
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
-from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.reader import EntryFilter, read_entries
 
 PEER_LONG = 1000
 GOALS = {"P2 ratio": 20.0, "P3 1000/10": 1.15, "P3 10000/10": 1.3, "P4 bytes": 20_000}
@@ -107,7 +107,7 @@ async def measure(found: Cluster, rounds: int, longest: int, python: Path | None
         if peer is not None:
             peer.close()
     entries = {
-        length: turns_of(list(read_entries(found.record, Filter(session=session_id))))[-MEASURED:]
+        length: turns_of(list(read_entries(found.record, EntryFilter(session=session_id))))[-MEASURED:]
         for length, session_id in long.items()
     }
     result: dict[str, Any] = {

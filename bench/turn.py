@@ -36,7 +36,7 @@ from hobus.bus.port import Bus
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster.client import connected
-from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.reader import EntryFilter, read_entries
 
 QUESTION = "what packages are installed?"
 HISTORY, MEASURED = 10, 10
@@ -190,7 +190,7 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
             peer.close()
         types = await frames_of_one_turn(found, door, session_id)
     turns = rounds * (HISTORY + MEASURED)
-    entries = turns_of(list(read_entries(found.record, Filter(session=session_id))))[HISTORY : HISTORY + MEASURED]
+    entries = turns_of(list(read_entries(found.record, EntryFilter(session=session_id))))[HISTORY : HISTORY + MEASURED]
     by_process = {actor: round(seconds / turns * 1000, 1) for actor, seconds in cpu.items()}
     return {
         **percentiles("", ours),
@@ -225,7 +225,7 @@ def ratio(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]]) ->
 
 def texts_of(found: Cluster, session_id: str) -> dict[str, str]:
     """What our model and tool said in the last turn, for the other side to say too."""
-    entries = list(read_entries(found.record, Filter(session=session_id), with_bodies=True))
+    entries = list(read_entries(found.record, EntryFilter(session=session_id), with_bodies=True))
     outputs = [e.bodies[1] for e in entries if e.event_type == "WO_COMPLETED" and len(e.bodies) > 1]
     answers = [e.bodies[1] for e in entries if e.event_type == "PROMPT_RECEIVED" and e.bodies[1]]
     agent = found.place.snapshot.agents[found.place.snapshot.config.host.agent_id]

@@ -17,11 +17,11 @@ from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import budget, records
 from hobus.gateway_service.budget import BudgetState, Crossed, NotReserved, Reservation, Scope
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
-from hobus.gateway_service.records import Ask, Attempt
+from hobus.gateway_service.records import Attempt, PromptCall
 
 
 @dataclass(slots=True)
-class Held:
+class HeldAttempt:
     """An attempt with its reservation; without a settlement at the end it was never sent, and is released."""
 
     attempt: Attempt
@@ -31,7 +31,7 @@ class Held:
     is_spooled: bool = False
 
 
-class Account:
+class BudgetAccount:
     """The gateway's budgets: only here are they debited."""
 
     def __init__(self, bus: Bus, keeper: RecordKeeper, snapshot: Snapshot, state: BudgetState) -> None:
@@ -43,10 +43,10 @@ class Account:
         self._released_count = 0
 
     @contextmanager
-    def reserved(self, ask: Ask, number: int, estimate: int) -> Generator[Held]:
+    def reserved(self, ask: PromptCall, number: int, estimate: int) -> Generator[HeldAttempt]:
         """Holds estimate + max_tokens in every scope at once, or raises GatewayError with the true reason."""
         attempt = self._reserve(ask, number, estimate)
-        held = Held(attempt)
+        held = HeldAttempt(attempt)
         try:
             yield held
         except (GatewayError, asyncio.CancelledError) as fault:
@@ -77,7 +77,7 @@ class Account:
             mode=self._config.budget.budget_mode, scopes=[budget.row(name, scopes[name]) for name in sorted(scopes)]
         )
 
-    def _reserve(self, ask: Ask, number: int, estimate: int) -> Attempt:
+    def _reserve(self, ask: PromptCall, number: int, estimate: int) -> Attempt:
         """The attempt as it will be sent: its answer capped by what its order has left, where that is enforced."""
         config, prompt, route = self._config, ask.prompt, ask.route
         limits = budget.scopes_of(prompt, route, self._agents[prompt.agent_id], config.budget)

@@ -24,7 +24,7 @@ _FAULTS = frozenset({"PROVIDER_ERROR", "PROVIDER_TIMEOUT"})
 
 
 @dataclass(frozen=True, slots=True)
-class Breaker:
+class BreakerState:
     """`failures`: in a row. `until`: an open one lets nothing pass before (any clock, that of the events)."""
 
     state: State = "closed"
@@ -35,7 +35,7 @@ class Breaker:
     era: int = 0  # rises with every change of state
 
 
-def entered(breaker: Breaker, now: float, config: BreakerConfig) -> tuple[Breaker, float | None]:
+def entered(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[BreakerState, float | None]:
     """The breaker after a call that wants to pass; and, if it may not, the seconds after which another one may."""
     if breaker.state == "closed":
         return breaker, None
@@ -48,7 +48,7 @@ def entered(breaker: Breaker, now: float, config: BreakerConfig) -> tuple[Breake
     return replace(breaker, probes=breaker.probes + 1), None
 
 
-def ended(breaker: Breaker, era: int, said: Said, now: float, config: BreakerConfig) -> Breaker:
+def ended(breaker: BreakerState, era: int, said: Said, now: float, config: BreakerConfig) -> BreakerState:
     """The breaker after the end of a call that it let through in this era."""
     if era != breaker.era:
         return breaker
@@ -67,11 +67,11 @@ def ended(breaker: Breaker, era: int, said: Said, now: float, config: BreakerCon
     return replace(breaker, probes=breaker.probes - 1, successes=successes)
 
 
-def _opened(breaker: Breaker, now: float, config: BreakerConfig) -> Breaker:
+def _opened(breaker: BreakerState, now: float, config: BreakerConfig) -> BreakerState:
     return replace(_changed(breaker, "open"), until=now + config.open_ms / 1000)
 
 
-def _changed(breaker: Breaker, state: State) -> Breaker:
+def _changed(breaker: BreakerState, state: State) -> BreakerState:
     return replace(breaker, state=state, probes=0, successes=0, era=breaker.era + 1)
 
 

@@ -20,19 +20,19 @@ from hobus.bus.record.payloads.prompts import BreakerChanged
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import BreakerConfig, Route
 from hobus.gateway_service import breaker, records
-from hobus.gateway_service.breaker import Breaker, Said
+from hobus.gateway_service.breaker import BreakerState, Said
 
 _log = structlog.get_logger("gateway")
 
 
-class Breakers:
+class BreakerDesk:
     """Breakers by (provider, model); one that nobody asked for is closed."""
 
     def __init__(self, bus: Bus, keeper: RecordKeeper, config: BreakerConfig) -> None:
         self._bus = bus
         self._keeper = keeper
         self._config = config
-        self._breakers: dict[tuple[str, str], Breaker] = {}
+        self._breakers: dict[tuple[str, str], BreakerState] = {}
         self._said: dict[tuple[str, str], str] = {}  # what the newest fault of each said
         self._changes = 0
 
@@ -53,7 +53,9 @@ class Breakers:
             left_s = min(max(0.0, said.until_us / 1_000_000 - wall), self._config.open_ms / 1000)
             # Half open, it was asked by nobody who could still tell.
             is_closed = said.after == "closed"
-            self._breakers[key] = Breaker() if is_closed else Breaker("open", said.failures, until=now + left_s)
+            self._breakers[key] = (
+                BreakerState() if is_closed else BreakerState("open", said.failures, until=now + left_s)
+            )
 
     def is_open(self, route: Route) -> bool:
         """Whether nothing passes now."""
@@ -66,7 +68,7 @@ class Breakers:
 
         Left without a word, the call says nothing about its provider.
         """
-        before, now = self._breakers.get(_key(route), Breaker()), self._bus.clock.monotonic()
+        before, now = self._breakers.get(_key(route), BreakerState()), self._bus.clock.monotonic()
         after, retry_after_s = breaker.entered(before, now, self._config)
         self._become(route, after, code="")
         if retry_after_s is not None:
@@ -94,13 +96,13 @@ class Breakers:
             for (provider_id, model_id), one in sorted(self._breakers.items())
         ]
 
-    def _become(self, route: Route, after: Breaker, *, code: str) -> None:
-        before = self._breakers.get(_key(route), Breaker())
+    def _become(self, route: Route, after: BreakerState, *, code: str) -> None:
+        before = self._breakers.get(_key(route), BreakerState())
         self._breakers[_key(route)] = after
         if after.state != before.state:
             self._note(route, before, after, code)
 
-    def _note(self, route: Route, before: Breaker, after: Breaker, code: str) -> None:
+    def _note(self, route: Route, before: BreakerState, after: BreakerState, code: str) -> None:
         self._changes += 1
         _log.warning(
             "breaker_changed", provider=route.provider_id, model=route.model_id, before=before.state, after=after.state

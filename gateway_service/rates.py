@@ -18,7 +18,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.prompts import session_scope
 from hobus.config.schema import GatewayConfig, RateConfig
-from hobus.gateway_service.account import Held
+from hobus.gateway_service.account import HeldAttempt
 from hobus.gateway_service.records import Attempt
 
 
@@ -67,7 +67,7 @@ class Rates:
         self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
 
     @asynccontextmanager
-    async def passing(self, held: Held, until: float) -> AsyncGenerator[None]:
+    async def passing(self, held: HeldAttempt, until: float) -> AsyncGenerator[None]:
         """For the time of one send. Raises GatewayError(RATE_LIMITED) if it may not be made in its time."""
         shares = self._shares(held.attempt)
         await self._enter(shares, until)

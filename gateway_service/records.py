@@ -65,7 +65,7 @@ P = TypeVar("P", PromptSent, PromptReceived)
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PromptCall:
     """One admitted request: what is wanted, and of whom.
 
     `digest` is the SHA-256 of the exact bytes that stand for it there; `asked`, of what its key stands for (`ask_of`).
@@ -85,7 +85,7 @@ class Ask:
 class Attempt:
     """One send of one call: everything its records need."""
 
-    ask: Ask
+    ask: PromptCall
     number: int
     reservation: Reservation
     estimate: int
@@ -102,7 +102,7 @@ def attempt_name(call_key: str, number: int) -> str:
     return f"{call_key}/{number}"
 
 
-def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> Ask:
+def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> PromptCall:
     """An admitted prompt with its digests.
 
     Its key stands for what its order and the configuration that this names have fixed. Who asks for an order again may
@@ -112,10 +112,10 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> As
     said = pack([_said(message) for message in prompt.messages])
     key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
     asked = hashlib.sha256(key_of + said + _manner(prompt)).digest()
-    return Ask(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said)
+    return PromptCall(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said)
 
 
-def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
+def with_answer_cap(ask: PromptCall, max_tokens: int) -> PromptCall:
     """The same request with this cap of its answer, under the digest of what is sent; its key stands for the same."""
     if max_tokens == ask.prompt.max_tokens:
         return ask
@@ -123,7 +123,7 @@ def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
     return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, ask.said))
 
 
-def rerouted(ask: Ask, route: Route) -> Ask:
+def rerouted(ask: PromptCall, route: Route) -> PromptCall:
     """The same request of this model; its key stands for the same."""
     if route is ask.route or route == ask.route:
         return ask
@@ -344,7 +344,7 @@ def settlement_in(entry: Entry) -> Settlement:
     return Settlement(*failed[-4:])
 
 
-def is_another(sent: Entry, ask: Ask) -> bool:
+def is_another(sent: Entry, ask: PromptCall) -> bool:
     """Whether a PROMPT_SENT under this key was of another request; not to be told where it was erased."""
     request = _request_in(sent)
     return request is not None and request.asked_sha256 != ask.asked

@@ -22,13 +22,13 @@ from hobus.bus.spool import RecordKeeper
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
 from hobus.gateway_service import pricing, records, routing
-from hobus.gateway_service.account import Account, Held
+from hobus.gateway_service.account import BudgetAccount, HeldAttempt
 from hobus.gateway_service.breakers import Passage
 from hobus.gateway_service.calls import Attempts, key_conflict
 from hobus.gateway_service.chain import LastFaults
 from hobus.gateway_service.pieces import Pieces
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
-from hobus.gateway_service.records import Ask, PackTexts
+from hobus.gateway_service.records import PackTexts, PromptCall
 
 _log = structlog.get_logger("gateway")
 
@@ -46,7 +46,7 @@ class Sender:
         *,
         ledger: LedgerClient,
         keeper: RecordKeeper,
-        account: Account,
+        account: BudgetAccount,
         providers: Mapping[str, Provider],
         config: AdminConfig,
         packs: PackTexts,
@@ -71,7 +71,7 @@ class Sender:
 
     # --- stage 9 ----------------------------------------------------------------------------------------------------
 
-    async def until_decided(self, ask: Ask, deadline: float) -> None:
+    async def until_decided(self, ask: PromptCall, deadline: float) -> None:
         """No PROMPT_SENT that was given up may still commit: the record would have both reservations for a moment.
 
         An order's prompt would wait for the ledger behind it in any case; the last resort does not wait.
@@ -90,7 +90,7 @@ class Sender:
                 retryable=True,
             ) from None
 
-    async def record_sent(self, held: Held, deadline: float) -> PromptResponse | None:
+    async def record_sent(self, held: HeldAttempt, deadline: float) -> PromptResponse | None:
         """PROMPT_SENT is durable and first: None, send it. Otherwise the answer that an earlier instance recorded.
 
         Raises EarlierAttempt when that one failed or is unknown, GatewayError(UNAVAILABLE) when the ledger is away.
@@ -124,13 +124,13 @@ class Sender:
             self._close_unsent(held, future, unavailable(fault))
             raise
 
-    def _ledger_wait_s(self, ask: Ask) -> float:
+    def _ledger_wait_s(self, ask: PromptCall) -> float:
         """An order's prompt waits for a restart of the ledger; the last resort may not."""
         config = self._config
         return (config.gateway.spool_after_ms if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
 
     def _without_ledger(
-        self, held: Held, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
+        self, held: HeldAttempt, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
     ) -> PromptResponse | None:
         """Only a degraded call goes on, its record synced to this process's own disk first."""
         if held.attempt.ask.is_degraded and self._config.gateway.on_ledger_outage == "spool":
@@ -149,7 +149,7 @@ class Sender:
         self._close_unsent(held, future, fault)
         raise fault
 
-    def _close_unsent(self, held: Held, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
+    def _close_unsent(self, held: HeldAttempt, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
         """Should this PROMPT_SENT stand, or still commit, it gets its end: nothing was sent and nothing used."""
         if held.attempt.name in self._made:
             return  # sent or closed before: that end is on its way
@@ -169,7 +169,7 @@ class Sender:
 
         future.add_done_callback(close)
 
-    async def _earlier(self, held: Held, ack: Ack) -> PromptResponse | None:
+    async def _earlier(self, held: HeldAttempt, ack: Ack) -> PromptResponse | None:
         """Another write stands under this attempt: answer its end, or make sure that it has one."""
         attempt = held.attempt
         if ack.code == "too_large":
@@ -195,7 +195,7 @@ class Sender:
             "it is known (gateway.on_unknown_outcome)",
         )
 
-    async def _close_earlier(self, held: Held, sent: Entry) -> Entry:
+    async def _close_earlier(self, held: HeldAttempt, sent: Entry) -> Entry:
         """The attempt of an instance that is gone is closed as unknown, at its reservation, unless its end is first."""
         reservation = records.reservation_in(sent) or held.attempt.reservation
         await self._ledger.write([records.closed_as_unknown(sent, reservation, at=self._bus.now())])
@@ -205,7 +205,7 @@ class Sender:
         held.settlement = records.settlement_in(end)
         return end
 
-    async def recorded(self, ask: Ask) -> PromptResponse | None:
+    async def recorded(self, ask: PromptCall) -> PromptResponse | None:
         """The answer that stands in the record under this call key, whatever attempt brought it.
 
         None also where the record does not say in time: what was asked for is refused then, for its own reason.
@@ -228,7 +228,9 @@ class Sender:
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
 
-    async def send(self, held: Held, until: float, draft: Draft, passage: Passage, *, is_share: bool) -> PromptResponse:
+    async def send(
+        self, held: HeldAttempt, until: float, draft: Draft, passage: Passage, *, is_share: bool
+    ) -> PromptResponse:
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
 
         The breaker that let it pass is told how it ended: the very fault that is recorded and raised. A provider that
@@ -286,7 +288,7 @@ class Sender:
         passage.ended(None)
         return self._received(held, response, round((self._bus.clock.monotonic() - started) * 1000))
 
-    def _received(self, held: Held, answer: PromptResponse, latency_ms: int) -> PromptResponse:
+    def _received(self, held: HeldAttempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
         """The answer as it stands in the record. Raises GatewayError for one that is a failure, or fits no record."""
         provider_id = held.attempt.ask.route.provider_id
         try:
@@ -308,7 +310,7 @@ class Sender:
         self._end(entry, held)
         return response
 
-    def _settled(self, held: Held, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
+    def _settled(self, held: HeldAttempt, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
         """The answer with what the gateway knows of it, checked as if it came over the wire. Raises ValueError."""
         attempt, route = held.attempt, held.attempt.ask.route
         settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
@@ -332,7 +334,7 @@ class Sender:
         )
         return response, settlement
 
-    def _failed(self, held: Held, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
+    def _failed(self, held: HeldAttempt, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
         """Records the end of this attempt and returns the fault, for raising."""
         reserved = held.attempt.reservation.tokens
         self.failed_count += 1
@@ -349,7 +351,7 @@ class Sender:
         fault.facts |= {"ended": True, "was_sent": settled.was_sent, "cost_usd": settled.cost_usd}  # it has its record
         return fault
 
-    def _end(self, entry: WriteEntry, held: Held) -> None:
+    def _end(self, entry: WriteEntry, held: HeldAttempt) -> None:
         """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own.
 
         The keeper decides: an end that a full disk keeps out is handed over again and decides nothing until it is in.
@@ -372,7 +374,7 @@ class Sender:
             future = self._keeper.submit(entry, keep=True)
         future.add_done_callback(decided)
 
-    def _is_due(self, ask: Ask) -> bool:
+    def _is_due(self, ask: PromptCall) -> bool:
         """Whether its turn has had all its time, as far as its sender knew: what is taken back now is not early."""
         due_at, reserve_s = ask.prompt.due_at, self._config.gateway.reply_reserve_ms / 1000
         return due_at is not None and self._bus.now() >= parse_iso(due_at) - reserve_s
@@ -393,7 +395,7 @@ def _cannot_stand(done: asyncio.Future[list[Ack]]) -> bool:
     return ack.outcome == "refused" and ack.code != "conflict"
 
 
-def _too_large(ask: Ask, limit: str) -> GatewayError:
+def _too_large(ask: PromptCall, limit: str) -> GatewayError:
     return GatewayError(
         "INVALID_INPUT", f"the prompt of {ask.prompt.work_order_id} cannot be recorded: too large ({limit})"
     )
@@ -403,11 +405,11 @@ def _cancelled() -> GatewayError:
     return GatewayError("CANCELLED", "cancelled before it was sent")
 
 
-def _no_time(ask: Ask) -> GatewayError:
+def _no_time(ask: PromptCall) -> GatewayError:
     return GatewayError("DEADLINE_EXCEEDED", f"no time was left to ask provider {ask.route.provider_id}")
 
 
-def _hasty(ask: Ask, had_s: float, *, is_share: bool) -> GatewayError:
+def _hasty(ask: PromptCall, had_s: float, *, is_share: bool) -> GatewayError:
     """Nobody's fault: the provider had less time than would say anything about it."""
     return GatewayError(
         "DEADLINE_EXCEEDED",
@@ -416,7 +418,7 @@ def _hasty(ask: Ask, had_s: float, *, is_share: bool) -> GatewayError:
     )
 
 
-def _unfinished(ask: Ask, had_s: float) -> GatewayError:
+def _unfinished(ask: PromptCall, had_s: float) -> GatewayError:
     return GatewayError(
         "PROVIDER_TIMEOUT",
         f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s; "

@@ -34,15 +34,15 @@ from hobus.bus.turnstile import Ticket, Turnstile
 from hobus.config.schema import Route
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import chain, pricing, records, routing, validation
-from hobus.gateway_service.account import Account
-from hobus.gateway_service.breakers import Breakers as BreakerDesk
+from hobus.gateway_service.account import BudgetAccount
+from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
 from hobus.gateway_service.rates import Rates
-from hobus.gateway_service.records import Ask, PackTexts
+from hobus.gateway_service.records import PackTexts, PromptCall
 from hobus.gateway_service.recovery import Recovery
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
 from hobus.gateway_service.tokenizer import Tokenizer
-from hobus.gateway_service.validation import Caller
+from hobus.gateway_service.validation import StampedCaller
 
 _log = structlog.get_logger("gateway")
 
@@ -134,7 +134,7 @@ class GatewayService(Actor):
             self._breakers.restore(await self._recovery.breaker_changes())
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
-        self._account = Account(self._bus, self._keeper, self._snapshot, state)
+        self._account = BudgetAccount(self._bus, self._keeper, self._snapshot, state)
         self._sender = Sender(
             self._bus,
             ledger=self._ledger,
@@ -199,7 +199,7 @@ class GatewayService(Actor):
         try:
             await self._until_open(deadline, is_degraded=is_degraded)
             validation.check_prompt(prompt, self._config.gateway.key_max_chars)  # 1 validate
-            caller = Caller(call.sender, call.role)
+            caller = StampedCaller(call.sender, call.role)
             validation.authenticate(caller)  # 2 authenticate
             if not is_degraded:
                 validation.demand_own_key(prompt, call.message_id)
@@ -217,24 +217,21 @@ class GatewayService(Actor):
         except GatewayError as refusal:
             return self._refused(prompt, refusal, trace=call.trace, is_degraded=is_degraded)
 
-    async def _run(self, ask: Ask, running: InFlight) -> PromptResponse:
+    async def _run(self, ask: PromptCall, running: InFlight) -> PromptResponse:
         """One call from its route to its answer; every fault becomes the response that says so."""
         try:
             response = await self._complete(ask, running)
-        except GatewayError as fault:
+        except RuntimeFault as error:
+            fault = error if isinstance(error, GatewayError) else unavailable(error)
             refused = self._refused(ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded, running=running)
             earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
             return refused if earlier is None else _with_reason(refused, earlier)
-        except RuntimeFault as fault:
-            return self._refused(
-                ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded, running=running
-            )
         finally:
             self._take_snapshot_sometimes()
         self._calls.remember(running.key, response)
         return response
 
-    async def _complete(self, ask: Ask, running: InFlight) -> PromptResponse:
+    async def _complete(self, ask: PromptCall, running: InFlight) -> PromptResponse:
         """Stages 5 to 12, along the chain of models while their providers are at fault."""
         config = self._config.gateway
         links = chain.chain_of(ask.route, self._snapshot.agents[ask.prompt.agent_id], config)
@@ -268,7 +265,7 @@ class GatewayService(Actor):
             response = response.model_copy(update={"instead_of": earlier})
         return self._outputs.checked(ask.prompt, response)  # 12 validate output
 
-    async def _on_route(self, ask: Ask, running: InFlight, until: float | None) -> PromptResponse:
+    async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
         """One model of the chain, with bounded retries until its time is over (None: the call's own deadline)."""
         config = self._config.gateway
         estimate = await self._prepared(ask, running, until)
@@ -293,7 +290,7 @@ class GatewayService(Actor):
                     raise
                 await self._bus.sleep(pause_s)
 
-    async def _prepared(self, ask: Ask, running: InFlight, until: float | None) -> int:
+    async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> int:
         """The provider has what it needs; tokens of the prompt, as its model counts them or else by its length.
 
         Raises GatewayError, before anything is reserved or recorded as sent.
@@ -312,7 +309,7 @@ class GatewayService(Actor):
             return pricing.input_tokens(ask.prompt, self._config.attention.chars_per_token)
         return counted
 
-    async def _attempt(self, ask: Ask, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
+    async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""
         if self._config.budget.budget_mode != "off":
             validation.check_round(ask.prompt, self._config.budget.turn_limit)
@@ -337,7 +334,7 @@ class GatewayService(Actor):
         finally:
             ticket.leave()
 
-    async def _place(self, ask: Ask, ticket: Ticket, until: float) -> None:
+    async def _place(self, ask: PromptCall, ticket: Ticket, until: float) -> None:
         """A place among the provider's `concurrency_max`, in turns between those who ask.
 
         Raises GatewayError(RATE_LIMITED) when none is free in time.

@@ -19,14 +19,14 @@ _PROMPT_ROLES = frozenset({"ho1"})
 _DEGRADED_ROLES = frozenset({"host"})
 
 
-class Caller(NamedTuple):
+class StampedCaller(NamedTuple):
     """The principal that the broker or the lane stamped; nothing that a message claims."""
 
     instance: str
     role: str
 
 
-def authenticate(caller: Caller) -> None:
+def authenticate(caller: StampedCaller) -> None:
     """Raises GatewayError(AUTH_ERROR) for a request without a stamped principal, or one whose role is not its own."""
     if not caller.role or caller.instance.partition("/")[0] != caller.role:
         raise GatewayError("AUTH_ERROR", f"the connection {caller.instance[:80]!r} is bound to no principal")
@@ -46,7 +46,9 @@ def demand_own_key(prompt: Prompt, message_id: str) -> None:
         )
 
 
-def authorise(prompt: Prompt, caller: Caller, route: Route, agents: Mapping[str, Agent], *, is_degraded: bool) -> None:
+def authorise(
+    prompt: Prompt, caller: StampedCaller, route: Route, agents: Mapping[str, Agent], *, is_degraded: bool
+) -> None:
     """Raises GatewayError(FORBIDDEN) unless this role may invoke, and this agent may use this provider and model."""
     if caller.role not in (_DEGRADED_ROLES if is_degraded else _PROMPT_ROLES):
         kind = "a degraded call" if is_degraded else "a prompt"

@@ -42,7 +42,7 @@ BODY_HEAD_BYTES = _BODY.size
 _BODY_CRC_AT = 8  # the CRC covers length, salt and data
 
 
-class Header(NamedTuple):
+class FrameHeader(NamedTuple):
     """What a frame says about itself."""
 
     version: int
@@ -68,16 +68,16 @@ class StoredBody(NamedTuple):
     data: bytes
 
 
-class Frame(NamedTuple):
+class StoredFrame(NamedTuple):
     """A whole, undamaged frame."""
 
-    header: Header
+    header: FrameHeader
     entries: list[bytes]
     entries_at: list[int]  # first byte of each entry's bytes, from the frame's first byte
     bodies: list[StoredBody]
 
 
-class Fault(NamedTuple):
+class FrameFault(NamedTuple):
     """The first bytes of a frame that are not what was written: [start, end) from the frame's first byte."""
 
     start: int
@@ -136,9 +136,8 @@ def build_frame(
         bodies_at.append(at)
         at += BODY_HEAD_BYTES + len(data)
     bodies_bytes = at - HEADER_BYTES - entries_bytes
-    parts[0] = _pack_header(
-        Header(VERSION, len(entries), entries_bytes, bodies_bytes, first_sequence, previous_chain, entries_crc, mask)
-    )
+    sizes = (len(entries), entries_bytes, bodies_bytes)
+    parts[0] = _pack_header(FrameHeader(VERSION, *sizes, first_sequence, previous_chain, entries_crc, mask))
     parts.append(bytes(-at % ALIGNMENT) + _TRAILER)
     return Built(bytearray().join(parts), chains, entries_at, bodies_at)
 
@@ -149,7 +148,7 @@ def store_at(frame: Built, at: int, mask: bytes) -> bytearray:
     return frame.data
 
 
-def read_header(data: bytes) -> Header | None:
+def read_header(data: bytes) -> FrameHeader | None:
     """The header in the first 128 bytes, of whatever version, or None if they are not an undamaged one."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         return None
@@ -158,10 +157,10 @@ def read_header(data: bytes) -> Header | None:
     if crc32(fields) != crc or data[HEADER_BYTES - len(_END_MARK) : HEADER_BYTES] != _END_MARK:
         return None
     _, version, _, count, entries_bytes, bodies_bytes, first, chain, _, entries_crc, mask = _FIELDS.unpack(fields)
-    return Header(version, count, entries_bytes, bodies_bytes, first, chain, entries_crc, mask)
+    return FrameHeader(version, count, entries_bytes, bodies_bytes, first, chain, entries_crc, mask)
 
 
-def read_frame(stored: bytes, header: Header, at: int) -> Frame | Fault:
+def read_frame(stored: bytes, header: FrameHeader, at: int) -> StoredFrame | FrameFault:
     """The frame stored at byte `at` of a segment, its header read from the same bytes, or what is wrong with it."""
     buffer = bytearray(stored)
     apply_mask(buffer, at, header.mask, start=HEADER_BYTES, end=len(buffer) - len(_TRAILER))
@@ -169,19 +168,19 @@ def read_frame(stored: bytes, header: Header, at: int) -> Frame | Fault:
     bodies_start = HEADER_BYTES + header.entries_bytes
     bodies_end = bodies_start + header.bodies_bytes
     entries = _read_entries(data, header, bodies_start)
-    if isinstance(entries, Fault):
+    if isinstance(entries, FrameFault):
         return entries
     bodies = _read_bodies(data, bodies_start, bodies_end)
-    if isinstance(bodies, Fault):
+    if isinstance(bodies, FrameFault):
         return bodies
     if bytes(data[bodies_end : header.frame_bytes]) != bytes(-bodies_end % ALIGNMENT) + _TRAILER:
-        return Fault(bodies_end, header.frame_bytes, "the batch's end mark is damaged")
-    return Frame(header, entries[0], entries[1], bodies)
+        return FrameFault(bodies_end, header.frame_bytes, "the batch's end mark is damaged")
+    return StoredFrame(header, entries[0], entries[1], bodies)
 
 
-def _read_entries(data: memoryview, header: Header, end: int) -> tuple[list[bytes], list[int]] | Fault:
+def _read_entries(data: memoryview, header: FrameHeader, end: int) -> tuple[list[bytes], list[int]] | FrameFault:
     if crc32(data[HEADER_BYTES:end]) != header.entries_crc or end > len(data):
-        return Fault(HEADER_BYTES, end, "the entries' CRC does not match")
+        return FrameFault(HEADER_BYTES, end, "the entries' CRC does not match")
     entries: list[bytes] = []
     entries_at: list[int] = []
     at = HEADER_BYTES
@@ -192,34 +191,34 @@ def _read_entries(data: memoryview, header: Header, end: int) -> tuple[list[byte
         entries_at.append(at)
         at += length
     if at != end or len(entries) != header.entry_count:
-        return Fault(HEADER_BYTES, end, "the entries do not fill their area")
+        return FrameFault(HEADER_BYTES, end, "the entries do not fill their area")
     return entries, entries_at
 
 
-def _read_bodies(data: memoryview, start: int, end: int) -> list[StoredBody] | Fault:
+def _read_bodies(data: memoryview, start: int, end: int) -> list[StoredBody] | FrameFault:
     bodies: list[StoredBody] = []
     at = start
     while at < end:
         body = read_body(data, at, end)
-        if isinstance(body, Fault):
+        if isinstance(body, FrameFault):
             return body
         bodies.append(body)
         at += BODY_HEAD_BYTES + len(body.data)
     return bodies
 
 
-def read_body(data: memoryview, at: int, end: int) -> StoredBody | Fault:
+def read_body(data: memoryview, at: int, end: int) -> StoredBody | FrameFault:
     """The body whose record begins at `at` and ends at or before `end`."""
     if at + BODY_HEAD_BYTES > min(end, len(data)):
-        return Fault(at, end, "a body is cut short")
+        return FrameFault(at, end, "a body is cut short")
     mark, crc, length, salt = _BODY.unpack_from(data, at)
     data_at = at + BODY_HEAD_BYTES
     if data_at + length > min(end, len(data)):
-        return Fault(at, end, "a body's length does not fit its area")
+        return FrameFault(at, end, "a body's length does not fit its area")
     if crc32(data[at + _BODY_CRC_AT : data_at + length]) != crc:
-        return Fault(at, data_at + length, "a body's CRC does not match")
+        return FrameFault(at, data_at + length, "a body's CRC does not match")
     if mark != _KEPT:
-        return Fault(at, data_at, "a body's mark is damaged")
+        return FrameFault(at, data_at, "a body's mark is damaged")
     return StoredBody(at, salt, bytes(data[data_at : data_at + length]))
 
 
@@ -229,7 +228,7 @@ def entry_is_whole(head: bytes, entry: bytes) -> bool:
     return bool(length == len(entry) and crc32(entry) == crc)
 
 
-def _pack_header(header: Header) -> bytes:
+def _pack_header(header: FrameHeader) -> bytes:
     fields = _FIELDS.pack(
         MAGIC, header.version, 0, header.entry_count, header.entries_bytes, header.bodies_bytes, header.first_sequence,
         header.previous_chain, bytes(32), header.entries_crc, header.mask,

@@ -28,7 +28,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.entry import INTEGER_MAX, StoredEntry
 from hobus.ledger_service.admission import StreamHead
-from hobus.ledger_service.segment import Place
+from hobus.ledger_service.segment import EntryPlace
 
 FILE = "index.sqlite"
 """Its name in a ledger's directory."""
@@ -42,7 +42,7 @@ _NAMED = (
 QUERY_FIELDS = (*_NAMED, "run_seq")
 """What `where` of a query may name."""
 _ROWS = "SELECT * FROM entries WHERE"
-_PLACE_COLUMNS = len(Place._fields)
+_PLACE_COLUMNS = len(EntryPlace._fields)
 _POSITION_TYPES = (int, int, int, bytes)
 _PARTITION_BITS, _PARTITIONS_BITS = 12, 5
 """4096 entries are a partition, from entry 131,072 on a 16th of the power of two below: a transaction writes few pages,
@@ -115,7 +115,7 @@ class Position(NamedTuple):
 class Committed(NamedTuple):
     """An acknowledged entry on its way into the index."""
 
-    place: Place
+    place: EntryPlace
     entry: StoredEntry
 
 
@@ -237,11 +237,11 @@ class Index:
         self._db.execute("COMMIT")
         self._partitions = partitions_to(positions[-1].last)
 
-    def by_submission(self, submission_id: str) -> Iterator[Place]:
+    def by_submission(self, submission_id: str) -> Iterator[EntryPlace]:
         """Entries whose id has the same hash: compare the entry. Those of the newest partitions come first."""
         return self._in_both(_BY_SUBMISSION, key_hash(submission_id))
 
-    def by_once(self, key: str) -> Iterator[Place]:
+    def by_once(self, key: str) -> Iterator[EntryPlace]:
         """Entries whose once key has the same hash: compare the entry."""
         return self._in_both(_BY_ONCE, key_hash(key))
 
@@ -267,7 +267,7 @@ class Index:
 
     def select(
         self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool, before: int = INTEGER_MAX
-    ) -> list[Place]:
+    ) -> list[EntryPlace]:
         """Entries that equal `where` in every field it names, sequences between `after` and `before`, in order."""
         terms, values = ["sequence > ?", "sequence < ?"], [after, before]
         for field, value in where.items():
@@ -287,7 +287,7 @@ class Index:
         question = f"{_ROWS} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
         return self._places(question, (*values, limit))
 
-    def _in_both(self, question: str, value: int) -> Iterator[Place]:
+    def _in_both(self, question: str, value: int) -> Iterator[EntryPlace]:
         newest, older = self._partitions[:2], self._partitions[2:]  # most that is asked for is new
         for partitions in filter(None, (newest, older)):
             found = self._asked(question, (str(partitions), value))
@@ -297,11 +297,11 @@ class Index:
                 raise self.broken()
             yield from places
 
-    def _places(self, question: str, values: tuple[Any, ...]) -> list[Place]:
+    def _places(self, question: str, values: tuple[Any, ...]) -> list[EntryPlace]:
         rows = self._asked(question, values)
         if any(_crc(row[:-1]) != row[-1] for row in rows):
             raise self.broken()
-        return [Place(*row[:_PLACE_COLUMNS]) for row in rows]
+        return [EntryPlace(*row[:_PLACE_COLUMNS]) for row in rows]
 
     def _asked(self, question: str, values: tuple[Any, ...]) -> list[Any]:
         try:
@@ -344,7 +344,7 @@ class Index:
             return str(error)
         return ""
 
-    def _row(self, place: Place, entry: StoredEntry) -> tuple[Any, ...]:
+    def _row(self, place: EntryPlace, entry: StoredEntry) -> tuple[Any, ...]:
         provenance = entry.provenance
         named = (
             entry.stream, entry.event_type, entry.origin, provenance[4], provenance[7], provenance[0],

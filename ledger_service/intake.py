@@ -41,7 +41,7 @@ WRITE_CONFLICT = "WRITE_CONFLICT"
 _NO_HEAD = StreamHead()
 
 
-class World(NamedTuple):
+class Surroundings(NamedTuple):
     """What the ledger takes from outside; the simulation gives its own."""
 
     origin: str  # the ledger's instance: origin of its own entries
@@ -66,7 +66,7 @@ class Batch:
 class Intake:
     """Decides writes one by one; what it stages is seen by every later decision."""
 
-    def __init__(self, config: LedgerConfig, tables: Tables, files: SegmentFiles, world: World) -> None:
+    def __init__(self, config: LedgerConfig, tables: Tables, files: SegmentFiles, world: Surroundings) -> None:
         self._config = config
         self._tables = tables
         self._files = files

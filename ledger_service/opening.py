@@ -16,7 +16,7 @@ from hobus.bus.record.payloads.governance import BatchSetAside
 from hobus.config.schema import LedgerConfig
 from hobus.ledger_service.index import FILE as INDEX
 from hobus.ledger_service.index import FILES, Committed, Index, Position
-from hobus.ledger_service.intake import World
+from hobus.ledger_service.intake import Surroundings
 from hobus.ledger_service.recovery import Recovered, Removed, catch_up, recover
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
@@ -52,7 +52,7 @@ class Opening(_Held):
         """Steps of bringing the index up to the ledger's end. Raises Damage."""
         return catch_up(self.files, self.tables, self.indexed, self.recovered.position)
 
-    def accept(self, config: LedgerConfig, world: World) -> OpenLedger:
+    def accept(self, config: LedgerConfig, world: Surroundings) -> OpenLedger:
         """From here on it writes; the record of a recovery comes first. Raises OSError."""
         writer = Writer(config=config, tables=self.tables, files=self.files, recovered=self.recovered, world=world)
         if self.recovered.removed is not None:
@@ -184,7 +184,7 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
         raise no_index(disk, error) from error
 
 
-def _record_of(removed: Removed, world: World) -> WriteEntry:
+def _record_of(removed: Removed, world: Surroundings) -> WriteEntry:
     """The record of a recovery: which bytes were set aside, and where they are."""
     return WriteEntry(
         submission_id=f"RECOVERED:{world.origin}/1",

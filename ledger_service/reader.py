@@ -17,7 +17,7 @@ from hobus.ledger_service.verify import segment_firsts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class EntryFilter:
     """Which entries; what is not given does not matter."""
 
     stream: str | None = None
@@ -41,7 +41,7 @@ class Filter:
 
 def read_entries(  # noqa: PLR0913 - a question has these parts
     path: Path,
-    wanted: Filter | None = None,
+    wanted: EntryFilter | None = None,
     *,
     after: int = -1,
     limit: int | None = None,
@@ -52,7 +52,7 @@ def read_entries(  # noqa: PLR0913 - a question has these parts
 
     Newest first reads one segment at a time from the end, so the last entries of a large ledger cost one segment.
     """
-    wanted = wanted or Filter()
+    wanted = wanted or EntryFilter()
     found = _batches(path, after, newest_first=newest_first)
     count = 0
     for name, whole in found:
@@ -77,7 +77,7 @@ def head_of(path: Path) -> int:
 
 def entries_of(name: str, whole: Whole) -> list[Entry]:
     """The entries of one batch with their bodies; `name` is the segment's, for faults. Raises Damage."""
-    return _messages(name, whole, Filter(), after=-1, with_bodies=True)
+    return _messages(name, whole, EntryFilter(), after=-1, with_bodies=True)
 
 
 def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[str, Whole]]:
@@ -94,7 +94,7 @@ def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[st
                 yield segment.source.name, whole
 
 
-def _messages(name: str, found: Whole, wanted: Filter, *, after: int, with_bodies: bool) -> list[Entry]:
+def _messages(name: str, found: Whole, wanted: EntryFilter, *, after: int, with_bodies: bool) -> list[Entry]:
     bodies = iter([body.data for body in found.frame.bodies])
     messages: list[Entry] = []
     for number, entry in enumerate(decode_all(found, name)):

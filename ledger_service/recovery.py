@@ -14,8 +14,8 @@ from hobus.bus.record.entry import StoredEntry, decode_stored
 from hobus.ledger_service.admission import advance
 from hobus.ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.index import Position
-from hobus.ledger_service.scan import Damage, Tail, Whole, walk
-from hobus.ledger_service.segment import DIRECTORY, Place, SegmentFiles, segment_name
+from hobus.ledger_service.scan import Damage, SegmentTail, Whole, walk
+from hobus.ledger_service.segment import DIRECTORY, EntryPlace, SegmentFiles, segment_name
 from hobus.ledger_service.source import Source
 from hobus.ledger_service.tables import Tables
 
@@ -44,7 +44,7 @@ class Recovered(NamedTuple):
 class _SegmentEnd(NamedTuple):
     position: Position
     last: Whole | None
-    tail: Tail
+    tail: SegmentTail
 
 
 def recover(disk: Disk, files: SegmentFiles, indexed: Sequence[Position]) -> Recovered:
@@ -99,15 +99,15 @@ def catch_up(files: SegmentFiles, tables: Tables, indexed: Position | None, targ
     yield reached.last
 
 
-def places_of(found: Whole, segment: int, entries: Sequence[StoredEntry]) -> list[Place]:
+def places_of(found: Whole, segment: int, entries: Sequence[StoredEntry]) -> list[EntryPlace]:
     """Where each entry of a frame lies."""
     bodies_at = found.at + HEADER_BYTES + found.frame.header.entries_bytes
-    places: list[Place] = []
+    places: list[EntryPlace] = []
     for number, entry in enumerate(entries):
         at, stored = found.frame.entries_at[number], found.frame.entries[number]
         sequence = found.frame.header.first_sequence + number
         first_body_at = bodies_at if entry.body_lengths else 0
-        places.append(Place(sequence, segment, found.at + at, len(stored), first_body_at, found.chains[number]))
+        places.append(EntryPlace(sequence, segment, found.at + at, len(stored), first_body_at, found.chains[number]))
         bodies_at += sum(entry.body_lengths) + BODY_HEAD_BYTES * len(entry.body_lengths)
     return places
 
@@ -143,9 +143,9 @@ def _walk(source: Source, first: int, indexed: Sequence[Position]) -> _SegmentEn
     header = read_header(source.get(0, HEADER_BYTES))
     chain = GENESIS if first == 0 else before or (header.previous_chain if header else GENESIS)
     position = Position(first, first - 1, 0, chain)
-    last, tail = None, Tail("clean", 0, 0)
+    last, tail = None, SegmentTail("clean", 0, 0)
     for found in walk(source, first, chain):
-        if isinstance(found, Tail):
+        if isinstance(found, SegmentTail):
             tail = found
             continue
         count = found.frame.header.entry_count
@@ -187,7 +187,7 @@ def _demand_sealed(file: str, end: _SegmentEnd, next_first: int) -> None:
         raise Damage(file, end.position.end, what, sequence=end.position.last + 1)
 
 
-def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: Tail) -> Removed | None:
+def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: SegmentTail) -> Removed | None:
     """Copies what follows the last whole batch to a file of its own, durably, then puts zeros there."""
     if tail.kind == "clean":
         return None

@@ -15,9 +15,9 @@ from hobus.ledger_service.frame import (
     HEADER_BYTES,
     MAGIC,
     VERSION,
-    Fault,
-    Frame,
-    Header,
+    FrameFault,
+    FrameHeader,
+    StoredFrame,
     next_chain,
     read_frame,
     read_header,
@@ -37,7 +37,7 @@ class Whole(NamedTuple):
     """An undamaged frame that continues the chain."""
 
     at: int
-    frame: Frame
+    frame: StoredFrame
     data: bytes  # as stored
     chains: list[bytes]  # the chain value after each entry
 
@@ -47,7 +47,7 @@ class Whole(NamedTuple):
         return self.at + len(self.data)
 
 
-class Tail(NamedTuple):
+class SegmentTail(NamedTuple):
     """What follows the last whole frame."""
 
     kind: Literal["clean", "torn", "stray"]  # stray: bytes that no write left there
@@ -55,7 +55,7 @@ class Tail(NamedTuple):
     end: int
 
 
-def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | Tail:
+def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | SegmentTail:
     """The frame at `at`, which must begin with entry `sequence` after chain value `chain`; or the tail.
 
     Raises Damage. A torn frame is the tail only if nothing was written after it.
@@ -71,8 +71,8 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
     if header.first_sequence != sequence or header.previous_chain != chain or not header.entry_count:
         raise Damage(source.name, at, f"this batch does not continue the chain at entry {sequence}", sequence=sequence)
     data = source.get(at, header.frame_bytes)
-    found = read_frame(data, header, at) if len(data) == header.frame_bytes else Fault(0, len(data), "cut short")
-    if isinstance(found, Fault):
+    found = read_frame(data, header, at) if len(data) == header.frame_bytes else FrameFault(0, len(data), "cut short")
+    if isinstance(found, FrameFault):
         return _torn_frame(source, at, data, header, found)
     chains: list[bytes] = []
     for entry in found.entries:
@@ -81,7 +81,7 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
     return Whole(at, found, data, chains)
 
 
-def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int = 1) -> Iterator[Whole | Tail]:
+def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int = 1) -> Iterator[Whole | SegmentTail]:
     """The whole frames from `at` on, the first of which is `next_whole`, and then the tail.
 
     Raises Damage. What is no whole frame is looked at so many times (`tries`).
@@ -103,11 +103,11 @@ def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int
             source.refresh()
             continue
         yield found
-        if isinstance(found, Tail):
+        if isinstance(found, SegmentTail):
             return
 
 
-def demand_format(file: str, byte: int, header: Header) -> None:
+def demand_format(file: str, byte: int, header: FrameHeader) -> None:
     """Raises Damage for a batch that another version of this software wrote."""
     if header.version != VERSION:
         raise Damage(
@@ -119,7 +119,7 @@ def demand_format(file: str, byte: int, header: Header) -> None:
         )
 
 
-def _torn_frame(source: Source, at: int, data: bytes, header: Header, fault: Fault) -> Tail:
+def _torn_frame(source: Source, at: int, data: bytes, header: FrameHeader, fault: FrameFault) -> SegmentTail:
     frame_end = at + header.frame_bytes
     content_end = source.end_of_content(at)
     was_whole = (
@@ -127,20 +127,20 @@ def _torn_frame(source: Source, at: int, data: bytes, header: Header, fault: Fau
     )
     if was_whole or content_end > frame_end:
         raise Damage(source.name, at + fault.start, fault.what, sequence=header.first_sequence)
-    return Tail("torn", at, content_end)
+    return SegmentTail("torn", at, content_end)
 
 
-def _tail(source: Source, at: int, head: bytes, sequence: int) -> Tail:
+def _tail(source: Source, at: int, head: bytes, sequence: int) -> SegmentTail:
     end = source.end_of_content(at)
     if end == at:
-        return Tail("clean", at, at)
+        return SegmentTail("clean", at, at)
     if _has_later_frame(source, at, end):
         raise Damage(source.name, at, "no whole batch begins here, but one follows", sequence=sequence)
     if not _was_written(source, at, end):
-        return Tail("stray", at, end)
+        return SegmentTail("stray", at, end)
     if len(head) == HEADER_BYTES and head[-1] != 0 and not _lacks_sector(head, at, 0, HEADER_BYTES):
         raise Damage(source.name, at, "the header of the last batch is damaged", sequence=sequence)
-    return Tail("torn", at, end)
+    return SegmentTail("torn", at, end)
 
 
 def _lacks_sector(data: bytes, at: int, start: int, end: int) -> bool:

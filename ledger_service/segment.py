@@ -14,7 +14,7 @@ from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
     ENTRY_HEAD_BYTES,
     HEADER_BYTES,
-    Fault,
+    FrameFault,
     entry_is_whole,
     read_body,
     read_header,
@@ -30,7 +30,7 @@ _OPEN_MAX = 64
 """Handles kept for reading; old ones are closed. Only speed depends on it."""
 
 
-class Place(NamedTuple):
+class EntryPlace(NamedTuple):
     """Where a committed entry lies."""
 
     sequence: int
@@ -90,7 +90,7 @@ class SegmentFiles:
         """The segment's bytes, to walk."""
         return Source.of_handle(self.path(first), self._reader(first), self.mask)
 
-    def entry(self, place: Place) -> StoredEntry:
+    def entry(self, place: EntryPlace) -> StoredEntry:
         """The entry at a place. Raises Damage if its bytes are not those that were written."""
         data = self._content(place.segment, place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
         head, stored = bytes(data[:ENTRY_HEAD_BYTES]), bytes(data[ENTRY_HEAD_BYTES:])
@@ -101,7 +101,7 @@ class SegmentFiles:
         except ValueError as error:
             raise Damage(self.path(place.segment), place.at, str(error), sequence=place.sequence) from None
 
-    def bodies(self, place: Place, entry: StoredEntry) -> list[tuple[bytes, bytes]]:
+    def bodies(self, place: EntryPlace, entry: StoredEntry) -> list[tuple[bytes, bytes]]:
         """(salt, data) of each of the entry's bodies. Raises Damage."""
         lengths = entry.body_lengths
         if not lengths:
@@ -112,8 +112,8 @@ class SegmentFiles:
         at = 0
         for length in lengths:
             body = read_body(data, at, len(data))
-            if isinstance(body, Fault) or len(body.data) != length:
-                what = body.what if isinstance(body, Fault) else "a body's length is not its entry's"
+            if isinstance(body, FrameFault) or len(body.data) != length:
+                what = body.what if isinstance(body, FrameFault) else "a body's length is not its entry's"
                 raise Damage(self.path(place.segment), place.bodies_at + at, what, sequence=place.sequence)
             found.append((body.salt, body.data))
             at += BODY_HEAD_BYTES + length

@@ -23,7 +23,7 @@ from hobus.bus.record.catalog import may_write_entry
 from hobus.config.schema import LedgerConfig
 from hobus.ledger_service.denials import Denials
 from hobus.ledger_service.index import Committed, NoRoom
-from hobus.ledger_service.intake import World, salts
+from hobus.ledger_service.intake import Surroundings, salts
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from hobus.ledger_service.scope import READS, may_read, may_read_entry
 from hobus.ledger_service.writer import Outcome, shortage
@@ -59,7 +59,7 @@ class LedgerService(Actor):
         self._bus = bus
         self._denials = Denials(bus.instance, kinds_max=self._config.denied_max)
         self.failed = asyncio.get_running_loop().create_future()
-        world = World(
+        world = Surroundings(
             origin=bus.instance,
             free_bytes=self._disk.free_bytes,
             now_us=self._now_us,

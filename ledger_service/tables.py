@@ -17,7 +17,7 @@ from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import INTEGER_MAX, StoredEntry
 from hobus.ledger_service.admission import StreamHead
 from hobus.ledger_service.index import Committed, Index, Position, key_hash
-from hobus.ledger_service.segment import Place, SegmentFiles
+from hobus.ledger_service.segment import EntryPlace, SegmentFiles
 from hobus.ledger_service.source import trusted
 
 
@@ -121,7 +121,7 @@ class Tables:
         if head is not None:
             self._heads[entry.stream] = self._batch_heads[entry.stream] = head
 
-    def settle(self, places: list[Place], position: Position) -> None:
+    def settle(self, places: list[EntryPlace], position: Position) -> None:
         """The staged entries are durable and lie at these places."""
         trusted([place.sequence for place in places] == list(self._staged), "what was staged is what was written")
         for place in places:
@@ -223,7 +223,7 @@ class Tables:
         staged = self._staged.get(sequence)
         return self._recent[sequence] if staged is None else Committed(_nowhere(sequence), staged)
 
-    def _compared(self, places: Iterator[Place], is_meant: Callable[[StoredEntry], bool]) -> Committed | None:
+    def _compared(self, places: Iterator[EntryPlace], is_meant: Callable[[StoredEntry], bool]) -> Committed | None:
         for place in places:
             entry = self._files.entry(place)
             if is_meant(entry):
@@ -240,6 +240,6 @@ def _is_of(entry: StoredEntry, stream: str) -> bool:
     return is_session_stream(entry.stream) if stream == EVERY_SESSION else entry.stream == stream
 
 
-def _nowhere(sequence: int) -> Place:
+def _nowhere(sequence: int) -> EntryPlace:
     """The place of an entry that is staged and not written yet."""
-    return Place(sequence, -1, -1, -1, -1, b"")
+    return EntryPlace(sequence, -1, -1, -1, -1, b"")

@@ -26,11 +26,11 @@ from hobus.ledger_service.frame import (
     store_at,
 )
 from hobus.ledger_service.index import Position
-from hobus.ledger_service.intake import Batch, Intake, World
+from hobus.ledger_service.intake import Batch, Intake, Surroundings
 from hobus.ledger_service.mask import ALIGNMENT, mask_of
 from hobus.ledger_service.recovery import Recovered
 from hobus.ledger_service.scan import Damage
-from hobus.ledger_service.segment import ActiveSegment, Place, SegmentFiles
+from hobus.ledger_service.segment import ActiveSegment, EntryPlace, SegmentFiles
 from hobus.ledger_service.source import trusted
 from hobus.ledger_service.tables import Tables
 
@@ -61,7 +61,7 @@ class Writer:
     """The one writer of a ledger. When `commit` raises OSError or sqlite3.Error it must never be called again."""
 
     def __init__(
-        self, *, config: LedgerConfig, tables: Tables, files: SegmentFiles, recovered: Recovered, world: World
+        self, *, config: LedgerConfig, tables: Tables, files: SegmentFiles, recovered: Recovered, world: Surroundings
     ) -> None:
         position = recovered.position
         self.head = position.last
@@ -280,13 +280,13 @@ class Writer:
         trusted(at % ALIGNMENT == 0, "a batch begins where the mask allows")
         self._active.append(store_at(frame, at, self._mask))
         trusted(self._active.end == at + len(frame.data), "the batch is written whole, and synced")
-        places: list[Place] = []
+        places: list[EntryPlace] = []
         body = 0
         for number, data in enumerate(batch.entries):
             count = batch.body_counts[number]
             bodies_at = at + frame.bodies_at[body] if count else 0
             entry_at, chain = at + frame.entries_at[number], frame.chains[number]
-            places.append(Place(batch.first_sequence + number, segment, entry_at, len(data), bodies_at, chain))
+            places.append(EntryPlace(batch.first_sequence + number, segment, entry_at, len(data), bodies_at, chain))
             body += count
         self.head, self.chain = places[-1].sequence, places[-1].chain
         self._tables.settle(places, Position(segment, self.head, self._active.end, self.chain))

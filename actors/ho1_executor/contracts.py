@@ -159,7 +159,7 @@ _FENCE = re.compile(r"\A\s*```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*\
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OutputVerdict:
     """An answer against its contract; `faults` are sentences without the answer's text, empty if it is good."""
 
     parsed: dict[str, Any] | None
@@ -174,7 +174,7 @@ object that this JSON Schema takes.
 </output_schema>
 """
 
-NO_CALL = Verdict(None, ("no tool is asked for, and one has to be",))
+NO_CALL = OutputVerdict(None, ("no tool is asked for, and one has to be",))
 JSON_ALONE = "one JSON object and nothing else, no code fence"
 WHOLE_TEXT = "the complete answer as text"
 A_CALL = "a call of one of the tools"
@@ -186,20 +186,20 @@ def strip_fence(text: str) -> str:
     return fenced.group(1) if fenced else text
 
 
-def judge_output(checked: CheckedContract, content: str) -> Verdict:
+def judge_output(checked: CheckedContract, content: str) -> OutputVerdict:
     """Whether an answer (that asks for no tools) is what the contract wants."""
     if not checked.wants_json:
         if not content.strip():
-            return Verdict(None, ("$: blank text",))
-        return Verdict(None, tuple(schema_faults(checked.output, content)) if checked.output else ())
+            return OutputVerdict(None, ("$: blank text",))
+        return OutputVerdict(None, tuple(schema_faults(checked.output, content)) if checked.output else ())
     try:
         value = value_of(strip_fence(content))
     except ValueError:
-        return Verdict(None, ("$: not JSON",))
+        return OutputVerdict(None, ("$: not JSON",))
     if not isinstance(value, dict):
-        return Verdict(None, ("$: not a JSON object",))
+        return OutputVerdict(None, ("$: not a JSON object",))
     faults = tuple(schema_faults(checked.output, value)) if checked.output else ()
-    return Verdict(None if faults else value, faults)
+    return OutputVerdict(None if faults else value, faults)
 
 
 def bare(answer: Segment, checked: CheckedContract) -> Segment:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition
 from hobus.actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.errors import RuntimeFault
@@ -196,11 +196,4 @@ def definition_of(word: ToolWord, max_bytes: int) -> ToolDefinition | str:
         return "its input schema is no JSON"
     if fault := schema_fault(parameters, is_run_here=False):
         return fault
-    return ToolDefinition(
-        tool_id=word.tool_id,
-        description=word.description,
-        parameters=parameters,
-        idempotent=word.idempotent,
-        writes=word.writes,
-        source=word.source,
-    )
+    return ToolDefinition(parameters=parameters, **{name: getattr(word, name) for name in ANNOUNCED})

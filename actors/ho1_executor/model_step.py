@@ -11,7 +11,7 @@ from hobus.actors.ho1_executor.contracts import (
     NO_CALL,
     WHOLE_TEXT,
     CheckedContract,
-    Verdict,
+    OutputVerdict,
     bare,
     check_contract,
     gather_inputs,
@@ -141,7 +141,7 @@ class ModelStep:
             wanted = A_CALL if must_call else JSON_ALONE if checked.wants_json else WHOLE_TEXT
             messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
 
-    def _judged(self, checked: CheckedContract, response: PromptResponse) -> Verdict:
+    def _judged(self, checked: CheckedContract, response: PromptResponse) -> OutputVerdict:
         """The answer against its contract; what breaks the schema of a stranger is not told at length."""
         verdict, most = judge_output(checked, response.content), self.config.gateway.output_errors_max
         if not checked.is_asked_for:

@@ -34,7 +34,7 @@ from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
-from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.reader import EntryFilter, read_entries
 
 RESULTS = Path("bench/results/floods.json")
 GOAL = 3.0
@@ -217,7 +217,7 @@ async def honest(found: Cluster, turns: int) -> dict[str, Any]:
     whole = Asked()
     for task in tasks:
         whole += task.result()
-    why = Counter(entry.reason for entry in read_entries(found.record, Filter(event_type="DEGRADATION")))
+    why = Counter(entry.reason for entry in read_entries(found.record, EntryFilter(event_type="DEGRADATION")))
     return {"sessions": HONEST_SESSIONS, **whole.figures(), "degraded_because": dict(why)}
 
 

@@ -36,7 +36,7 @@ from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected
 from hobus.launch.launcher.control import SOCKET
-from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import verify_directory
 
 RESULTS = Path("bench/results/fuzz.json")
@@ -112,7 +112,7 @@ def recorded(up: Cluster) -> Counter[str]:
     """Refusals in the record, by event and reason."""
     found: Counter[str] = Counter()
     for event_type in _RECORDED:
-        for entry in read_entries(up.record, Filter(event_type=event_type), with_bodies=True):
+        for entry in read_entries(up.record, EntryFilter(event_type=event_type), with_bodies=True):
             found[f"{event_type} {entry.reason}"] += getattr(read_body(entry), "times", 1)
     return found
 

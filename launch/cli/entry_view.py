@@ -12,10 +12,10 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import is_session_stream, read_body
 from hobus.bus.record.journal import recorded
 from hobus.launch.console.output import plain
-from hobus.ledger_service.reader import Filter
+from hobus.ledger_service.reader import EntryFilter
 
 
-def is_wanted(entry: Entry, wanted: Filter) -> bool:
+def is_wanted(entry: Entry, wanted: EntryFilter) -> bool:
     """The reader's filter, for entries that came over the bus."""
     if wanted.stream is not None and entry.stream != wanted.stream:
         return False

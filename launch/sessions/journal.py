@@ -21,7 +21,7 @@ from hobus.launch.console.output import note
 from hobus.launch.sessions.summary import LAST, is_enough
 from hobus.launch.sessions.turns import session_of
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
-from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import is_ledger
 
 PAGE = 500
@@ -100,17 +100,19 @@ class FromDirectory:
 
     async def starts(self) -> list[Entry]:
         """One pass over the record."""
-        return list(read_entries(self._path, Filter(event_type="SESSION_START"), newest_first=True, with_bodies=True))
+        return list(
+            read_entries(self._path, EntryFilter(event_type="SESSION_START"), newest_first=True, with_bodies=True)
+        )
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
         """From the end backwards."""
-        wanted = Filter(stream=session_stream(session_id))
+        wanted = EntryFilter(stream=session_stream(session_id))
         found = list(islice(read_entries(self._path, wanted, newest_first=True, with_bodies=True), limit + 1))
         return found[:limit][::-1], len(found) > limit
 
     async def whole(self, session_id: str) -> list[Entry]:
         """One pass over the record."""
-        found = list(read_entries(self._path, Filter(stream=session_stream(session_id)), with_bodies=True))
+        found = list(read_entries(self._path, EntryFilter(stream=session_stream(session_id)), with_bodies=True))
         if not found:
             raise no_such(session_id, called="SESSION")
         return found

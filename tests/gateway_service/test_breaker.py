@@ -13,7 +13,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
 from hobus.bus.messages.ids import iso
 from hobus.config.schema import BreakerConfig
-from hobus.gateway_service.breaker import Breaker, Said, ended, entered, said_by
+from hobus.gateway_service.breaker import BreakerState, Said, ended, entered, said_by
 from tests.gateway_service.rig import (
     SHIPPED,
     Cluster,
@@ -32,21 +32,21 @@ SETTINGS = {
     "breaker": {"failures": 2, "open_ms": 10_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000},
     "attempts_max": 1,
 }
-OPEN = Breaker("open", 3, until=100.0, era=1)
-HALF = Breaker("half_open", 3, until=100.0, probes=1, era=2)
+OPEN = BreakerState("open", 3, until=100.0, era=1)
+HALF = BreakerState("half_open", 3, until=100.0, probes=1, era=2)
 
 
-def enters(now: float) -> Callable[[Breaker], Breaker]:
+def enters(now: float) -> Callable[[BreakerState], BreakerState]:
     """A call wants to pass."""
     return lambda breaker: entered(breaker, now, CONFIG)[0]
 
 
-def ends(era: int, said: Said, now: float) -> Callable[[Breaker], Breaker]:
+def ends(era: int, said: Said, now: float) -> Callable[[BreakerState], BreakerState]:
     """A call that passed in this era has ended."""
     return lambda breaker: ended(breaker, era, said, now, CONFIG)
 
 
-def fault(era: int = 0, now: float = 0.0) -> Callable[[Breaker], Breaker]:
+def fault(era: int = 0, now: float = 0.0) -> Callable[[BreakerState], BreakerState]:
     """A call that its provider failed."""
     return ends(era, "fault", now)
 
@@ -54,24 +54,24 @@ def fault(era: int = 0, now: float = 0.0) -> Callable[[Breaker], Breaker]:
 @pytest.mark.parametrize(
     ("breaker", "event", "after"),
     [
-        (Breaker(), enters(0), Breaker()),
-        (Breaker(failures=1), fault(), Breaker(failures=2)),
-        (Breaker(failures=2), fault(now=5), Breaker("open", 3, until=15.0, era=1)),
-        (Breaker(failures=2), ends(0, "success", 5), Breaker()),
-        (Breaker(failures=2), ends(0, "nothing", 5), Breaker(failures=2)),
+        (BreakerState(), enters(0), BreakerState()),
+        (BreakerState(failures=1), fault(), BreakerState(failures=2)),
+        (BreakerState(failures=2), fault(now=5), BreakerState("open", 3, until=15.0, era=1)),
+        (BreakerState(failures=2), ends(0, "success", 5), BreakerState()),
+        (BreakerState(failures=2), ends(0, "nothing", 5), BreakerState(failures=2)),
         (OPEN, enters(99.9), OPEN),
         (OPEN, enters(100.0), HALF),
         (OPEN, fault(era=0), OPEN),
         (OPEN, ends(0, "success", 50), OPEN),
-        (HALF, enters(101), Breaker("half_open", 3, until=100.0, probes=2, era=2)),
+        (HALF, enters(101), BreakerState("half_open", 3, until=100.0, probes=2, era=2)),
         (HALF, fault(era=1), HALF),
-        (HALF, ends(2, "fault", 101), Breaker("open", 4, until=111.0, era=3)),
-        (HALF, ends(2, "nothing", 101), Breaker("half_open", 3, until=100.0, era=2)),
-        (HALF, ends(2, "success", 101), Breaker("half_open", 3, until=100.0, successes=1, era=2)),
+        (HALF, ends(2, "fault", 101), BreakerState("open", 4, until=111.0, era=3)),
+        (HALF, ends(2, "nothing", 101), BreakerState("half_open", 3, until=100.0, era=2)),
+        (HALF, ends(2, "success", 101), BreakerState("half_open", 3, until=100.0, successes=1, era=2)),
         (
-            Breaker("half_open", 3, until=100.0, probes=1, successes=1, era=2),
+            BreakerState("half_open", 3, until=100.0, probes=1, successes=1, era=2),
             ends(2, "success", 101),
-            Breaker("closed", 0, until=100.0, era=3),
+            BreakerState("closed", 0, until=100.0, era=3),
         ),
     ],
 )
@@ -85,8 +85,8 @@ def test_every_state_meets_every_event(breaker, event, after):
     [
         (OPEN, 99.0, 1.0),
         (OPEN, 100.0, None),
-        (Breaker("half_open", 3, probes=2), 0.0, 1.0),
-        (Breaker(failures=2), 0.0, None),
+        (BreakerState("half_open", 3, probes=2), 0.0, 1.0),
+        (BreakerState(failures=2), 0.0, None),
     ],
 )
 def test_who_may_not_pass_is_told_when_to_ask_again(breaker, now, refusal):
@@ -124,7 +124,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_the_laws_hold_for_any_calls(steps):
     """Nothing passes an open breaker before its time; half open never more than its probes; opened by faults alone."""
-    breaker, now, flying = Breaker(), 0.0, []
+    breaker, now, flying = BreakerState(), 0.0, []
     for kind, which, pause in steps:
         now += pause
         before = breaker

@@ -14,8 +14,8 @@ from hobus.gateway_service.chain import may_try_again, pause_s
 from hobus.gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
 from hobus.gateway_service.routing import check_route, choose_route, model_of
 from hobus.gateway_service.validation import (
-    Caller,
     OutputChecks,
+    StampedCaller,
     authenticate,
     authorise,
     check_prompt,
@@ -105,7 +105,10 @@ def test_a_model_that_is_not_configured_has_no_prices():
     assert model_of(Route(provider_id="x", model_id="x"), ROUTED) is None
 
 
-@pytest.mark.parametrize("caller", [Caller("", ""), Caller("", "ho1"), Caller("ho2/1@1", "ho1"), Caller("ho1/1@1", "")])
+@pytest.mark.parametrize(
+    "caller",
+    [StampedCaller("", ""), StampedCaller("", "ho1"), StampedCaller("ho2/1@1", "ho1"), StampedCaller("ho1/1@1", "")],
+)
 def test_a_caller_without_its_stamped_principal_is_nobody(caller):
     """AUTH_ERROR unless instance and role were stamped together."""
     with pytest.raises(GatewayError) as caught:
@@ -127,7 +130,7 @@ def test_who_may_not_invoke_is_forbidden(role, is_degraded, changes):
     """Roles, the degraded contract and the agent are all checked."""
     with pytest.raises(GatewayError) as caught:
         authorise(
-            prompt(**changes), Caller(f"{role}/1@1", role), SHIPPED.config.gateway.default_route, SHIPPED.agents,
+            prompt(**changes), StampedCaller(f"{role}/1@1", role), SHIPPED.config.gateway.default_route, SHIPPED.agents,
             is_degraded=is_degraded,
         )  # fmt: skip
     assert caught.value.code == "FORBIDDEN"
@@ -148,7 +151,7 @@ def test_an_agent_may_use_only_what_its_permissions_name(kind):
     """A provider or model outside the agent's list is forbidden; the listed one passes."""
     agent = SHIPPED.agents["ADMIN"]
     route = SHIPPED.config.gateway.default_route
-    caller = Caller("ho1/1@1", "ho1")
+    caller = StampedCaller("ho1/1@1", "ho1")
     for names, is_allowed in (((route.provider_id, route.model_id), True), (("other",), False)):
         permissions = agent.permissions.model_copy(update={kind: names})
         agents = {"ADMIN": agent.model_copy(update={"permissions": permissions})}

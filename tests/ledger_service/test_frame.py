@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hobus.ledger_service.frame import (
     GENESIS,
     HEADER_BYTES,
-    Fault,
-    Frame,
+    FrameFault,
+    StoredFrame,
     next_chain,
     read_frame,
     read_header,
@@ -19,7 +19,7 @@ AT = 424
 """Where the frames of these tests lie in their segment: not at a sector's border."""
 
 
-def _read(data: bytes) -> Frame | Fault | None:
+def _read(data: bytes) -> StoredFrame | FrameFault | None:
     header = read_header(data)
     return None if header is None or header.frame_bytes != len(data) else read_frame(bytes(data), header, AT)
 
@@ -31,7 +31,7 @@ def test_what_was_built_is_read_back(entries, bodies):
     """Entries, bodies, places and chain survive the way through bytes."""
     built = stored_frame(7, GENESIS, entries, [(SALT, body) for body in bodies], at=AT)
     frame = _read(built.data)
-    assert isinstance(frame, Frame)
+    assert isinstance(frame, StoredFrame)
     assert frame.entries == entries and [body.data for body in frame.bodies] == bodies
     assert (frame.header.first_sequence, frame.header.entry_count) == (7, len(entries))
     assert frame.entries_at == built.entries_at and [body.at for body in frame.bodies] == built.bodies_at
@@ -50,7 +50,7 @@ def test_no_flipped_bit_is_accepted():
     for bit in range(len(data) * 8):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
-        assert not isinstance(_read(bytes(changed)), Frame), f"bit {bit}"
+        assert not isinstance(_read(bytes(changed)), StoredFrame), f"bit {bit}"
 
 
 def test_a_fault_names_the_damaged_part():
@@ -60,7 +60,7 @@ def test_a_fault_names_the_damaged_part():
         changed = bytearray(built.data)
         changed[byte] ^= 0x40
         fault = _read(bytes(changed))
-        assert isinstance(fault, Fault) and fault.start <= byte < fault.end
+        assert isinstance(fault, FrameFault) and fault.start <= byte < fault.end
 
 
 def test_another_format_is_known_by_its_version_and_not_by_damage():

@@ -27,7 +27,7 @@ from hobus.ledger_service.index import (
     partition_of,
     partitions_to,
 )
-from hobus.ledger_service.segment import Place
+from hobus.ledger_service.segment import EntryPlace
 from hobus.ledger_service.verify import verify_directory
 from tests.ledger_service.rig import running, start, write
 
@@ -38,7 +38,7 @@ def _committed(sequence: int, **changed) -> Committed:
     provenance = Provenance(session_id=f"s{sequence % 7}", work_order_id=f"w{sequence}", run_seq=2)
     entry = WriteEntry(f"id{sequence}", "ho1m", "E", 1, provenance=provenance, once=f"k{sequence}")
     stored = to_stored(entry, "ho1/1@1", 1, (), ())
-    return Committed(Place(sequence, 0, 100 * sequence, 90, 0, CHAIN), stored._replace(**changed))
+    return Committed(EntryPlace(sequence, 0, 100 * sequence, 90, 0, CHAIN), stored._replace(**changed))
 
 
 def _apply(index: Index, first: int, count: int) -> None:

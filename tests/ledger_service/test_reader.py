@@ -5,7 +5,7 @@ import pytest
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
-from hobus.ledger_service.reader import Filter, entry_at, head_of, read_entries
+from hobus.ledger_service.reader import EntryFilter, entry_at, head_of, read_entries
 from hobus.ledger_service.segment import segment_name
 from tests.ledger_service.rig import SESSION, append, ledger_config, running, start, take_over, write
 
@@ -43,12 +43,12 @@ async def test_all_entries_come_in_order_or_newest_first(directory):
 
 async def test_filters_choose_entries(directory):
     """By stream, event type, session prefix (as people see it) and work order."""
-    assert _numbers(directory, Filter(stream="ho2m"), limit=3) == [3, 5, 7]
-    assert _numbers(directory, Filter(event_type="WO_FAILED")) == [22]
-    assert _numbers(directory, Filter(work_order_id="w")) == [22]
-    assert _numbers(directory, Filter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [0, 1]
-    assert _numbers(directory, Filter(session="ab")) == [22]
-    assert _numbers(directory, Filter(stream="ho1m", event_type="TookOver")) == []
+    assert _numbers(directory, EntryFilter(stream="ho2m"), limit=3) == [3, 5, 7]
+    assert _numbers(directory, EntryFilter(event_type="WO_FAILED")) == [22]
+    assert _numbers(directory, EntryFilter(work_order_id="w")) == [22]
+    assert _numbers(directory, EntryFilter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [0, 1]
+    assert _numbers(directory, EntryFilter(session="ab")) == [22]
+    assert _numbers(directory, EntryFilter(stream="ho1m", event_type="TookOver")) == []
 
 
 async def test_one_entry_by_its_number(directory):

@@ -6,7 +6,7 @@ import pytest
 
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES
 from hobus.ledger_service.mask import SECTOR_BYTES
-from hobus.ledger_service.scan import Damage, Tail, Whole, next_whole
+from hobus.ledger_service.scan import Damage, SegmentTail, Whole, next_whole
 from hobus.ledger_service.source import Source
 from tests.ledger_service.rig import MASK, stored_frame
 
@@ -29,7 +29,7 @@ def _frames(count: int, body_bytes: int = 900) -> list[bytes]:
     return frames
 
 
-def _walk(data: bytes) -> tuple[int, Tail]:
+def _walk(data: bytes) -> tuple[int, SegmentTail]:
     """Number of whole frames, and the tail."""
     source = _source(data)
     at, sequence, chain, count = 0, 0, GENESIS, 0
@@ -46,8 +46,8 @@ ZEROS = bytes(2048)
 
 def test_whole_frames_then_zeros_are_clean():
     """The zero-filled rest is the end, and so is the end of the file."""
-    assert _walk(WHOLE + ZEROS) == (3, Tail("clean", len(WHOLE), len(WHOLE)))
-    assert _walk(WHOLE) == (3, Tail("clean", len(WHOLE), len(WHOLE)))
+    assert _walk(WHOLE + ZEROS) == (3, SegmentTail("clean", len(WHOLE), len(WHOLE)))
+    assert _walk(WHOLE) == (3, SegmentTail("clean", len(WHOLE), len(WHOLE)))
 
 
 @pytest.mark.parametrize("fill", [ZEROS, b""], ids=["zero-filled", "cut"])
@@ -155,7 +155,7 @@ def test_a_torn_batch_of_zeros_is_torn(what):
         states.append(bytes(kept))
     for state in states:
         tail = next_whole(_source(state + ZEROS), 8, 0, GENESIS)
-        assert isinstance(tail, Tail) and tail.kind in ("torn", "stray")
+        assert isinstance(tail, SegmentTail) and tail.kind in ("torn", "stray")
         assert tail.end == len(state.rstrip(b"\0"))
 
 
@@ -172,7 +172,7 @@ def test_a_body_that_reads_as_a_batch_does_not_make_a_torn_one_look_damaged():
     whole = next_whole(source, 0, 0, GENESIS)
     assert isinstance(whole, Whole)
     tail = next_whole(source, whole.end, 1, whole.chains[-1])
-    assert isinstance(tail, Tail) and tail.kind == "torn"
+    assert isinstance(tail, SegmentTail) and tail.kind == "torn"
 
 
 def test_a_batch_of_another_ledger_is_damage():

@@ -50,6 +50,10 @@ class ToolDefinition:
     source: str = "builtin"  # or `python`, or the name of an MCP server
 
 
+ANNOUNCED = ("tool_id", "source", "description", "idempotent", "writes")
+"""What the word of a worker about a tool says beside its parameters, which are JSON text there."""
+
+
 @dataclass(slots=True)
 class ToolResult:
     """`bus.port.ToolOutput`. `code` is '' or tool_failed, tool_not_found, deadline_exceeded, unknown_outcome."""

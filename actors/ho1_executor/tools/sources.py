@@ -16,7 +16,7 @@ import structlog
 from hobus.actors.ho1_executor.mcp_servers.listing import printable
 from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.actors.ho1_executor.tools.table import ToolTable
 from hobus.bus.messages.base import pack
@@ -152,8 +152,7 @@ def described(name: str, result: ToolResult) -> ToolDefinition | str:
 
 def word_of(tool: ToolDefinition) -> ToolWord:
     """As it is announced: whoever reads it tells a model of it in the same bytes as the worker that has it."""
-    same = {name: getattr(tool, name) for name in ("tool_id", "source", "description", "idempotent", "writes")}
-    return ToolWord(parameters=json.dumps(tool.parameters), **same)
+    return ToolWord(parameters=json.dumps(tool.parameters), **{name: getattr(tool, name) for name in ANNOUNCED})
 
 
 def bounded(words: Sequence[ToolWord], limits: BusSettings) -> tuple[list[ToolWord], dict[str, list[str]]]:

@@ -91,7 +91,7 @@ def response(answer: Any, names: ToolNames) -> PromptResponse:
     whole = an_object(answer, "the answer")
     if "content" not in whole:
         raise BadAnswer("the answer holds no content")
-    read = Message(names, usage=_usage({}, whole.get("usage")))
+    read = AnthropicAnswer(names, usage=_usage({}, whole.get("usage")))
     try:
         for number, item in enumerate(a_list(whole["content"], "content")):
             read.begin(number, an_object(item, "a content block"), "content.text")
@@ -102,7 +102,7 @@ def response(answer: Any, names: ToolNames) -> PromptResponse:
 
 
 @dataclass
-class Message(AnswerRead):
+class AnthropicAnswer(AnswerRead):
     """A message of the model."""
 
     usage: dict[str, int] = field(default_factory=dict[str, int])
@@ -217,4 +217,4 @@ def counted(usage: dict[str, int]) -> dict[str, int]:
     }
 
 
-STREAM = Message
+STREAM = AnthropicAnswer

@@ -17,7 +17,7 @@ import httpx2
 
 from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service.providers.http.faults import AnswerRefused
-from hobus.gateway_service.providers.http.provider import Client, current
+from hobus.gateway_service.providers.http.provider import SdkClient, current
 
 _KEY_HEADERS = ("authorization", "x-api-key")
 
@@ -126,7 +126,7 @@ def client_of(
     *,
     key: str,
     breathe: Callable[[], Awaitable[None]],
-) -> Client:
+) -> SdkClient:
     """The client of one instance. Raises ImportError where its SDK is not installed."""
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
@@ -143,7 +143,7 @@ def client_of(
     library = import_module(config.kind)  # a second's work, and only where it is configured
     make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
     sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)
-    return Client(sdk, library.AsyncStream[object], httpx2.Timeout, connect_s=connect_s)
+    return SdkClient(sdk, library.AsyncStream[object], httpx2.Timeout, connect_s=connect_s)
 
 
 @cache

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
@@ -77,8 +77,6 @@ def _whole(text: str, key: str) -> str:
     return re.sub(re.escape(key), HIDDEN, text, flags=re.IGNORECASE) if key else text
 
 
-T = TypeVar("T")
-
 _QUOTED_CHARS = 16
 """So many characters of the prompt in a row are a quotation of it."""
 
@@ -108,7 +106,7 @@ _TOO_MANY = 429
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedProvider:
     """What was asked, of whom: for the words of a fault."""
 
     provider_id: str
@@ -120,7 +118,7 @@ class Asked:
     prompt: Prompt | None = None
 
 
-def of_error(error: BaseException, asked: Asked, *, is_sent: bool) -> GatewayError:
+def of_error(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> GatewayError:
     """The fault of a call that ended with this error of an SDK, or of what lies below it; the key is in none of it.
 
     `is_sent`: whether a byte of the request may have left.
@@ -130,17 +128,17 @@ def of_error(error: BaseException, asked: Asked, *, is_sent: bool) -> GatewayErr
     return GatewayError(fault.code, detail, retryable=fault.retryable, facts=fault.facts)
 
 
-def _fault(error: BaseException, asked: Asked, *, is_sent: bool) -> GatewayError:
+def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> GatewayError:
     chain = list(_chain(error))
     for cause in chain:
         if isinstance(cause, GatewayError):
             return cause
         if isinstance(cause, (BadAnswer, AnswerRefused)):
             return _unusable_answer(cause, asked)
-    status = _first(chain, _status)
-    body = _first(chain, lambda cause: getattr(cause, "body", None))
-    if status is not None and status >= 300:  # noqa: PLR2004 - what is below is an answer
-        return _of_status(status, _first(chain, _headers) or {}, body, asked)
+    status, body = _first(chain, "status_code"), _first(chain, "body")
+    if isinstance(status, int) and status >= 300:  # noqa: PLR2004 - what is below is an answer
+        headers = getattr(_first(chain, "response"), "headers", None)
+        return _of_status(status, headers or {}, body, asked)
     if body is not None:  # said in the middle of an answer: some of it was made, and is paid for
         kind = _named(body, "type") or _named(body, "code")
         fault = _of_status(_OF_TYPES.get(kind, 500), {}, body, asked)
@@ -167,7 +165,7 @@ def _fault(error: BaseException, asked: Asked, *, is_sent: bool) -> GatewayError
     )
 
 
-def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: Asked) -> GatewayError:
+def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedProvider) -> GatewayError:
     """The fault of an answer with a status that is none."""
     said = _said(body, asked)
     who = f"provider {asked.provider_id} answered {status}"
@@ -195,7 +193,7 @@ def retry_after_ms(headers: Mapping[str, str]) -> int | None:
     return min(math.ceil(milliseconds), _RETRY_AFTER_MAX_MS)
 
 
-def _mend(status: int, asked: Asked) -> str:
+def _mend(status: int, asked: AskedProvider) -> str:
     key = asked.key_reference or "no key"
     match status:
         case 401:
@@ -212,7 +210,7 @@ def _mend(status: int, asked: Asked) -> str:
             return "it does not take this request"
 
 
-def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: Asked) -> GatewayError:
+def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: AskedProvider) -> GatewayError:
     used = cause.used if isinstance(cause, BadAnswer) else None
     facts: dict[str, Any] = {"unknown": True} if used is None else dict(used)
     detail = f"the answer of provider {asked.provider_id} cannot be used: {cause}"
@@ -228,18 +226,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _first(chain: Iterable[BaseException], look: Callable[[BaseException], T | None]) -> T | None:
-    return next((found for cause in chain if (found := look(cause)) is not None), None)
-
-
-def _status(error: BaseException) -> int | None:
-    status = getattr(error, "status_code", None)
-    return status if isinstance(status, int) else None
-
-
-def _headers(error: BaseException) -> Mapping[str, str] | None:
-    headers: Mapping[str, str] | None = getattr(getattr(error, "response", None), "headers", None)
-    return headers
+def _first(chain: Iterable[BaseException], name: str) -> Any:
+    """What the outermost one says that has such an attribute; None where none has."""
+    return next((found for cause in chain if (found := getattr(cause, name, None)) is not None), None)
 
 
 def _error_in(body: Any) -> Any:
@@ -254,7 +243,7 @@ def _named(body: Any, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _said(body: Any, asked: Asked) -> str:
+def _said(body: Any, asked: AskedProvider) -> str:
     """What the provider said itself, as far as it can be told on: one line without the prompt."""
     found = _error_in(body)
     text = found if isinstance(found, str) else _named(body, "message") or _named(body, "type")

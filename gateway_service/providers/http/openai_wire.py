@@ -67,7 +67,7 @@ def response(answer: Any, names: ToolNames) -> PromptResponse:
     choices = a_list(whole.get("choices"), "choices")
     if not choices:
         raise BadAnswer("the answer holds no choices")
-    read = Completion(names, usage=_usage(whole.get("usage")))
+    read = OpenAIAnswer(names, usage=_usage(whole.get("usage")))
     try:
         read.take(an_object(choices[0], "choices.0"), "message")
     except BadAnswer as fault:
@@ -76,7 +76,7 @@ def response(answer: Any, names: ToolNames) -> PromptResponse:
 
 
 @dataclass
-class Completion(AnswerRead):
+class OpenAIAnswer(AnswerRead):
     """A chat completion."""
 
     usage: dict[str, int] | None = None
@@ -217,4 +217,4 @@ def _usage(value: Any) -> dict[str, int] | None:
     }
 
 
-STREAM = Completion
+STREAM = OpenAIAnswer

@@ -18,7 +18,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
-from hobus.gateway_service.providers.http.faults import Asked, answer_without_key, said_without_key
+from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
 from hobus.gateway_service.providers.http.wire import AnswerRead, ToolNames
 from hobus.gateway_service.providers.keys import read_key
 
@@ -26,7 +26,7 @@ Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
 
 
-class Exchange:
+class RequestSent:
     """One request as its transport sees it."""
 
     def __init__(self) -> None:
@@ -38,10 +38,10 @@ class Exchange:
         self.is_sent = self.is_sent or event.endswith(".send_request_headers.started")
 
 
-current: ContextVar[Exchange | None] = ContextVar("the exchange of this task", default=None)
+current: ContextVar[RequestSent | None] = ContextVar("the exchange of this task", default=None)
 
 
-class Client:
+class SdkClient:
     """Either SDK's raw calls: they are the same."""
 
     def __init__(self, sdk: Any, stream_cls: Any, timeout: Callable[..., Any], *, connect_s: float) -> None:
@@ -106,8 +106,8 @@ class HttpProvider:
         self._beside = beside
         self._breathe = breathe
         self._key = ""
-        self._client: Client | None = None
-        self._loading: asyncio.Future[Client] | None = None
+        self._client: SdkClient | None = None
+        self._loading: asyncio.Future[SdkClient] | None = None
 
     @property
     def provider_id(self) -> str:
@@ -123,7 +123,7 @@ class HttpProvider:
     ) -> PromptResponse:
         """One request, and its answer. Raises GatewayError; cancelling closes the connection."""
         client = await self._ready()
-        exchange = Exchange()
+        exchange = RequestSent()
         current.set(exchange)
         try:
             answer = await self._answer(client, prompt, model_id, timeout_s, on_delta)
@@ -141,7 +141,7 @@ class HttpProvider:
     async def models(self, *, timeout_s: float) -> list[str]:
         """The models that the server offers to this key. Raises GatewayError."""
         client = await self._ready()
-        exchange = Exchange()
+        exchange = RequestSent()
         current.set(exchange)
         try:
             async with asyncio.timeout(timeout_s):
@@ -155,7 +155,7 @@ class HttpProvider:
             raise faults.of_error(error, self._asked("", None), is_sent=exchange.is_sent) from None
 
     async def _answer(
-        self, client: Client, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None
+        self, client: SdkClient, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None
     ) -> PromptResponse:
         wire, names = self._wire, ToolNames.of(prompt)
         body = wire.request(prompt, model_id, names, self._config, stream=on_delta is not None)
@@ -193,17 +193,17 @@ class HttpProvider:
                 raise
             yield event
 
-    async def _ready(self) -> Client:
+    async def _ready(self) -> SdkClient:
         if self._client is not None:
             return self._client
         if self._loading is None or self._loading.done():
             self._loading = asyncio.ensure_future(self._load())
         return await asyncio.shield(self._loading)
 
-    async def _load(self) -> Client:
+    async def _load(self) -> SdkClient:
         """Beside the loop: an SDK takes a second to load, and this process says every moment that it lives."""
         try:
-            client: Client = await self._beside(self._loaded)
+            client: SdkClient = await self._beside(self._loaded)
         except ImportError as error:
             kind = self._config.kind
             raise GatewayError(
@@ -222,7 +222,7 @@ class HttpProvider:
         self._client = client
         return client
 
-    def _loaded(self) -> Client:
+    def _loaded(self) -> SdkClient:
         self._key = read_key(self._provider_id, self._config.key, self._given())
         clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
         return clients.client_of(self._config, self._gateway, key=self._key, breathe=self._breathe)
@@ -237,8 +237,8 @@ class HttpProvider:
             }
         )
 
-    def _asked(self, model_id: str, prompt: Prompt | None) -> Asked:
-        return Asked(
+    def _asked(self, model_id: str, prompt: Prompt | None) -> AskedProvider:
+        return AskedProvider(
             provider_id=self._provider_id,
             base_url=self._config.base_url,
             key_reference=self._config.key,

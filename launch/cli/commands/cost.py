@@ -14,7 +14,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import as_json, say, styled, table
-from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import is_ledger
 
 
@@ -31,7 +31,7 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None, as_json
     if not is_ledger(home.ledger):
         hint = next_command("up", home.root)
         raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
-    entries = read_entries(home.ledger, Filter(stream=STREAM, session=session), with_bodies=True)
+    entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True)
     try:
         groups = report(entries, keys, since_us=since_us)
     except ValueError as fault:

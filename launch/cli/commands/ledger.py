@@ -29,7 +29,7 @@ from hobus.launch.console.output import as_json, can_be_commanded, is_terminal, 
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
-from hobus.ledger_service.reader import Filter, head_of, read_entries
+from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 from hobus.ledger_service.verify import is_ledger, verify_directory
 
 _PAGE = 500
@@ -73,7 +73,7 @@ def show(  # noqa: PLR0913 - one per option
 
     FILTER: comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'.
     """
-    wanted = _wanted(filters, Filter(stream=stream, session=session, event_type=event_type))
+    wanted = _wanted(filters, EntryFilter(stream=stream, session=session, event_type=event_type))
     _must_exist(home)
     found = wanted.last(home, limit, with_bodies=bodies)
     wanted.say_ambiguous(found)
@@ -110,7 +110,7 @@ def tail(  # noqa: PLR0913 - one per option
 
     FILTER: as for hobus ledger show.
     """
-    wanted = _wanted(filters, Filter(stream=stream, session=session, event_type=event_type))
+    wanted = _wanted(filters, EntryFilter(stream=stream, session=session, event_type=event_type))
     _must_exist(home)
     printer = _Printer(wanted, count, as_json_=as_json_)
     after = head_of(home.ledger)
@@ -197,7 +197,7 @@ async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: b
 class _Wanted:
     """The options and the filter together."""
 
-    options: Filter
+    options: EntryFilter
     filter: Wanted[Row]
 
     def accepts(self, entry: Entry) -> bool:
@@ -220,7 +220,7 @@ class _Wanted:
             meant = f"; meant {' or '.join(near)}?" if near else ""
             note(f"--type {event_type[:80]}: nobody writes entries of this type{meant}")
             return exit_codes.USAGE
-        if session is not None and not any(read_entries(home.ledger, Filter(session=session), limit=1)):
+        if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
             note(f"--session {session[:80]}: no such session in the record of {home.root}")
             return exit_codes.FAILED
         return exit_codes.OK
@@ -231,7 +231,7 @@ class _Wanted:
             note(f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}")
 
 
-def _wanted(texts: tuple[str, ...], options: Filter) -> _Wanted:
+def _wanted(texts: tuple[str, ...], options: EntryFilter) -> _Wanted:
     return _Wanted(options, filter_given(ledger_filter, texts, names=FIELDS, example=EXAMPLE))
 
 

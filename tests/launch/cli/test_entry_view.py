@@ -11,7 +11,7 @@ from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
 from hobus.launch.cli.entry_view import entry_document, is_wanted, readable
 from hobus.launch.console.output import as_json
-from hobus.ledger_service.reader import Filter
+from hobus.ledger_service.reader import EntryFilter
 
 SESSION = "0a1b2c3d-0000-5000-8000-000000000000"
 
@@ -69,15 +69,15 @@ def test_what_stands_in_a_payload_is_shown_by_name():
 @pytest.mark.parametrize(
     ("wanted", "is_shown"),
     [
-        (Filter(), True),
-        (Filter(stream=f"session/{SESSION}"), True),
-        (Filter(stream="ho1m"), False),
-        (Filter(event_type="RunStarted"), True),
-        (Filter(event_type="RunCompleted"), False),
-        (Filter(session="SES-0a1b2c3d"), True),
-        (Filter(session="0a1b"), True),
-        (Filter(session="0a1c"), False),
-        (Filter(session="SES-0a1b2c3d", event_type="RunCompleted"), False),
+        (EntryFilter(), True),
+        (EntryFilter(stream=f"session/{SESSION}"), True),
+        (EntryFilter(stream="ho1m"), False),
+        (EntryFilter(event_type="RunStarted"), True),
+        (EntryFilter(event_type="RunCompleted"), False),
+        (EntryFilter(session="SES-0a1b2c3d"), True),
+        (EntryFilter(session="0a1b"), True),
+        (EntryFilter(session="0a1c"), False),
+        (EntryFilter(session="SES-0a1b2c3d", event_type="RunCompleted"), False),
     ],
 )
 def test_followed_entries_are_filtered_like_read_ones(wanted, is_shown):
