@@ -29,6 +29,7 @@ mend.
 - Any other file in `<home>/config/` replaces the shipped file of the same path (`<home>/config/agents/ADMIN.json` …);
   a new file adds an agent, a contract or a prompt pack.
 - `hobus config check` tells every fault at once: file, dotted path, what is wrong, the mend.
+- `hobus config show`, `diff`, `set`, `unset`: single settings, by their dotted path; `hobus config schema` for editors.
 - What is loaded is frozen for the life of the cluster; its digest stands in the records of every turn.
 - A secret never stands in a file, only a reference does: `env:NAME` or `file:PATH`.
 - A new setting is a field in `config/schema.py` with a unit at the end of its name and one line of reason, its value in

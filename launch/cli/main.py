@@ -14,6 +14,7 @@ from contextvars import copy_context
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
@@ -65,7 +66,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "hobus.launch.cli.commands.simulate:simulate",
         "The whole cluster in virtual time, under seeded faults.",
     ),
-    "config": ("hobus.launch.cli.commands.config:config", "Check the configuration."),
+    "config": ("hobus.launch.cli.commands.config:config", "Check, show and change the configuration."),
+    "completion": ("hobus.launch.cli.commands.completion:completion", "Complete commands in bash, zsh or fish."),
 }
 """Name -> where the command is, and its line in `hobus --help`."""
 
@@ -89,6 +91,13 @@ class LazyGroup(click.Group):
         module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module_name), attribute)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands that begin so, none of them imported; else as every command does, for options."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        found = [(name, line) for name, (_where, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [CompletionItem(name, help=line) for name, line in found]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, written without importing one of them."""

@@ -43,7 +43,7 @@ def test_every_command_can_be_imported_and_takes_a_home(name):
     family = list(command.commands.values()) if isinstance(command, click.Group) else [command]
     for member in family:
         options = {option for parameter in member.params for option in parameter.opts}
-        assert "--home" in options
+        assert "--home" in options or member.name in ("completion", "schema"), "which read nothing of a home"
         assert member.help
 
 
@@ -214,3 +214,22 @@ def test_debug_shows_the_traceback(monkeypatch, capsys):
 def test_a_programming_error_is_not_disguised():
     """Only expected faults become sentences."""
     assert as_command_error(ValueError("bug")) is None
+
+
+def test_commands_are_completed_without_importing_one(monkeypatch):
+    """Tab behind a bare `hobus` is as fast as its help."""
+    script = (
+        "import sys; from hobus.launch.cli.main import hobus; "
+        "from click.shell_completion import BashComplete; "
+        "found = [item.value for item in BashComplete(hobus, {}, 'hobus', '_HOBUS_COMPLETE').get_completions([], 'co')]; "
+        "print(found, 'zmq' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["['cost',", "'config',", "'completion']", "False"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_of_each_shell_is_printed(shell, capsys):
+    """For `eval`."""
+    assert cli.run(["completion", shell]) == exit_codes.OK
+    assert "_HOBUS_COMPLETE" in capsys.readouterr().out

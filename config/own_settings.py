@@ -1,0 +1,68 @@
+"""One setting of `admin_config.json` by its dotted path: read, laid over what is shipped, taken away again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hobus.config.load import merged
+
+
+class NoSuchSetting(ValueError):
+    """A path that leads nowhere; the message says how far it leads."""
+
+
+def settings_in(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Dotted path -> value, in the order of the file; a list and an empty object are values."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{above}{key}"
+        found |= settings_in(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
+    return found
+
+
+def laid_over(shipped: Mapping[str, Any], own: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """`own` that also says this of the setting. Raises NoSuchSetting where something above it is no object."""
+    *above, last = _steps(merged(shipped, own), path)
+    changed = dict(own)
+    here = changed
+    for step in above:
+        here[step] = dict(here[step]) if isinstance(here.get(step), dict) else {}
+        here = here[step]
+    here[last] = value
+    return changed
+
+
+def taken_away(own: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """`own` that says nothing of the setting, nor holds what is empty without it. Raises NoSuchSetting."""
+    step, *below = _steps(own, path)
+    if step not in own:
+        raise NoSuchSetting(f"{path}: it is as it is shipped; there is nothing to take away")
+    rest = {key: value for key, value in own.items() if key != step}
+    if not below:
+        return rest
+    left = taken_away(own[step], path[len(step) + 1 :]) if isinstance(own[step], dict) else {}
+    return {key: left if key == step else value for key, value in own.items()} if left else rest
+
+
+def schema_of_own(schema: Any) -> Any:
+    """The JSON Schema of a file that may leave out whatever it does not change."""
+    if isinstance(schema, dict):
+        return {
+            key: schema_of_own(value) for key, value in schema.items() if key != "required" or isinstance(value, dict)
+        }
+    return [schema_of_own(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _steps(values: Any, path: str, above: str = "") -> list[str]:
+    """The keys behind a path; one that is there may have dots in it."""
+    if not isinstance(values, Mapping):
+        raise NoSuchSetting(f"{above}{path}: {above.rstrip('.')} is no object")
+    known = [key for key in values if path == key or path.startswith(f"{key}.")]
+    step = max(known, key=len, default=path.partition(".")[0])
+    rest = path[len(step) + 1 :]
+    if not step or path.endswith("."):
+        raise NoSuchSetting(f"{above}{path}: no path of a setting")
+    if not rest:
+        return [step]
+    return [step, *(_steps(values[step], rest, f"{above}{step}.") if step in values else rest.split("."))]

@@ -1,0 +1,64 @@
+"""One setting by its path: what is laid over is there, and taken away it is as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.config.load import merged
+from hobus.config.own_settings import NoSuchSetting, laid_over, schema_of_own, settings_in, taken_away
+from hobus.config.schema import AdminConfig
+
+SHIPPED = json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text())
+PATHS = st.sampled_from(list(settings_in(SHIPPED)))
+
+
+@given(st.lists(st.tuples(PATHS, st.integers()), max_size=5), PATHS, st.integers())
+def test_a_setting_that_is_laid_over_is_there_and_none_beside_it_changes(before, path, value):
+    """Taken away, it is as it is shipped, and nothing empty is left of it."""
+    own = {}
+    for one, number in before:
+        own = laid_over(SHIPPED, own, one, number)
+    changed = laid_over(SHIPPED, own, path, value)
+    values, was = settings_in(merged(SHIPPED, changed)), settings_in(merged(SHIPPED, own))
+    assert values == {**was, path: value}
+    without = taken_away(changed, path)
+    assert settings_in(merged(SHIPPED, without)) == {**was, path: settings_in(SHIPPED)[path]}
+    assert {} not in without.values()
+
+
+def test_names_with_dots_and_new_names_are_found():
+    """A provider may be called by its version; what is not there yet is divided at each dot."""
+    own = {"gateway": {"providers": {"v1.5": {"kind": "openai"}}}}
+    changed = laid_over(SHIPPED, own, "gateway.providers.v1.5.base_url", "http://x")
+    assert changed["gateway"]["providers"] == {"v1.5": {"kind": "openai", "base_url": "http://x"}}
+    assert taken_away(changed, "gateway.providers.v1.5") == {}
+    assert laid_over(SHIPPED, {}, "tools.mcp_servers.time.transport", "stdio") == {
+        "tools": {"mcp_servers": {"time": {"transport": "stdio"}}}
+    }
+
+
+@pytest.mark.parametrize("path", ["", ".", "bus.", "bus..x", "bus.body_max_bytes.x"])
+def test_what_is_no_path_is_refused(path):
+    """Of a setting that is there, and of one that would be new."""
+    with pytest.raises(NoSuchSetting):
+        laid_over(SHIPPED, {}, path, 1)
+    with pytest.raises(NoSuchSetting):
+        taken_away({}, path)
+
+
+def test_a_name_that_nobody_knows_is_left_to_the_check_of_the_whole():
+    """Which names it."""
+    with pytest.raises(ValueError, match="runs_mx"):
+        AdminConfig.model_validate(merged(SHIPPED, laid_over(SHIPPED, {}, "ho2.runs_mx", 1)))
+
+
+def test_the_schema_of_an_own_file_requires_nothing_and_knows_every_setting():
+    """So that an editor completes names and takes a file of one line."""
+    schema = schema_of_own(AdminConfig.model_json_schema())
+    assert "required" not in schema and set(schema["properties"]) == set(SHIPPED)
+    assert all("required" not in one for one in schema["$defs"].values())

@@ -1,0 +1,88 @@
+"""`hobus config`: shows, compares and changes settings; what is refused changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+
+
+@pytest.fixture
+def config(tmp_path, capsys):
+    """A command of this family: its exit code and what it printed."""
+
+    def run(*words: str, code: int = exit_codes.OK) -> str:
+        assert cli.run(["--home", str(tmp_path), "config", *words]) == code
+        printed = capsys.readouterr()
+        return printed.out + printed.err
+
+    return run
+
+
+def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
+    """The file holds only what differs, and the next start uses it."""
+    assert "512" in config("show", "ho2.runs_max")
+    assert "ho2.runs_max = 256" in config("set", "ho2.runs_max", "256")
+    own = tmp_path / "config" / "admin_config.json"
+    assert json.loads(own.read_text()) == {"ho2": {"runs_max": 256}} and own.parent.stat().st_mode & 0o077 == 0
+    assert load_snapshot(tmp_path / "config").config.ho2.runs_max == 256
+    config("set", "tools.approval", '["pay", "delete_*"]')
+    config("set", "bus.listen", "127.0.0.1:7411")
+    compared = json.loads(config("diff", "--json"))
+    assert compared["settings"] == [
+        {"setting": "bus.listen", "shipped": "", "here": "127.0.0.1:7411"},
+        {"setting": "tools.approval", "shipped": [], "here": ["pay", "delete_*"]},
+        {"setting": "ho2.runs_max", "shipped": 512, "here": 256},
+    ]
+    rows = {row["setting"]: row for row in json.loads(config("show", "--json"))["settings"]}
+    assert rows["ho2.runs_max"]["origin"] == str(own) and rows["host.agent_id"]["origin"] == "shipped"
+    assert str(own) in config("show", "ho2.runs_max", "--origin") and "shipped" in config("show", "host", "--origin")
+    config("unset", "ho2.runs_max")
+    config("unset", "tools")
+    config("unset", "bus.listen")
+    assert "everything is as it is shipped" in config("diff") and json.loads(own.read_text()) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("set", "ho2.runs_mx", "1"), "ho2.runs_mx: unknown key"),
+        (("set", "ho2.runs_max", "-1"), "greater than 0"),
+        (("set", "ho2", "7"), "ho2: "),
+        (("set", "bus.body_max_bytes.x", "1"), "bus.body_max_bytes is no object"),
+        (("set", "", "1"), "no path of a setting"),
+        (("unset", "ho2.runs_max"), "as it is shipped"),
+        (("show", "nothing"), "there is no setting nothing"),
+    ],
+)
+def test_what_cannot_be_changes_nothing_and_says_why(config, tmp_path, words, said):
+    """Neither a file nor a directory is made."""
+    assert said in config(*words, code=exit_codes.USAGE)
+    assert not (tmp_path / "config").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"ho2": {"runs_max": 1}, "ho2": {}}', "\ud800"])
+def test_a_broken_file_is_named_and_left_as_it_is(config, tmp_path, text):
+    """Whatever is asked for."""
+    (tmp_path / "config").mkdir()
+    own = tmp_path / "config" / "admin_config.json"
+    own.write_bytes(text.encode("utf-8", "surrogatepass"))
+    for words in (("show",), ("diff",), ("set", "ho2.runs_max", "1"), ("unset", "ho2")):
+        assert str(own) in config(*words, code=exit_codes.USAGE)
+    assert own.read_bytes() == text.encode("utf-8", "surrogatepass")
+
+
+def test_files_of_a_home_are_part_of_what_differs(config, tmp_path):
+    """An agent of one's own is no setting."""
+    cli.run(["--home", str(tmp_path), "init", "agents/ADMIN.json"])
+    assert "agents/ADMIN.json" in config("diff")
+    assert json.loads(config("diff", "--json"))["files"] == ["agents/ADMIN.json"]
+
+
+def test_the_schema_is_one(config):
+    """For editors."""
+    assert json.loads(config("schema"))["properties"]["ho2"]
