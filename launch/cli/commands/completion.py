@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import say
 
@@ -17,11 +19,12 @@ _HOW = {
 
 @click.command(epilog="\b\n" + "\n".join(_HOW.values()))
 @click.argument("shell", type=click.Choice(list(_HOW)))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> int:
+@with_home
+def completion(*, home: Home, shell: str) -> int:
     """Print the completion of a SHELL, to be evaluated there."""
+    del home  # the same for all of them
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - click knows these three
-    root = ctx.find_root()
-    say(kind(root.command, {}, "hobus", "_HOBUS_COMPLETE").source())
+    root = click.get_current_context().find_root().command
+    say(kind(root, {}, "hobus", "_HOBUS_COMPLETE").source())
     return exit_codes.OK

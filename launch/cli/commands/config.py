@@ -126,8 +126,10 @@ def unset(*, home: Home, setting: str) -> int:
 
 
 @config.command()
-def schema() -> int:
+@with_home
+def schema(*, home: Home) -> int:
     """Print the JSON Schema of a home's admin_config.json, for editors that complete and check it."""
+    del home  # the same for all of them
     say(as_json(schema_of_own(AdminConfig.model_json_schema()), indent=1))
     return exit_codes.OK
 
