@@ -19,7 +19,7 @@ W = TypeVar("W")
 
 
 @dataclass(slots=True)
-class Pending(Generic[W]):
+class OwnRequest(Generic[W]):
     """One request on its way; `sent_epoch` is None until it was handed to a welcomed connection."""
 
     header: Header
@@ -39,42 +39,42 @@ class Pending(Generic[W]):
 class AfterWelcome(NamedTuple, Generic[W]):
     """What a welcome means for the requests of that connection."""
 
-    send: list[Pending[W]]
-    lost: list[Pending[W]]
+    send: list[OwnRequest[W]]
+    lost: list[OwnRequest[W]]
 
 
 @dataclass(slots=True)
 class PendingTable(Generic[W]):
-    """message id -> Pending, in the order of sending.
+    """message id -> OwnRequest, in the order of sending.
 
     `window_bytes`: so much of one connection is under way at once, or one larger request; further ones are held.
     """
 
     window_bytes: float = math.inf
-    _pending: dict[str, Pending[W]] = field(default_factory=dict[str, Pending[W]])
+    _pending: dict[str, OwnRequest[W]] = field(default_factory=dict[str, OwnRequest[W]])
     _under_way: dict[str, int] = field(default_factory=dict[str, int])  # connection -> bytes of bodies
     _held: dict[str, dict[str, None]] = field(default_factory=dict[str, "dict[str, None]"])  # connection -> ids
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def get(self, message_id: str) -> Pending[W] | None:
+    def get(self, message_id: str) -> OwnRequest[W] | None:
         """The pending request of this id."""
         return self._pending.get(message_id)
 
-    def add(self, pending: Pending[W]) -> None:
+    def add(self, pending: OwnRequest[W]) -> None:
         """Waits from now on; the id must not be pending."""
         assert pending.header.message_id not in self._pending  # noqa: S101 - callers join a pending id instead
         self._pending[pending.header.message_id] = pending
 
-    def settle(self, message_id: str, connection: str) -> Pending[W] | None:
+    def settle(self, message_id: str, connection: str) -> OwnRequest[W] | None:
         """Takes out the request that a reply on `connection` answers; None for a late or foreign one."""
         pending = self._pending.get(message_id)
         if pending is None or pending.connection != connection:
             return None
         return self.drop(message_id)
 
-    def drop(self, message_id: str) -> Pending[W] | None:
+    def drop(self, message_id: str) -> OwnRequest[W] | None:
         """Takes it out whatever it waits for (deadline, cancel)."""
         pending = self._pending.pop(message_id, None)
         if pending is not None:
@@ -82,18 +82,18 @@ class PendingTable(Generic[W]):
             self._held.get(pending.connection, {}).pop(message_id, None)
         return pending
 
-    def may_leave(self, pending: Pending[W], *, in_turn: bool = True) -> bool:
+    def may_leave(self, pending: OwnRequest[W], *, in_turn: bool = True) -> bool:
         """Whether there is room for it on its way; in turn: and nothing is held before it."""
         if in_turn and self._held.get(pending.connection):
             return False
         under_way = self._under_way.get(pending.connection, 0)
         return not under_way or under_way + len(pending.body) <= self.window_bytes
 
-    def hold(self, pending: Pending[W]) -> None:
+    def hold(self, pending: OwnRequest[W]) -> None:
         """It leaves when there is room."""
         self._held.setdefault(pending.connection, {})[pending.header.message_id] = None
 
-    def next_held(self, connection: str) -> Pending[W] | None:
+    def next_held(self, connection: str) -> OwnRequest[W] | None:
         """The one held longest, if there is room for it now; held no longer."""
         held = self._held.get(connection)
         if not held:
@@ -104,14 +104,14 @@ class PendingTable(Generic[W]):
         del held[pending.header.message_id]
         return pending
 
-    def sent(self, pending: Pending[W], epoch: str) -> None:
+    def sent(self, pending: OwnRequest[W], epoch: str) -> None:
         """It is on its way, to this incarnation of the server."""
         pending.sent_epoch = epoch
         if not pending.is_counted:
             pending.is_counted = True
             self._under_way[pending.connection] = self._under_way.get(pending.connection, 0) + len(pending.body)
 
-    def _uncount(self, pending: Pending[W]) -> None:
+    def _uncount(self, pending: OwnRequest[W]) -> None:
         if pending.is_counted:
             pending.is_counted = False
             self._under_way[pending.connection] -= len(pending.body)
@@ -122,8 +122,8 @@ class PendingTable(Generic[W]):
         Never sent: send. Redeliverable: send again. Sent to the same incarnation of the server: its answer still comes.
         """
         self._held.pop(connection, None)
-        send: list[Pending[W]] = []
-        lost: list[Pending[W]] = []
+        send: list[OwnRequest[W]] = []
+        lost: list[OwnRequest[W]] = []
         for pending in self._pending.values():
             if pending.connection != connection:
                 continue
@@ -137,6 +137,6 @@ class PendingTable(Generic[W]):
             del self._pending[pending.header.message_id]
         return AfterWelcome(send, lost)
 
-    def all(self) -> list[Pending[W]]:
+    def all(self) -> list[OwnRequest[W]]:
         """Every pending request, oldest first."""
         return list(self._pending.values())

@@ -51,7 +51,7 @@ def cost_of(size_bytes: int, settings: BusSettings) -> int:
     return 1 + size_bytes // settings.fair_unit_bytes
 
 
-class _Flow(Generic[K, T]):
+class _Backlog(Generic[K, T]):
     """What waits of one principal, in order."""
 
     __slots__ = ("credit", "items")
@@ -67,15 +67,15 @@ class FairQueue(Generic[K, T]):
     __slots__ = ("_flows", "_held", "_weight")
 
     def __init__(self, weight: Callable[[str], int]) -> None:
-        self._flows: OrderedDict[str, _Flow[K, T]] = OrderedDict()
-        self._held: dict[str, _Flow[K, T]] = {}  # of principals that have no turn at present
+        self._flows: OrderedDict[str, _Backlog[K, T]] = OrderedDict()
+        self._held: dict[str, _Backlog[K, T]] = {}  # of principals that have no turn at present
         self._weight = weight
 
     def add(self, principal: str, key: K, item: T, cost: int = 1) -> None:
         """Stands last of its principal; one that comes anew stands last of all."""
         flow = self._flow(principal)
         if flow is None:
-            flow = self._flows[principal] = _Flow()
+            flow = self._flows[principal] = _Backlog()
             flow.credit = self._weight(principal)
         flow.items[key] = (item, cost)
 
@@ -134,7 +134,7 @@ class FairQueue(Generic[K, T]):
         flow = self._flow(principal)
         return len(flow.items) if flow is not None else 0
 
-    def _flow(self, principal: str) -> _Flow[K, T] | None:
+    def _flow(self, principal: str) -> _Backlog[K, T] | None:
         return self._flows.get(principal) or self._held.get(principal)
 
     def __iter__(self) -> Iterator[T]:

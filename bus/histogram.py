@@ -39,7 +39,7 @@ class Histogram:
         return found | {f"{name}_ms_sum": round(self._sum_ms), f"{name}_ms_count": totals[-1]}
 
 
-class Told(NamedTuple):
+class Durations(NamedTuple):
     """A histogram as a heartbeat told it."""
 
     at_most_ms: list[tuple[int, int]]  # (bound, how many took at most that), ascending
@@ -47,11 +47,11 @@ class Told(NamedTuple):
     number: int
 
 
-def told_in(counters: Mapping[str, int]) -> tuple[dict[str, Told], dict[str, int]]:
+def told_in(counters: Mapping[str, int]) -> tuple[dict[str, Durations], dict[str, int]]:
     """Histograms by name, and the counters that belong to none; what is incomplete stays a counter."""
     names = {part["name"] for name in counters if (part := _PART.fullmatch(name)) is not None}
     whole = {name for name in names if {f"{name}_ms_sum", f"{name}_ms_count"} <= counters.keys()}
-    found: dict[str, Told] = {}
+    found: dict[str, Durations] = {}
     rest: dict[str, int] = {}
     for name, value in counters.items():
         part = _PART.fullmatch(name)
@@ -65,5 +65,5 @@ def told_in(counters: Mapping[str, int]) -> tuple[dict[str, Told], dict[str, int
     return found, rest
 
 
-def _told(counters: Mapping[str, int], name: str) -> Told:
-    return Told([], counters[f"{name}_ms_sum"], counters[f"{name}_ms_count"])
+def _told(counters: Mapping[str, int], name: str) -> Durations:
+    return Durations([], counters[f"{name}_ms_sum"], counters[f"{name}_ms_count"])

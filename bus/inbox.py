@@ -28,7 +28,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.outcome import failure_answer, follow_up, internal_fault
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.window import DuplicateWindow, Recorded, RequestKey
+from hobus.bus.window import DuplicateWindow, KeptReply, RequestKey
 
 _NOT_FINAL = frozenset({"cancelled", "disk_full"})
 """Failures that are not to be retried at once, and may be another answer to who asks again later."""
@@ -42,7 +42,7 @@ def _nobody(_principal: str) -> bool:
     return False
 
 
-class Route(Protocol):
+class ReplyRoute(Protocol):
     """Where an answer goes: the broker, or a lane's connection of the requester."""
 
     @property
@@ -50,7 +50,7 @@ class Route(Protocol):
         """The service whose lane it is; "" for the broker."""
         ...
 
-    def answer(self, request: Header, kind: Kind, answer: Recorded) -> None:
+    def answer(self, request: Header, kind: Kind, answer: KeptReply) -> None:
         """Sends one reply, failure or stream frame; an answer to nobody is dropped."""
         ...
 
@@ -65,11 +65,11 @@ class Running:
     message: Message
     handler: Handler
     deadline: float | None
-    route: Route  # of the newest requester
+    route: ReplyRoute  # of the newest requester
     task: asyncio.Task[None] | None = None  # None while it waits its turn behind another of its routing key
     is_started: bool = False  # its task has had its first step
     stopped: Literal["", "cancelled", "expired"] = ""
-    again: tuple[Header, bytes, Route] | None = None  # asked again while it was being stopped
+    again: tuple[Header, bytes, ReplyRoute] | None = None  # asked again while it was being stopped
     principal: str = ""  # it was admitted for this one: a later requester changes the header
     size_bytes: int = 0
     is_queued: bool = False  # its task is not made yet: others begin first
@@ -116,7 +116,7 @@ class Inbox:
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
-    def receive(self, header: Header, body: bytes, route: Route) -> None:
+    def receive(self, header: Header, body: bytes, route: ReplyRoute) -> None:
         """Admits one request or post, or answers it at once."""
         sender_role = role_of(header.sender)
         asker = header.sender if sender_role in CLIENT_ROLES else sender_role
@@ -138,7 +138,9 @@ class Inbox:
             Running(key, header, row, message, handler, deadline, route, principal=principal, size_bytes=len(body))
         )
 
-    def _allowed(self, header: Header, sender_role: str, route: Route) -> tuple[Row, tuple[type[Message], Handler]]:
+    def _allowed(
+        self, header: Header, sender_role: str, route: ReplyRoute
+    ) -> tuple[Row, tuple[type[Message], Handler]]:
         """The policy once more at the receiving edge, from the same table as the broker's."""
         row, handler = row_of(self.role, header.type), self.handlers.get(header.type)
         if row is None or handler is None:
@@ -173,7 +175,7 @@ class Inbox:
     def _busy(self, detail: str) -> BusError:
         return BusError("busy", detail, retry_after_ms=self.settings.busy_retry_ms)
 
-    def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: Route) -> bool:
+    def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: ReplyRoute) -> bool:
         """Whether this id was answered (answer it again) or is at work (its newest requester gets the answer)."""
         answer = self.window.recorded(key)
         running = self._running.get(key)
@@ -188,7 +190,7 @@ class Inbox:
             self._attach(running, header, route)
         return True
 
-    def _attach(self, running: Running, header: Header, route: Route) -> None:
+    def _attach(self, running: Running, header: Header, route: ReplyRoute) -> None:
         """The newest requester gets the answer; its deadline counts if it is later."""
         running.route, running.header = route, header
         if running.deadline is None or header.deadline_ms <= 0:
@@ -205,7 +207,7 @@ class Inbox:
             raise BusError("expired", f"{header.type} {header.message_id} arrived after its deadline")
         return self.clock.monotonic() + header.deadline_ms / 1000
 
-    def _refuse(self, header: Header, route: Route, fault: RuntimeFault) -> None:
+    def _refuse(self, header: Header, route: ReplyRoute, fault: RuntimeFault) -> None:
         if header.kind == Kind.REQUEST:
             route.answer(header, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
 
@@ -316,7 +318,7 @@ class Inbox:
             with suppress(RuntimeFault):  # one that does not fit is lost; no answer fails for it
                 body = encode(message, self.settings.body_max_bytes)
                 running.route.answer(
-                    running.header, Kind.STREAM, Recorded(Kind.STREAM, message.TYPE, message.VERSION, body)
+                    running.header, Kind.STREAM, KeptReply(Kind.STREAM, message.TYPE, message.VERSION, body)
                 )
 
         return Call(
@@ -324,13 +326,13 @@ class Inbox:
             running.deadline, running.route.lane, stream, running.afterwards.append,
         )  # fmt: skip
 
-    def _encoded(self, running: Running, reply: Message | None) -> Recorded | None:
+    def _encoded(self, running: Running, reply: Message | None) -> KeptReply | None:
         expected = running.row.reply
         if expected is None:
             return None
         if not isinstance(reply, expected):
             raise TypeError(f"a handler of {running.header.type} answered {type(reply).__name__}")
-        return Recorded(Kind.REPLY, reply.TYPE, reply.VERSION, encode(reply, self.settings.body_max_bytes))
+        return KeptReply(Kind.REPLY, reply.TYPE, reply.VERSION, encode(reply, self.settings.body_max_bytes))
 
     def _stopped(self, running: Running) -> RuntimeFault:
         if running.stopped == "expired":
@@ -365,7 +367,7 @@ class Inbox:
         elif was_first:
             self._begin(queue[0])
 
-    def _answer(self, running: Running, outcome: Recorded | RuntimeFault | None) -> None:
+    def _answer(self, running: Running, outcome: KeptReply | RuntimeFault | None) -> None:
         """One answer; kept for duplicates unless a retry may bring another one."""
         self.counters.handled += 1
         if running.again is not None:  # the one that was stopped is nobody's any more

@@ -32,7 +32,7 @@ from hobus.bus.pace import Pace
 from hobus.bus.pacing import TOO_MUCH, Others, PacedIntake, client_rate_of, may_wait_whole
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.window import Recorded
+from hobus.bus.window import KeptReply
 
 _log = structlog.get_logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
@@ -81,7 +81,7 @@ class LaneRoute:
     lane: str
     instance: str
 
-    def answer(self, request: Header, kind: Kind, answer: Recorded) -> None:
+    def answer(self, request: Header, kind: Kind, answer: KeptReply) -> None:
         """Sends one reply, failure or stream frame."""
         self.server.answer(self.instance, request, kind, answer)
 
@@ -420,7 +420,7 @@ class LaneServer:
 
     # --- leaving ----------------------------------------------------------------------------------------------------
 
-    def answer(self, instance: str, request: Header, kind: Kind, answer: Recorded) -> None:
+    def answer(self, instance: str, request: Header, kind: Kind, answer: KeptReply) -> None:
         """Sends an answer to the connection that `instance` has now; dropped and counted if it has none."""
         client = self._by_instance.get(instance)
         if client is None:

@@ -16,7 +16,7 @@ from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row, row_of
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.connection import Connection
 from hobus.bus.conversation import send_or_drop
-from hobus.bus.correlation import Pending, PendingTable
+from hobus.bus.correlation import OwnRequest, PendingTable
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault, fault_of
@@ -34,7 +34,7 @@ Outcome = tuple[Header, bytes]
 
 
 @dataclass(slots=True, eq=False)
-class Told:
+class Callback:
     """Waits like a future, but is told its outcome at once: no task, and no turn of the loop in between."""
 
     on_reply: Callable[[Header, bytes], None]
@@ -56,7 +56,7 @@ class Told:
         self.on_fault(fault)
 
 
-Waiter = asyncio.Future[Outcome] | Told
+Waiter = asyncio.Future[Outcome] | Callback
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class Outbox:
             _REQUEST, service, message, row, key="", message_id=None, attempt=1, trace=trace,
             deadline_ms=max(1, int(timeout_s * 1000)),
         )  # fmt: skip
-        self._open(head, body, row, Told(on_reply, on_fault), timeout_s, None, None)
+        self._open(head, body, row, Callback(on_reply, on_fault), timeout_s, None, None)
 
     def _encoded(self, message: Message) -> bytes:
         body = encode(message, self.settings.body_max_bytes)
@@ -195,7 +195,7 @@ class Outbox:
         timeout_s: float,
         on_stream: Callable[[Message], None] | None,
         reached_within_s: float | None,
-    ) -> Pending[Waiter]:
+    ) -> OwnRequest[Waiter]:
         name = lane_for(head.destination, head.type)
         connection = self.connections.get(name) or self.connections[""]
         now = self.clock.monotonic()
@@ -204,7 +204,7 @@ class Outbox:
         if not connection.is_wanted and self.want is not None:
             self.want(connection)
         deadline = now + timeout_s
-        pending = Pending(
+        pending = OwnRequest(
             head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream,
             reached_within_s=reached_within_s, is_unreached=not connection.is_bound,
         )  # fmt: skip
@@ -224,18 +224,18 @@ class Outbox:
         self._look_again(pending, deadline if pending.sent_epoch is None else self._guard_of(pending), now)
         return pending
 
-    def _guard_of(self, pending: Pending[Waiter]) -> float:
+    def _guard_of(self, pending: OwnRequest[Waiter]) -> float:
         """When the server of a request that left has had its time to speak; a requester in a hurry grants it none."""
         grace_s = self.settings.peer_timeout_ms / 1000 if pending.reached_within_s is None else 0.0
         return pending.deadline + grace_s
 
-    def _look_again(self, pending: Pending[Waiter], guard: float, now: float) -> None:
+    def _look_again(self, pending: OwnRequest[Waiter], guard: float, now: float) -> None:
         """At the guard, or earlier to see whether its connection is up."""
         due = guard if pending.reached_within_s is None else min(guard, now + pending.reached_within_s)
         self.deadlines.set(pending.header.message_id, due)
         self.on_deadline_set(due)
 
-    def _send_late(self, connection: Connection, pending: Pending[Waiter]) -> None:
+    def _send_late(self, connection: Connection, pending: OwnRequest[Waiter]) -> None:
         remaining_ms = int((pending.deadline - self.clock.monotonic()) * 1000)
         head = pending.header._replace(deadline_ms=max(1, remaining_ms))
         connection.link.send(pack_header(head), pending.body)
@@ -247,7 +247,7 @@ class Outbox:
             if pending.deadline > self.clock.monotonic():  # else the guard speaks
                 self._send_or_fail(connection, pending)
 
-    def _send_or_fail(self, connection: Connection, pending: Pending[Waiter]) -> None:
+    def _send_or_fail(self, connection: Connection, pending: OwnRequest[Waiter]) -> None:
         try:
             self._send_late(connection, pending)
         except BusError as fault:
@@ -263,7 +263,7 @@ class Outbox:
             raise BusError("malformed", f"the reply to {head.correlation_id} is a {head.type}, not a {expect.TYPE}")
         return decode(expect, body, self.settings.body_max_bytes)
 
-    def _abandon(self, pending: Pending[Waiter], waiter: Waiter) -> None:
+    def _abandon(self, pending: OwnRequest[Waiter], waiter: Waiter) -> None:
         """The awaiting task was cancelled: the request is, unless somebody else waits for it."""
         if waiter in pending.waiters:
             pending.waiters.remove(waiter)
@@ -308,7 +308,7 @@ class Outbox:
             if not waiter.done():
                 waiter.set_result((head, body))
 
-    def _is_asked_again(self, connection: Connection, pending: Pending[Waiter], body: bytes) -> bool:
+    def _is_asked_again(self, connection: Connection, pending: OwnRequest[Waiter], body: bytes) -> bool:
         """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.
 
         Nobody but its newest requester may cancel a request, so it cannot be the answer to one that is wanted. Once
@@ -391,14 +391,14 @@ class Outbox:
             self._fail(pending, BusError("expired", f"{pending.header.type} {message_id}: {why} by the deadline"))
             self._send_held(connection)
 
-    def _give_up(self, pending: Pending[Waiter], connection: Connection) -> None:
+    def _give_up(self, pending: OwnRequest[Waiter], connection: Connection) -> None:
         """Nobody is there who could answer it."""
         self._pending.drop(pending.header.message_id)
         head = pending.header
         self._fail(pending, BusError("no_route", f"{head.type} {head.message_id}: {connection.why_down()}"))
         self._send_held(connection)
 
-    def _fail(self, pending: Pending[Waiter], fault: RuntimeFault) -> None:
+    def _fail(self, pending: OwnRequest[Waiter], fault: RuntimeFault) -> None:
         self.deadlines.forget(pending.header.message_id)
         for waiter in pending.waiters:
             if not waiter.done():

@@ -14,18 +14,18 @@ from hobus.bus.codec import encode
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
 from hobus.bus.messages.failure import Failure
-from hobus.bus.window import Recorded
+from hobus.bus.window import KeptReply
 
 _log = structlog.get_logger("bus")
 
 
-def failure_answer(fault: RuntimeFault, max_bytes: int) -> Recorded:
+def failure_answer(fault: RuntimeFault, max_bytes: int) -> KeptReply:
     """The Failure frame of a fault; one whose facts are too large says that instead."""
     try:
         body = encode(fault.as_failure(), max_bytes)
     except MessageTooLarge as too_large:
         body = encode(too_large.as_failure(), max_bytes)
-    return Recorded(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
+    return KeptReply(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
 
 
 def internal_fault(request: Header, error: BaseException) -> BusError:

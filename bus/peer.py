@@ -26,7 +26,7 @@ from hobus.bus.dispatch import Actor, handlers_of
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
-from hobus.bus.inbox import CAUSE, Inbox, InboxCounters, Route
+from hobus.bus.inbox import CAUSE, Inbox, InboxCounters, ReplyRoute
 from hobus.bus.lane_mirror import MIRRORED, Mirror
 from hobus.bus.lane_server import LaneCounters, LaneServer
 from hobus.bus.lanes import role_of
@@ -38,7 +38,7 @@ from hobus.bus.paging import parts_of
 from hobus.bus.port import Clock, R
 from hobus.bus.readiness import Readiness, State
 from hobus.bus.settings import BusSettings
-from hobus.bus.window import Recorded
+from hobus.bus.window import KeptReply
 
 _ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
 _PROBE = Probe.TYPE
@@ -52,7 +52,7 @@ class _BrokerRoute:
     peer: Peer
     lane: str = ""
 
-    def answer(self, request: Header, kind: Kind, answer: Recorded) -> None:
+    def answer(self, request: Header, kind: Kind, answer: KeptReply) -> None:
         self.peer.answer_broker(request, kind, answer)
 
 
@@ -106,8 +106,8 @@ class Peer:
         self._servers: list[LaneServer] = []
         self._route = _BrokerRoute(self)
         self._is_open = False  # the actor has started: requests are let in
-        self._early: deque[tuple[Header, bytes, Route]] = deque()
-        self._held: list[tuple[Header, Kind, Recorded]] = []  # answers given between a hello and its welcome
+        self._early: deque[tuple[Header, bytes, ReplyRoute]] = deque()
+        self._held: list[tuple[Header, Kind, KeptReply]] = []  # answers given between a hello and its welcome
         self._keys: OrderedDict[str, float] = OrderedDict()
         self._welcome: asyncio.Future[None] | None = None
         self._due_timer: asyncio.TimerHandle | None = None
@@ -381,7 +381,7 @@ class Peer:
 
     # --- requests from others ---------------------------------------------------------------------------------------
 
-    def _admit(self, head: Header, body: bytes, route: Route) -> None:
+    def _admit(self, head: Header, body: bytes, route: ReplyRoute) -> None:
         if head.type == _PROBE:
             self._answer_probe(head, route)
             return
@@ -395,19 +395,19 @@ class Peer:
         elif self._readiness.state == "starting" and len(self._early) < self._settings.mailbox_max:
             self._early.append((head, body, route))  # the actor is still starting
 
-    def _from_lane(self, head: Header, body: bytes, route: Route) -> None:
+    def _from_lane(self, head: Header, body: bytes, route: ReplyRoute) -> None:
         self._conversation.notice_standstill(self._clock.monotonic())
         if head.kind == Kind.CANCEL:
             self._inbox.cancel(head.correlation_id, head.sender, route.lane)
         else:
             self._admit(head, body, route)
 
-    def _answer_probe(self, head: Header, route: Route) -> None:
+    def _answer_probe(self, head: Header, route: ReplyRoute) -> None:
         probed = Probed(instance=self._instance, state=self._readiness.state, reason=self._readiness.reason)
         body = encode(probed, self._settings.body_max_bytes)
-        route.answer(head, Kind.REPLY, Recorded(Kind.REPLY, probed.TYPE, probed.VERSION, body))
+        route.answer(head, Kind.REPLY, KeptReply(Kind.REPLY, probed.TYPE, probed.VERSION, body))
 
-    def answer_broker(self, request: Header, kind: Kind, answer: Recorded) -> None:
+    def answer_broker(self, request: Header, kind: Kind, answer: KeptReply) -> None:
         """Sends an answer through the broker.
 
         While its welcome is awaited, answers wait for it: the hello has said that these requests are at work here. What

@@ -18,7 +18,7 @@ RequestKey = tuple[str, str, str]
 """(role of the sender, or the client itself, type, message id)."""
 
 
-class Recorded(NamedTuple):
+class KeptReply(NamedTuple):
     """A reply or a final failure as it can be sent again."""
 
     kind: Kind
@@ -34,12 +34,12 @@ class DuplicateWindow:
         self._ids_max = ids_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._answers: OrderedDict[RequestKey, Recorded] = OrderedDict()  # its front goes in constant time
+        self._answers: OrderedDict[RequestKey, KeptReply] = OrderedDict()  # its front goes in constant time
 
     def __len__(self) -> int:
         return len(self._answers)
 
-    def record(self, key: RequestKey, answer: Recorded) -> None:
+    def record(self, key: RequestKey, answer: KeptReply) -> None:
         """A duplicate of this request gets `answer` while the window remembers it."""
         earlier = self._answers.pop(key, None)
         if earlier is not None:
@@ -50,7 +50,7 @@ class DuplicateWindow:
             _, oldest = self._answers.popitem(last=False)
             self._bytes -= len(oldest.body)
 
-    def recorded(self, key: RequestKey) -> Recorded | None:
+    def recorded(self, key: RequestKey) -> KeptReply | None:
         """The answer that was given to this request, if it is still remembered."""
         return self._answers.get(key)
 

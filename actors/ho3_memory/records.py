@@ -29,7 +29,7 @@ from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
     GateThen,
     OverlayDeactivated,
-    OverlayLogged,
+    OverlayWritten,
     SignalLogged,
     WeightUpdated,
 )
@@ -155,7 +155,7 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
             event_id, session_id = name.removeprefix(f"HO3_SIGNAL:{agent_id}/"), entry.provenance.session_id
             known_id = _SIGNAL_ID.validate_python(signal_id)
             return SignalFact(sequence, agent_id, name, event_id, known_id, session_id, micros(at))
-        case OverlayLogged() as said:
+        case OverlayWritten() as said:
             return OverlayFact(sequence, agent_id, name, _artifact_of(said, entry.bodies))
         case OverlayDeactivated(artifact_id=artifact_id, at=at):
             return DeactivatedFact(sequence, agent_id, name, artifact_id, micros(at))
@@ -167,16 +167,16 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
             return None
 
 
-def _logged(artifact: Artifact) -> OverlayLogged:
+def _logged(artifact: Artifact) -> OverlayWritten:
     gate, labels = artifact.gate_snapshot, artifact.labels
-    said: dict[str, Any] = {name: getattr(artifact, name) for name in OverlayLogged._fields if hasattr(artifact, name)}
+    said: dict[str, Any] = {name: getattr(artifact, name) for name in OverlayWritten._fields if hasattr(artifact, name)}
     said |= {"domain_labels": labels.domain, "task_labels": labels.task}
     said |= {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
     said["gate_snapshot"] = None if gate is None else GateThen(*gate.model_dump().values())
-    return OverlayLogged(**said)
+    return OverlayWritten(**said)
 
 
-def _artifact_of(said: OverlayLogged, bodies: Sequence[bytes | None]) -> Artifact:
+def _artifact_of(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifact:
     if len(bodies) < 2:  # noqa: PLR2004 - payload and line
         raise ValueError("an overlay without a line")
     line, gate = bodies[1], said.gate_snapshot

@@ -25,14 +25,14 @@ from hobus.bus.broker.events import (
     Event,
     FrameGarbage,
     FrameReceived,
-    KeyRefused,
     Origin,
+    UnknownKey,
 )
 from hobus.bus.broker.liveness import Liveness
 from hobus.bus.broker.membership import Membership
 from hobus.bus.broker.operations import Operations
 from hobus.bus.broker.paced import Paced
-from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.remote import KeyBook
@@ -132,7 +132,7 @@ class BrokerCore:
             self._membership.connected(event.connection)
         elif isinstance(event, FrameGarbage):
             self._garbage(event.connection, event.detail, event.size_bytes)
-        elif isinstance(event, KeyRefused):
+        elif isinstance(event, UnknownKey):
             self._enrolment.key_refused(event.fingerprint, event.address)
         else:
             self._tick()
@@ -209,7 +209,7 @@ class BrokerCore:
         else:
             self._control(peer, frame, body, origin)
 
-    def _ask(self, peer: Peer, frame: Header, header_bytes: int, body: bytes) -> None:
+    def _ask(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> None:
         row = self._delivery.admit(peer, frame, header_bytes, body)
         if row is None:
             return
@@ -218,7 +218,7 @@ class BrokerCore:
         else:
             self._delivery.ask(peer, frame, body, row)
 
-    def _control(self, peer: Peer, frame: Header, body: bytes, origin: Origin) -> None:
+    def _control(self, peer: BoundPeer, frame: Header, body: bytes, origin: Origin) -> None:
         membership = self._membership
         if frame.kind == Kind.BEAT:
             membership.beat(peer, frame, body)

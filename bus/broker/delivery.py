@@ -9,7 +9,7 @@ from hobus.bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
 from hobus.bus.broker.intake import behalf_of, over_share, share_of
-from hobus.bus.broker.peers import Peer, Pending, Service
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
@@ -35,7 +35,7 @@ class Delivery:
         self._post_hold_s = state.settings.post_hold_ms / 1000
         self._body_max = state.settings.body_max_bytes
 
-    def admit(self, peer: Peer, frame: Header, header_bytes: int, body: bytes) -> Row | None:
+    def admit(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> Row | None:
         """The catalog row under which an asking frame may pass; None when it was refused (and answered)."""
         fault = malformation_of(frame, header_bytes)
         if fault:
@@ -57,7 +57,7 @@ class Delivery:
             return None
         return row
 
-    def _is_own_id(self, peer: Peer, message_id: str, type_name: str) -> bool:
+    def _is_own_id(self, peer: BoundPeer, message_id: str, type_name: str) -> bool:
         """Not counted by another; and a worker from elsewhere asks for models under calls of its own orders alone."""
         if not peer.address:
             return not is_foreign(message_id, peer.instance)
@@ -66,7 +66,7 @@ class Delivery:
         order = order_of_call(message_id)
         return order in peer.in_flight or (self._state.is_collecting and order in peer.announced)
 
-    def ask(self, peer: Peer, frame: Header, body: bytes, row: Row) -> None:
+    def ask(self, peer: BoundPeer, frame: Header, body: bytes, row: Row) -> None:
         """A request or post that may pass is delivered, waits, or fails."""
         state = self._state
         is_post = frame.kind == _POST
@@ -105,15 +105,15 @@ class Delivery:
             self._placement.adopt(pending, holder)
 
     def _taken_in(  # noqa: PLR0913, PLR0917 - what a request consists of
-        self, peer: Peer, frame: Header, body: bytes, row: Row, service: Service, deadline: float
-    ) -> Pending | None:
+        self, peer: BoundPeer, frame: Header, body: bytes, row: Row, service: Service, deadline: float
+    ) -> OpenRequest | None:
         """The request, counted in its principal's share; None when that is full, and its sender was told so."""
         state = self._state
         share = share_of(peer, row)
         if share and (over := over_share(state.shares, share, len(body), peer, state.settings)):
             self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
             return None
-        pending = Pending(
+        pending = OpenRequest(
             frame, body, row,
             service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, now=state.now,
         )  # fmt: skip
@@ -124,7 +124,7 @@ class Delivery:
             state.others.heard(pending.principal, state.now)
         return pending
 
-    def answer(self, worker: Peer, frame: Header, body: bytes, header_bytes: int) -> None:
+    def answer(self, worker: BoundPeer, frame: Header, body: bytes, header_bytes: int) -> None:
         """A reply or failure goes to the requester and gives the slot back; a stream frame only passes."""
         state = self._state
         pending = worker.in_flight.get(frame.correlation_id)
@@ -151,7 +151,7 @@ class Delivery:
         if pending.service.waiting.count:
             self._placement.pump(worker)
 
-    def _pass_on(self, pending: Pending, worker: Peer, frame: Header, body: bytes) -> None:
+    def _pass_on(self, pending: OpenRequest, worker: BoundPeer, frame: Header, body: bytes) -> None:
         """To everybody who asked and still lives, stamped."""
         state, requester, asked = self._state, pending.requester, pending.header
         if pending.share and (units := len(body) // state.settings.fair_unit_bytes) and requester.role in CLIENT_ROLES:
@@ -173,7 +173,7 @@ class Delivery:
         verdict = "late" if requester.is_lost else "delivered"
         state.tap(verdict, stamped, worker.instance, worker=worker.instance, body=body)
 
-    def cancel(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def cancel(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """A waiting request ends as cancelled; one in a handler is cancelled there, and its answer is the handler's."""
         state = self._state
         if len(body) > _CANCEL_MAX_BYTES:
@@ -197,7 +197,7 @@ class Delivery:
             pending.move("cancelled")
             self._placement.stop(worker, frame, peer.instance, body)
 
-    def _cancel_announced(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def _cancel_announced(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """Nobody asked this broker for it. It may have been asked of an earlier one, whose worker still has it.
 
         Who asked is then not known: the role must be one that may ask this service, the id not counted by another
@@ -226,7 +226,7 @@ class Delivery:
             while len(service.early_cancels) > state.settings.dedupe_window:
                 service.early_cancels.popitem(last=False)
 
-    def fail_for_a_defect(self, peer: Peer, frame: Header) -> None:
+    def fail_for_a_defect(self, peer: BoundPeer, frame: Header) -> None:
         """The one who asked is told that the broker failed, unless it has its answer."""
         state = self._state
         if frame.kind != Kind.REQUEST:
@@ -241,7 +241,7 @@ class Delivery:
         ):
             self._endings.refuse(peer, frame, "internal", words)
 
-    def look_at(self, pending: Pending) -> None:
+    def look_at(self, pending: OpenRequest) -> None:
         """A time at which this one had to be looked at has come."""
         state = self._state
         if state.now >= pending.deadline:
@@ -260,7 +260,7 @@ class Delivery:
         elif pending.direct and not state.find(pending.direct):
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
 
-    def _attach(self, known: Pending, peer: Peer, frame: Header, body: bytes, deadline: float) -> None:
+    def _attach(self, known: OpenRequest, peer: BoundPeer, frame: Header, body: bytes, deadline: float) -> None:
         """The same request again, re-sent or by a successor: all who asked and still live get the one answer."""
         state = self._state
         is_other = (known.header.type, known.header.destination) != (frame.type, frame.destination)
@@ -277,21 +277,21 @@ class Delivery:
         holder = known.worker.instance if known.worker is not None else ""
         state.tap("queued", known.header_for_tap(), peer.instance, worker=holder, body=body, code="attached")
 
-    def _announced_holder(self, pending: Pending) -> Peer | None:
+    def _announced_holder(self, pending: OpenRequest) -> BoundPeer | None:
         """The peer that said it works on this id, or has answered it, when it said hello."""
         for peer in pending.service.offering:
             if peer.announced and pending.header.message_id in peer.announced and not pending.is_post:
                 return peer
         return None
 
-    def _answer_fault(self, pending: Pending, frame: Header, body: bytes, header_bytes: int) -> str:
+    def _answer_fault(self, pending: OpenRequest, frame: Header, body: bytes, header_bytes: int) -> str:
         if len(body) > self._body_max:
             return f"a body of {len(body)} bytes; the limit is {self._body_max} (bus.body_max_bytes)"
         if frame.kind == Kind.REPLY and pending.row.reply is not None and frame.type != pending.row.reply.TYPE:
             return "a reply of another type than the catalog's"
         return malformation_of(frame, header_bytes) if header_bytes > 1024 else ""  # noqa: PLR2004 - short ones fit
 
-    def _stray(self, worker: Peer, frame: Header, body: bytes) -> None:
+    def _stray(self, worker: BoundPeer, frame: Header, body: bytes) -> None:
         """An answer that belongs to nothing this worker has: late, or forged."""
         state = self._state
         message_id = frame.correlation_id
@@ -313,6 +313,6 @@ class Delivery:
             state.tap("late", frame, worker.instance, worker=worker.instance, body=body)
 
 
-def _may_join(asked: Peer, peer: Peer) -> bool:
+def _may_join(asked: BoundPeer, peer: BoundPeer) -> bool:
     """Instances of an actor take over from each other; clients are different people with the same role."""
     return peer.role not in CLIENT_ROLES or peer.instance.partition("@")[0] == asked.instance.partition("@")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.bus.broker.peers import Late, Peer, Pending
+from hobus.bus.broker.peers import BoundPeer, Late, OpenRequest
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.state import State
 from hobus.bus.broker.transitions import RequestEvent
@@ -22,7 +22,7 @@ class Endings:
         self._state = state
         self._records = records
 
-    def finish(self, pending: Pending, by: RequestEvent) -> None:
+    def finish(self, pending: OpenRequest, by: RequestEvent) -> None:
         """The request is in no table any more; its body is let go, the heap may still hold its shell."""
         if pending.state == "waiting":
             pending.service.waiting.remove(pending)
@@ -36,7 +36,7 @@ class Endings:
         pending.body = b""
         self._state.deadlines.ended()
 
-    def unbind(self, pending: Pending, *, keeps_slot: bool = False) -> None:
+    def unbind(self, pending: OpenRequest, *, keeps_slot: bool = False) -> None:
         """Its worker does not work on it any more; with `keeps_slot` it still does, but nobody will want the answer."""
         worker = pending.worker
         if worker is None:
@@ -58,7 +58,13 @@ class Endings:
             pending.service.sticky.ended(pending.header.key, worker, state.now)
 
     def fail(
-        self, pending: Pending, code: str, detail: str, *, retryable: bool | None = None, by: RequestEvent = "failed"
+        self,
+        pending: OpenRequest,
+        code: str,
+        detail: str,
+        *,
+        retryable: bool | None = None,
+        by: RequestEvent = "failed",
     ) -> None:
         """The requester gets a Failure (retryable as its code says, unless told); a post is a dead letter."""
         self.unbind(pending)
@@ -68,7 +74,7 @@ class Endings:
             verdict = _VERDICTS.get(code, "failed")
             self._answer(requester, pending.header, code, detail, verdict, retryable=retryable)
 
-    def expire(self, pending: Pending) -> None:
+    def expire(self, pending: OpenRequest) -> None:
         """Its deadline passed: the requester is told, the worker is told to stop."""
         worker = pending.worker
         if worker is not None:
@@ -86,7 +92,7 @@ class Endings:
         words = f"{_name(pending.header)} was not answered within its deadline; it was {where}"
         self.fail(pending, "expired", words, by="expired")
 
-    def dead_letter(self, pending: Pending, code: str) -> None:
+    def dead_letter(self, pending: OpenRequest, code: str) -> None:
         """Given up: counted, tapped, recorded. A request's sender gets `peer_lost`, a post's sender nothing."""
         state = self._state
         state.counts["dead_letters"] += 1
@@ -104,7 +110,7 @@ class Endings:
             f"{state.settings.attempts_max}); see what kills the workers of {pending.service.name}",
         )
 
-    def deny(self, peer: Peer, frame: Header, body: bytes, reason: str, detail: str) -> None:
+    def deny(self, peer: BoundPeer, frame: Header, body: bytes, reason: str, detail: str) -> None:
         """A frame against the policy goes nowhere; asking kinds are answered, all are counted, tapped, recorded."""
         state = self._state
         state.counts["denied"] += 1
@@ -116,14 +122,14 @@ class Endings:
         else:
             state.tap("denied", frame, peer.instance, body=body, code=reason)
 
-    def refuse(self, peer: Peer, frame: Header, code: str, detail: str, *, body: bytes = b"") -> None:
+    def refuse(self, peer: BoundPeer, frame: Header, code: str, detail: str, *, body: bytes = b"") -> None:
         """An asking frame that never became pending is answered with a Failure."""
         self._state.counts[code] += 1
         self._answer(peer, frame, code, detail, _VERDICTS.get(code, "failed"), body=body)
 
     def _answer(  # noqa: PLR0913 - what a failure says
         self,
-        to: Peer,
+        to: BoundPeer,
         frame: Header,
         code: str,
         detail: str,
@@ -152,7 +158,7 @@ class Endings:
         return f"{self._state.me.instance}:{self._state.sequence + 1}"
 
 
-def remember_late(worker: Peer, message_id: str, late: Late, *, bound: int) -> None:
+def remember_late(worker: BoundPeer, message_id: str, late: Late, *, bound: int) -> None:
     """An answer may still come for this id; the oldest are forgotten beyond the bound and give their slots back."""
     worker.late[message_id] = late
     while len(worker.late) > bound:

@@ -40,7 +40,7 @@ class Connected(NamedTuple):
     connection: bytes
 
 
-class KeyRefused(NamedTuple):
+class UnknownKey(NamedTuple):
     """Somebody connected with a key that is not known, and was not let in."""
 
     fingerprint: str
@@ -57,7 +57,7 @@ class Tick(NamedTuple):
     """Nothing but time has passed."""
 
 
-Event = FrameReceived | FrameGarbage | Connected | KeyRefused | ConnectionLost | Tick
+Event = FrameReceived | FrameGarbage | Connected | UnknownKey | ConnectionLost | Tick
 
 
 class Send(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header
 from hobus.bus.fair import Shares
@@ -21,7 +21,7 @@ _ABOUT = ":about"
 class Asked(NamedTuple):
     """A client's request that waits until its rate allows it (`bus/pacing.py`)."""
 
-    peer: Peer
+    peer: BoundPeer
     frame: Header
     header_bytes: int
     body: bytes | None  # None: there was no room for it
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     arrived_at: float
 
 
-def behalf_of(peer: Peer, frame: Header) -> str:
+def behalf_of(peer: BoundPeer, frame: Header) -> str:
     """The principal of this request."""
     if peer.role in CLIENT_ROLES:
         return peer.principal
@@ -39,7 +39,7 @@ def behalf_of(peer: Peer, frame: Header) -> str:
     return peer.principal if cause is None else cause.principal
 
 
-def share_of(peer: Peer, row: Row) -> str:
+def share_of(peer: BoundPeer, row: Row) -> str:
     """Whose share a request of this peer is of; "" for the cluster's own processes, which ask because others did.
 
     A command about what its sender has open is not kept out by that.
@@ -54,7 +54,7 @@ def shares_of(principal: str) -> tuple[str, str]:
     return principal, principal + _ABOUT
 
 
-def over_share(shares: Shares, share: str, size_bytes: int, peer: Peer, settings: BusSettings) -> str:
+def over_share(shares: Shares, share: str, size_bytes: int, peer: BoundPeer, settings: BusSettings) -> str:
     """Why one more request of this size is too much for now; "" if it may come in.
 
     Whatever the others have open, whoever has nothing may ask for something of at most `bus.fair_unit_bytes`.

@@ -13,7 +13,7 @@ from hobus.bus.broker.bounds import Announced, excess_of
 from hobus.bus.broker.endings import Endings, remember_late
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.events import CutKey, CutOff, Origin
-from hobus.bus.broker.peers import Late, Peer
+from hobus.bus.broker.peers import BoundPeer, Late
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.state import State
@@ -105,7 +105,7 @@ class Membership:
             self._state.control(connection, Kind.WELCOME, answer)
             self._state.tap("control", _without_body(frame), "", worker=answer.name, code="joined")
 
-    def ready(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def ready(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """The peer's readiness is known and acted on."""
         ready = self._decoded(Ready, peer, frame, body)
         if ready is None:
@@ -114,7 +114,7 @@ class Membership:
         self._state.tap("control", frame, peer.instance, body=body, code=ready.state)
         self._rejudge(peer)
 
-    def credit(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def credit(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """The peer takes this many slots at once from now on."""
         credit = self._decoded(Credit, peer, frame, body)
         if credit is not None:
@@ -122,7 +122,7 @@ class Membership:
             self._state.tap("control", frame, peer.instance, body=body, code=str(credit.slots))
             self._placement.pump(peer)
 
-    def tools(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def tools(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """The peer runs these tools from now on; what waits for one that it no longer has is placed anew."""
         said = self._decoded(AnnounceTools, peer, frame, body)
         if said is None:
@@ -141,7 +141,7 @@ class Membership:
         self._replace_waiting_in(peer, had)
         self._placement.pump(peer)
 
-    def beat(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def beat(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """Its loop is alive; it learns that the broker's is."""
         beat = self._decoded(Beat, peer, frame, body)
         if beat is not None:
@@ -162,12 +162,12 @@ class Membership:
         for connection in state.connections:
             state.control(connection, Kind.BEAT, state.word_on_readiness)
 
-    def bye(self, peer: Peer, frame: Header) -> None:
+    def bye(self, peer: BoundPeer, frame: Header) -> None:
         """The peer leaves for good."""
         self._state.tap("control", frame, peer.instance)
         self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
 
-    def drain(self, peer: Peer) -> None:
+    def drain(self, peer: BoundPeer) -> None:
         """The peer gets no new work; what it works on, it may finish."""
         peer.is_drained = True
         self._rejudge(peer)
@@ -219,7 +219,7 @@ class Membership:
             self.lose(peer, "its key was taken back", is_final=True)
         self._state.actions.append(CutKey(key))
 
-    def lose(self, peer: Peer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
+    def lose(self, peer: BoundPeer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""
         state = self._state
         if peer.is_lost:
@@ -251,11 +251,11 @@ class Membership:
                 self._placement.replace_waiting([pending])
         self._replace_waiting_for_tools(peer)
 
-    def _replace_waiting_for_tools(self, peer: Peer) -> None:
+    def _replace_waiting_for_tools(self, peer: BoundPeer) -> None:
         """Perhaps it was the last one that had the tool."""
         self._replace_waiting_in(peer, peer.tool_queues)
 
-    def _replace_waiting_in(self, peer: Peer, queues: tuple[str, ...]) -> None:
+    def _replace_waiting_in(self, peer: BoundPeer, queues: tuple[str, ...]) -> None:
         service = peer.service
         if service is not None and service.waiting.count:
             for queue in queues:
@@ -287,9 +287,9 @@ class Membership:
             state.control(connection, Kind.WELCOME, refused)
             state.tap("denied", _without_body(frame), "", worker=claimed[:160], code=refused.code)
 
-    def _join(self, connection: bytes, hello: Hello) -> Peer:
+    def _join(self, connection: bytes, hello: Hello) -> BoundPeer:
         state = self._state
-        peer = Peer(connection, hello.instance, hello.role, state.now)
+        peer = BoundPeer(connection, hello.instance, hello.role, state.now)
         state.connections[connection] = peer
         state.names[peer.name] = peer
         if hello.offers:
@@ -300,7 +300,7 @@ class Membership:
                 service.note_presence(state.now)
         return peer
 
-    def _rejoin(self, peer: Peer, connection: bytes) -> None:
+    def _rejoin(self, peer: BoundPeer, connection: bytes) -> None:
         state = self._state
         del state.connections[peer.connection]
         state.connections[connection] = peer
@@ -311,7 +311,7 @@ class Membership:
         peer.judge()
         self._state.is_readiness_new = True
 
-    def _take_particulars(self, peer: Peer, hello: Hello, origin: Origin) -> None:
+    def _take_particulars(self, peer: BoundPeer, hello: Hello, origin: Origin) -> None:
         peer.host, peer.address = hello.host, origin.address
         peer.slots = hello.slots
         peer.can_run(hello.tools)
@@ -319,7 +319,7 @@ class Membership:
         peer.config_digest = hello.config_digest
         peer.version = hello.version
 
-    def _reconcile(self, peer: Peer, hello: Hello) -> None:
+    def _reconcile(self, peer: BoundPeer, hello: Hello) -> None:
         """What the peer says it works on, has answered and owns is what the broker believes from now on."""
         if peer.service is None:
             return
@@ -347,7 +347,7 @@ class Membership:
             peer.service.sticky.claim(key, peer, state.now)
         self._attach_waiting(peer)
 
-    def _stop_cancelled(self, peer: Peer, in_progress: dict[str, None]) -> None:
+    def _stop_cancelled(self, peer: BoundPeer, in_progress: dict[str, None]) -> None:
         """What was cancelled while the broker restarted is not wanted of this worker either."""
         service = peer.service
         if service is None or not service.early_cancels:
@@ -357,7 +357,7 @@ class Membership:
             if cancelled is not None and peer.announced.pop(message_id, None) is False:
                 self._placement.stop(peer, *cancelled)
 
-    def _attach_waiting(self, peer: Peer) -> None:
+    def _attach_waiting(self, peer: BoundPeer) -> None:
         """Requests that wait and that this peer announced are its own; nobody else gets them."""
         if not peer.announced or peer.service is None:
             return
@@ -373,7 +373,7 @@ class Membership:
             else:
                 self._placement.adopt(pending, peer)
 
-    def _rejudge(self, peer: Peer) -> None:
+    def _rejudge(self, peer: BoundPeer) -> None:
         was_leaving = peer.is_leaving
         peer.judge()
         self._state.is_readiness_new = True
@@ -403,7 +403,7 @@ class Membership:
             }
         )
 
-    def _decoded(self, cls: type[M], peer: Peer, frame: Header, body: bytes) -> M | None:
+    def _decoded(self, cls: type[M], peer: BoundPeer, frame: Header, body: bytes) -> M | None:
         settings = self._state.settings
         try:
             message = decode(cls, body, settings.body_max_bytes)
@@ -415,7 +415,7 @@ class Membership:
             return None
         return message
 
-    def _turn_down(self, peer: Peer, frame: Header, body: bytes, fault: RuntimeFault) -> None:
+    def _turn_down(self, peer: BoundPeer, frame: Header, body: bytes, fault: RuntimeFault) -> None:
         """What a bound peer may not say changes nothing; it is counted, recorded, and the peer told why."""
         state = self._state
         state.counts["malformed"] += 1

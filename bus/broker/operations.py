@@ -8,10 +8,10 @@ from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.membership import Membership
 from hobus.bus.broker.pages import page_of
-from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
-from hobus.bus.broker.tap_record import VERDICTS, Told
+from hobus.bus.broker.tap_record import VERDICTS, BodyFacts
 from hobus.bus.broker.tool_listing import ToolListing
 from hobus.bus.codec import decode, encode, unpack_header
 from hobus.bus.envelope import Header, Kind, header
@@ -36,7 +36,7 @@ class Operations:
         self._placement = placement
         self._membership = membership
         self._enrolment = enrolment
-        self._held: list[tuple[Peer, Header, Message]] = []
+        self._held: list[tuple[BoundPeer, Header, Message]] = []
         self._answers: dict[str, tuple[type[Message], Callable[..., Message | None]]] = {
             control.ReadPeers.TYPE: (control.ReadPeers, self._read_peers),
             control.ReadPeer.TYPE: (control.ReadPeer, self._read_peer),
@@ -50,7 +50,7 @@ class Operations:
             control.Probe.TYPE: (control.Probe, self._probe),
         }
 
-    def handle(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def handle(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """An admitted frame to the broker itself is answered."""
         if frame.type == control.LaneFrame.TYPE:
             self._mirror(peer, frame, body)
@@ -72,7 +72,7 @@ class Operations:
         for peer, frame, message in held:
             self._answer(peer, frame, message, b"")
 
-    def _hold(self, peer: Peer, frame: Header, message: Message, body: bytes) -> None:
+    def _hold(self, peer: BoundPeer, frame: Header, message: Message, body: bytes) -> None:
         """The question alone is kept: the bytes that it came in may be far more."""
         state = self._state
         if len(self._held) >= state.settings.queue_max:
@@ -81,7 +81,7 @@ class Operations:
         self._held.append((peer, frame, message))
         state.tap("queued", frame, peer.instance, worker=state.me.instance, body=body)
 
-    def _answer(self, peer: Peer, frame: Header, message: Message, body: bytes) -> None:
+    def _answer(self, peer: BoundPeer, frame: Header, message: Message, body: bytes) -> None:
         state = self._state
         _, answer = self._answers[frame.type]
         try:
@@ -105,7 +105,7 @@ class Operations:
         state.send(peer, stamped, data)
         state.tap("delivered", stamped, state.me.instance, worker=state.me.instance, body=data)
 
-    def _mirror(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def _mirror(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """A lane's frame is tapped in place of the post that told of it."""
         try:
             told = decode(control.LaneFrame, body, self._state.settings.body_max_bytes)
@@ -116,7 +116,7 @@ class Operations:
             self._endings.refuse(peer, frame, fault.code, fault.detail, body=body)
             return
         worker = peer.instance if mirrored.kind in _TO_WORKERS else ""
-        self._state.tap(told.verdict, mirrored, mirrored.sender, worker=worker, told=Told(told.size, told.sha256))
+        self._state.tap(told.verdict, mirrored, mirrored.sender, worker=worker, told=BodyFacts(told.size, told.sha256))
 
     def _read_peers(self, asked: control.ReadPeers) -> control.Peers:
         state = self._state
@@ -166,7 +166,7 @@ class Operations:
             next=ends_with,
         )
 
-    def _row(self, peer: Peer) -> control.PeerRow:
+    def _row(self, peer: BoundPeer) -> control.PeerRow:
         state = self._state
         is_me = peer is state.me
         return control.PeerRow.model_validate(
@@ -236,6 +236,6 @@ class Operations:
         return control.Probed(instance=self._state.me.instance, state="ready")
 
 
-def _missing_tools(peer: Peer) -> list[str]:
+def _missing_tools(peer: BoundPeer) -> list[str]:
     said = peer.announced_tools
     return [] if said is None else [source.name for source in said.sources.values() if source.state == "failed"]

@@ -6,7 +6,7 @@ from hobus.bus.broker.admission import row_for
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.intake import Asked, share_of, shares_of
 from hobus.bus.broker.membership import Membership
-from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.state import State
 from hobus.bus.catalog import Row
 from hobus.bus.envelope import Header, Kind
@@ -21,7 +21,7 @@ class Paced:
         self._endings = endings
         self._membership = membership
 
-    def has_turn(self, peer: Peer, frame: Header, header_bytes: int, body: bytes) -> bool:
+    def has_turn(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> bool:
         """Whether this may come in now, and is charged; if not it waits, or was told `busy`."""
         state = self._state
         pacing, now = state.pacing, state.now
@@ -59,7 +59,7 @@ class Paced:
                 found.append(asked)
         return found
 
-    def cancel(self, peer: Peer, message_id: str) -> bool:
+    def cancel(self, peer: BoundPeer, message_id: str) -> bool:
         """Whether it waited here; it does not any more, and whoever asked is told so."""
         for share in shares_of(peer.principal):
             asked = self._state.pacing.leave(share, _key_of(peer, message_id))
@@ -77,12 +77,12 @@ class Paced:
         if asked.frame.kind == Kind.REQUEST:
             self._endings.refuse(asked.peer, asked.frame, code, detail)
 
-    def _charge(self, peer: Peer, share: str, row: Row | None, size_bytes: int) -> None:
+    def _charge(self, peer: BoundPeer, share: str, row: Row | None, size_bytes: int) -> None:
         units = (row.work if row is not None else 1) + size_bytes // self._state.settings.fair_unit_bytes
         self._state.pacing.charge(share, peer.principal, units, self._state.now)
 
 
-def _key_of(peer: Peer, message_id: str) -> str:
+def _key_of(peer: BoundPeer, message_id: str) -> str:
     """Two connections of one process may ask under the same id, and both want to be told."""
     return f"{peer.instance} {message_id}"
 
@@ -91,5 +91,5 @@ def _row_of(frame: Header) -> Row | None:
     return row_for(frame.destination.partition("/")[0], frame)
 
 
-def _share_of(peer: Peer, row: Row | None) -> str:
+def _share_of(peer: BoundPeer, row: Row | None) -> str:
     return share_of(peer, row) if row is not None else peer.principal

@@ -28,7 +28,7 @@ class Late(NamedTuple):
     attempt: int  # under which the worker has it; 0: it said so itself, in a hello
 
 
-class Peer:
+class BoundPeer:
     """One bound connection. `instance` is its principal; `connection` changes when it reconnects."""
 
     def __init__(self, connection: bytes, instance: str, role: str, now: float) -> None:
@@ -50,7 +50,7 @@ class Peer:
         self.connected_at = now
         self.last_seen = now
         self.idle_since = now  # of the last delivery or answer
-        self.in_flight: dict[str, Pending] = {}  # request id -> what it works on
+        self.in_flight: dict[str, OpenRequest] = {}  # request id -> what it works on
         self.late: OrderedDict[str, Late] = OrderedDict()
         self.keys: dict[str, None] = {}  # sticky keys, in order
         self.announced: dict[str, bool] = {}  # request ids it re-announced -> already answered
@@ -92,9 +92,9 @@ class Service:
 
     def __init__(self, name: str, settings: BusSettings, now: float) -> None:
         self.name = name
-        self.offering: list[Peer] = []  # every bound peer that offers it, in order of hello
-        self.waiting: WaitingRoom[Pending] = WaitingRoom(settings)
-        self.sticky: StickyTable[Peer] = StickyTable(settings.sticky_idle_s, settings.sticky_keys_max)
+        self.offering: list[BoundPeer] = []  # every bound peer that offers it, in order of hello
+        self.waiting: WaitingRoom[OpenRequest] = WaitingRoom(settings)
+        self.sticky: StickyTable[BoundPeer] = StickyTable(settings.sticky_idle_s, settings.sticky_keys_max)
         self.absent_since: float | None = now  # nobody has offered it since; None while somebody does
         self.is_given_up = False
         self.is_flushed = False  # what waited for it was failed when the grace was over
@@ -115,7 +115,7 @@ class Service:
             self.is_flushed = False
 
 
-class Pending:
+class OpenRequest:
     """One request without an answer, or one post without a taker."""
 
     __slots__ = (
@@ -149,7 +149,7 @@ class Pending:
         row: Row,
         *,
         service: Service,
-        requester: Peer,
+        requester: BoundPeer,
         principal: str,
         deadline: float,
         now: float,
@@ -163,7 +163,7 @@ class Pending:
         self.service = service
         self.direct = header.destination if "/" in header.destination else ""  # the one instance that it is for
         self.requester = requester  # the newest one
-        self.also: list[Peer] = []  # earlier ones that still live: whoever asks gets the answer
+        self.also: list[BoundPeer] = []  # earlier ones that still live: whoever asks gets the answer
         self.deadline = deadline
         self.seen_at = deadline  # when the heap has it looked at; an earlier time than a deadline that was prolonged
         self.tool = header.key if row.by_tool and not self.direct else ""  # the one that its worker must have announced
@@ -171,7 +171,7 @@ class Pending:
         self.is_post = header.kind == _POST
         self.slotted = row.mode != "immediate" and not self.is_post
         self.answers_from = 0  # a failure of an earlier attempt is that of a run that was stopped, or expired
-        self.worker: Peer | None = None  # while in flight or stopping
+        self.worker: BoundPeer | None = None  # while in flight or stopping
         self.place: Place | None = None  # while waiting
         self.principal = principal  # on whose behalf it is asked: it waits, and is counted, as that one's
         self.share = ""  # of whose share it is while it is open; "": of none
@@ -197,14 +197,14 @@ class Pending:
         """Where it waits when no one instance is meant: for anybody, or for whoever has its tool."""
         return tool_queue(self.tool) if self.tool else ""
 
-    def join(self, peer: Peer) -> None:
+    def join(self, peer: BoundPeer) -> None:
         """One more requester, or a known one again; none loses its answer because another one came."""
         if peer is self.requester:
             return
         self.also = [other for other in (*self.also, self.requester) if other is not peer and not other.is_lost]
         self.requester = peer
 
-    def leave(self, peer: Peer) -> bool:
+    def leave(self, peer: BoundPeer) -> bool:
         """This requester wants no answer any more; whether nobody else does."""
         left = [other for other in (*self.also, self.requester) if other is not peer and not other.is_lost]
         if left:

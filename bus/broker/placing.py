@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from hobus.bus.broker.admission import PROBE_ROW
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
-from hobus.bus.broker.peers import Peer, Pending, Service
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.state import State
 from hobus.bus.broker.sticky import first_owner
 from hobus.bus.broker.waiting import ANYBODY
@@ -31,7 +31,7 @@ class Placement:
         self._mailbox_max = state.settings.mailbox_max
         self._queue_max = state.settings.queue_max
 
-    def place(self, pending: Pending, *, bounded: bool = False) -> None:
+    def place(self, pending: OpenRequest, *, bounded: bool = False) -> None:
         """Delivered, waiting, or failed; `bounded`: a full queue refuses it."""
         service = pending.service
         if self._state.is_collecting:
@@ -49,7 +49,7 @@ class Placement:
             else:
                 self._await_service(pending, bounded=bounded)
 
-    def _place_direct(self, pending: Pending, *, bounded: bool) -> None:
+    def _place_direct(self, pending: OpenRequest, *, bounded: bool) -> None:
         worker = self._state.find(pending.direct)
         if worker is None or worker.service is not pending.service:
             self._await_instance(pending, bounded=bounded)
@@ -60,7 +60,7 @@ class Placement:
         else:
             self._place_at(worker, pending, bounded=bounded)
 
-    def _place_at(self, worker: Peer | None, pending: Pending, *, bounded: bool) -> None:
+    def _place_at(self, worker: BoundPeer | None, pending: OpenRequest, *, bounded: bool) -> None:
         """At this one and no other: now, or when it has room."""
         if worker is None:
             self._await_service(pending, bounded=bounded)
@@ -69,7 +69,7 @@ class Placement:
         else:
             self._wait(pending, worker.instance, bounded=bounded)
 
-    def _place_by_tool(self, pending: Pending, *, bounded: bool) -> None:
+    def _place_by_tool(self, pending: OpenRequest, *, bounded: bool) -> None:
         """To a worker that announced the tool; while there is none, it waits for one as for a service."""
         able = [peer for peer in pending.service.offering if pending.tool in peer.tools]
         worker = least_loaded(able, slotted=pending.slotted, mailbox_max=self._mailbox_max)
@@ -82,14 +82,14 @@ class Placement:
             self._note_ability(pending, able)
             self._wait(pending, pending.shared_queue, bounded=bounded)
 
-    def _note_ability(self, pending: Pending, able: list[Peer]) -> None:
+    def _note_ability(self, pending: OpenRequest, able: list[BoundPeer]) -> None:
         if any(not peer.is_leaving for peer in able):
             pending.unable_since = None
         elif pending.unable_since is None:
             pending.unable_since = self._state.now
             self._state.deadlines.push(self._state.now + self._grace_s, pending)
 
-    def look_at_tool(self, pending: Pending) -> None:
+    def look_at_tool(self, pending: OpenRequest) -> None:
         """Fails one for whose tool nobody has come within the grace, and nobody still starts what would bring it.
 
         Asking again would not help.
@@ -110,7 +110,7 @@ class Placement:
         said = f"{pending.header.type} {pending.header.message_id}: {words}"
         self._endings.fail(pending, code, said, retryable=False)
 
-    def deliver(self, pending: Pending, worker: Peer) -> None:
+    def deliver(self, pending: OpenRequest, worker: BoundPeer) -> None:
         """The worker has the request, stamped and with what is left of its deadline."""
         state = self._state
         frame = pending.header
@@ -140,7 +140,7 @@ class Placement:
         else:
             self._bind(pending, worker)
 
-    def ask_anew(self, pending: Pending, worker: Peer) -> None:
+    def ask_anew(self, pending: OpenRequest, worker: BoundPeer) -> None:
         """Somebody wants what this worker was told to stop: it gets the request once more, as the next attempt.
 
         By the attempt in its answer a failure of the stopped run is known (`Delivery.answer`).
@@ -153,7 +153,7 @@ class Placement:
         pending.header = pending.header._replace(attempt=pending.answers_from)
         self._forward(pending, worker, remaining_ms)
 
-    def _forward(self, pending: Pending, worker: Peer, remaining_ms: int) -> None:
+    def _forward(self, pending: OpenRequest, worker: BoundPeer, remaining_ms: int) -> None:
         state, frame = self._state, pending.header
         stamped = Header(
             HEADER_VERSION, frame.kind, frame.message_id, "", frame.causation_id, frame.type, frame.type_version,
@@ -163,7 +163,7 @@ class Placement:
         state.actions.append(Send(worker.connection, pack_header(stamped), pending.body))
         state.tap("delivered", stamped, stamped.sender, worker=worker.instance, body=pending.body)
 
-    def stop(self, worker: Peer, cancel: Header, requester: str, body: bytes) -> None:
+    def stop(self, worker: BoundPeer, cancel: Header, requester: str, body: bytes) -> None:
         """The worker is told that a request is not wanted any more."""
         stamped = header(
             Kind.CANCEL,
@@ -177,13 +177,13 @@ class Placement:
         self._state.send(worker, stamped, body)
         self._state.tap("delivered", stamped, requester, worker=worker.instance, body=body)
 
-    def adopt(self, pending: Pending, worker: Peer) -> None:
+    def adopt(self, pending: OpenRequest, worker: BoundPeer) -> None:
         """A re-announced request is in flight at the worker that says so; nothing is sent."""
         if pending.state == "waiting":
             pending.service.waiting.remove(pending)
         self._bind(pending, worker)
 
-    def _bind(self, pending: Pending, worker: Peer) -> None:
+    def _bind(self, pending: OpenRequest, worker: BoundPeer) -> None:
         message_id = pending.header.message_id
         pending.move("bound")
         pending.worker = worker
@@ -200,7 +200,7 @@ class Placement:
         if pending.header.key and not pending.direct:
             pending.service.sticky.started(pending.header.key, worker)
 
-    def pump(self, worker: Peer) -> None:
+    def pump(self, worker: BoundPeer) -> None:
         """The worker has what it may have of what waits."""
         service = worker.service
         if service is None or not worker.takes_work or self._state.is_collecting:
@@ -219,7 +219,7 @@ class Placement:
             pending.move("taken_out")
             self.place(pending)
 
-    def take_back(self, pending: Pending, worker: Peer) -> None:
+    def take_back(self, pending: OpenRequest, worker: BoundPeer) -> None:
         """Its worker is lost: another one gets it if it may, else the requester is told."""
         self._endings.unbind(pending)
         name, message_id = worker.instance, pending.header.message_id
@@ -237,14 +237,14 @@ class Placement:
             pending.waits_since = self._state.now
             self.place(pending)
 
-    def replace_waiting(self, waiting: Iterable[Pending]) -> None:
+    def replace_waiting(self, waiting: Iterable[OpenRequest]) -> None:
         """Places anew what waited under conditions that no longer hold."""
         for pending in waiting:
             if pending.state == "waiting":
                 self.take_out(pending)
                 self.place(pending)
 
-    def take_out(self, pending: Pending) -> None:
+    def take_out(self, pending: OpenRequest) -> None:
         """It waits no longer, and is nowhere yet."""
         pending.service.waiting.remove(pending)
         pending.move("taken_out")
@@ -255,7 +255,7 @@ class Placement:
             if pending.state == "waiting" and not pending.direct and (not pending.is_post or service.is_given_up):
                 self._no_service(pending)
 
-    def _owner(self, service: Service, key: str) -> Peer | None:
+    def _owner(self, service: Service, key: str) -> BoundPeer | None:
         owner = service.sticky.owner(key, self._state.now)
         if owner is None:
             ready = [peer for peer in service.offering if peer.takes_work]
@@ -264,18 +264,18 @@ class Placement:
                 service.sticky.assign(key, owner, self._state.now)
         return owner
 
-    def _has_room(self, worker: Peer, pending: Pending) -> bool:
+    def _has_room(self, worker: BoundPeer, pending: OpenRequest) -> bool:
         if pending.slotted:
             return worker.used < worker.slots
         return pending.is_post or worker.immediate < self._mailbox_max
 
-    def _await_service(self, pending: Pending, *, bounded: bool) -> None:
+    def _await_service(self, pending: OpenRequest, *, bounded: bool) -> None:
         if self._is_without_hope(pending):
             self._no_service(pending)
         else:
             self._wait(pending, ANYBODY, bounded=bounded)
 
-    def _is_without_hope(self, pending: Pending) -> bool:
+    def _is_without_hope(self, pending: OpenRequest) -> bool:
         """Whether nobody has offered the service for its grace, or nobody will."""
         service = pending.service
         absent_since = service.absent_since
@@ -283,7 +283,7 @@ class Placement:
             service.is_given_up or (not pending.is_post and self._state.now >= absent_since + self._grace_s)
         )
 
-    def _await_instance(self, pending: Pending, *, bounded: bool) -> None:
+    def _await_instance(self, pending: OpenRequest, *, bounded: bool) -> None:
         why = self._state.gone.get(pending.direct)
         if why is not None:
             self._endings.fail(pending, "no_route", f"{pending.direct} is gone ({why})")
@@ -291,14 +291,14 @@ class Placement:
         self._state.deadlines.push(self._state.now + self._grace_s, pending)
         self._wait(pending, pending.direct, bounded=bounded)
 
-    def _no_service(self, pending: Pending) -> None:
+    def _no_service(self, pending: OpenRequest) -> None:
         name = pending.service.name
         why = "was given up by the launcher" if pending.service.is_given_up else "is offered by nobody"
         self._endings.fail(
             pending, "no_route", f"{pending.header.type} {pending.header.message_id}: {name} {why}; see `hobus ps`"
         )
 
-    def _wait(self, pending: Pending, target: str, *, bounded: bool) -> None:
+    def _wait(self, pending: OpenRequest, target: str, *, bounded: bool) -> None:
         service = pending.service
         if bounded and service.waiting.count >= self._queue_max:
             self._endings.fail(
@@ -312,7 +312,7 @@ class Placement:
         )
 
 
-def _is_on_its_way(pending: Pending) -> bool:
+def _is_on_its_way(pending: OpenRequest) -> bool:
     """Whether a worker says that it is starting what may bring the tool; that comes to an end by itself."""
     said = [peer.announced_tools for peer in pending.service.offering if not peer.is_leaving]
     return any(
@@ -323,9 +323,9 @@ def _is_on_its_way(pending: Pending) -> bool:
     )
 
 
-def least_loaded(offering: list[Peer], *, slotted: bool, mailbox_max: int) -> Peer | None:
+def least_loaded(offering: list[BoundPeer], *, slotted: bool, mailbox_max: int) -> BoundPeer | None:
     """The worker with room that has the least to do, then the one idle longest, then the one that came first."""
-    best: Peer | None = None
+    best: BoundPeer | None = None
     best_load = 0.0
     for peer in offering:
         if not peer.takes_work:

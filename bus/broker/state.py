@@ -7,8 +7,8 @@ from collections import Counter, OrderedDict
 from hobus.bus.broker.deadlines import DeadlineHeap
 from hobus.bus.broker.events import Action, Send
 from hobus.bus.broker.intake import Asked, shares_of
-from hobus.bus.broker.peers import Peer, Pending, Service
-from hobus.bus.broker.tap_record import Tap, Told
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
+from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header
 from hobus.bus.conduct import Conduct
@@ -34,11 +34,13 @@ class State:
         self.now = now
         self.wall_offset = wall_now - now
         self.actions: list[Action] = []
-        self.me = Peer(b"", f"broker/1@{epoch}", "broker", now)
-        self.connections: dict[bytes, Peer] = {}
-        self.names: dict[str, Peer] = {}  # `<role>/<n>` -> the incarnation that has the name
+        self.me = BoundPeer(b"", f"broker/1@{epoch}", "broker", now)
+        self.connections: dict[bytes, BoundPeer] = {}
+        self.names: dict[str, BoundPeer] = {}  # `<role>/<n>` -> the incarnation that has the name
         self.services: dict[str, Service] = {name: Service(name, settings, now) for name in SERVICES}
-        self.asked: dict[str, dict[str, Pending]] = {role: {} for role in ROLES}  # requester's role -> id -> request
+        self.asked: dict[str, dict[str, OpenRequest]] = {
+            role: {} for role in ROLES
+        }  # requester's role -> id -> request
         self.shares = Shares()  # what is open of those who ask from outside
         self.others = Others(
             settings.contended_ms / 1000, lambda principal: self.shares.has_others(*shares_of(principal))
@@ -46,7 +48,7 @@ class State:
         self.pacing: PacedIntake[Asked] = PacedIntake(
             client_rate_of(settings), shares_max=settings.mailbox_max, is_contended=self.others.are_about
         )
-        self.deadlines: DeadlineHeap[Pending] = DeadlineHeap()
+        self.deadlines: DeadlineHeap[OpenRequest] = DeadlineHeap()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()
         self.times = {name: Histogram() for name in (_QUEUE_WAIT, *sorted({row.timed for row in ROWS if row.timed}))}
@@ -71,12 +73,12 @@ class State:
         counts = dict(sorted(self.counts.items()))
         return counts | {key: value for name, one in self.times.items() for key, value in one.counters(name).items()}
 
-    def find(self, instance: str) -> Peer | None:
+    def find(self, instance: str) -> BoundPeer | None:
         """The bound peer that is this incarnation."""
         peer = self.names.get(instance.partition("@")[0])
         return peer if peer is not None and peer.instance == instance else None
 
-    def forget(self, peer: Peer) -> None:
+    def forget(self, peer: BoundPeer) -> None:
         """It is in no table of connections and services any more; what it worked on ends by its deadline."""
         peer.is_lost = True
         peer.judge()
@@ -103,14 +105,14 @@ class State:
         worker: str = "",
         body: bytes = b"",
         code: str = "",
-        told: Told | None = None,
+        told: BodyFacts | None = None,
     ) -> None:
         """Says what became of a frame."""
         self.sequence += 1
         at = self.now + self.wall_offset
         self.actions.append(Tap(self.sequence, at, verdict, frame, sender, worker, body, code, told))
 
-    def send(self, to: Peer, frame: Header, body: bytes) -> None:
+    def send(self, to: BoundPeer, frame: Header, body: bytes) -> None:
         """Hands a frame to a peer; what is meant for the broker itself is kept for it."""
         if to is self.me:
             self.own_answers.append((frame, body))

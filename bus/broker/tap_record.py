@@ -34,7 +34,7 @@ BROKER, DIRECT = "broker", "direct"
 """Lanes: handled by the broker; on a service's own socket, as that service told it."""
 
 
-class Told(NamedTuple):
+class BodyFacts(NamedTuple):
     """Size and hash of a body that the broker never had."""
 
     size: int
@@ -52,7 +52,7 @@ class Tap(NamedTuple):
     worker: str
     body: bytes
     code: str
-    told: Told | None = None  # of a lane's frame
+    told: BodyFacts | None = None  # of a lane's frame
 
 
 class TapRecord(NamedTuple):

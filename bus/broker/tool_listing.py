@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.messages.control import WORKERS_SHOWN_MAX, SourceRow, ToolRow, ToolSource, ToolWord
 
 
 class ToolListing:
     """Made for one answer."""
 
-    def __init__(self, peers: Iterable[Peer]) -> None:
+    def __init__(self, peers: Iterable[BoundPeer]) -> None:
         self._words: dict[str, ToolWord] = {}
         self._workers: dict[str, list[str]] = {}
         self._sources: dict[str, tuple[str, ToolSource, int]] = {}

@@ -336,7 +336,7 @@ KINDS: tuple[EntryKind, ...] = (
     ),
     EntryKind(
         "HO3_OVERLAY", "overlays", ("ho3",), _OWN, "An artifact: what was learned.",
-        payload=memory.OverlayLogged, texts=("its line",),
+        payload=memory.OverlayWritten, texts=("its line",),
     ),
     EntryKind(
         "HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, "It is switched off.",

@@ -27,10 +27,10 @@ from hobus.bus.broker.events import (
     Event,
     FrameGarbage,
     FrameReceived,
-    KeyRefused,
     Origin,
     Send,
     Tick,
+    UnknownKey,
 )
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.errors import ConfigError
@@ -243,7 +243,7 @@ class BrokerLoop:
         step, monotonic = self._step, self._clock.monotonic
         for fingerprint, address in remote.hear_strangers():
             now = monotonic()
-            actions = step(KeyRefused(fingerprint, address), now)
+            actions = step(UnknownKey(fingerprint, address), now)
             if actions:  # not each one of a flood
                 _log.warning("key_refused", key=fingerprint, address=address)
             self._do(actions, now)

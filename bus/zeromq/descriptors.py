@@ -15,7 +15,7 @@ from typing import NamedTuple
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
-class End(NamedTuple):
+class SocketEnd(NamedTuple):
     """One end of a connection: its socket's inode, and who is at the other end (`pid 123`, an address)."""
 
     inode: int
@@ -23,17 +23,17 @@ class End(NamedTuple):
     is_local: bool
 
 
-def look(descriptor: int) -> End:
+def look(descriptor: int) -> SocketEnd:
     """Raises OSError if it is no connected socket (any more), or a local one on a system without SO_PEERCRED."""
     with _own(descriptor) as own:
         inode = os.fstat(own.fileno()).st_ino
         if own.family != socket.AF_UNIX:
-            return End(inode, str(own.getpeername()[0]).removeprefix("::ffff:"), is_local=False)
+            return SocketEnd(inode, str(own.getpeername()[0]).removeprefix("::ffff:"), is_local=False)
         peercred = getattr(socket, "SO_PEERCRED", None)
         if peercred is None:
             raise OSError("no SO_PEERCRED here")
         pid = _CREDENTIALS.unpack(own.getsockopt(socket.SOL_SOCKET, peercred, _CREDENTIALS.size))[0]
-        return End(inode, f"pid {pid}", is_local=True)
+        return SocketEnd(inode, f"pid {pid}", is_local=True)
 
 
 def shut(descriptor: int, inode: int) -> None:

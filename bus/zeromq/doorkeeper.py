@@ -19,7 +19,7 @@ import zmq
 from hobus.bus.doorway import Doorway
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.zeromq.descriptors import End, look, shut
+from hobus.bus.zeromq.descriptors import SocketEnd, look, shut
 
 _EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
@@ -94,7 +94,7 @@ class Doorkeeper:
             with suppress(OSError):  # it has ended since
                 self._accepted(value, look(value))
 
-    def _accepted(self, descriptor: int, end: End) -> None:
+    def _accepted(self, descriptor: int, end: SocketEnd) -> None:
         self._inodes[descriptor], self._descriptors[end.inode] = end.inode, descriptor
         if self._speaks:
             excess = self._doorway.accepted(end.inode)

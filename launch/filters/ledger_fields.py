@@ -15,14 +15,14 @@ EXAMPLE = "hobus ledger show 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'"
 _SESSION_STREAM = "session/"
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """An entry as filters see it."""
 
     entry: Entry
     now: float  # wall clock of the reader, for ages
 
 
-def _streams(row: Row) -> tuple[str, ...]:
+def _streams(row: LedgerRow) -> tuple[str, ...]:
     stream = row.entry.stream
     return (stream, "session") if stream.startswith(_SESSION_STREAM) else (stream,)
 
@@ -34,15 +34,15 @@ def session_of(entry: Entry) -> str:
     return entry.stream.removeprefix(_SESSION_STREAM) if entry.stream.startswith(_SESSION_STREAM) else ""
 
 
-def _match_session(value: Value) -> Test[Row]:
+def _match_session(value: Value) -> Test[LedgerRow]:
     fits = session_matches(value)
     return lambda row: fits(session_of(row.entry))
 
 
-def _match_turn(value: Value) -> Test[Row]:
+def _match_turn(value: Value) -> Test[LedgerRow]:
     fits = turn_matches(value)
 
-    def matches(row: Row) -> bool:
+    def matches(row: LedgerRow) -> bool:
         entry = row.entry
         turn = TurnRef(session_of(entry), entry.provenance.run_seq)
         return fits(turn, (entry.submission_id, entry.trace, entry.provenance.work_order_id, *entry.parents))
@@ -50,7 +50,7 @@ def _match_turn(value: Value) -> Test[Row]:
     return matches
 
 
-FIELDS: dict[str, Field[Row]] = {
+FIELDS: dict[str, Field[LedgerRow]] = {
     "stream": Texts(_streams),
     "type": Texts(lambda row: (row.entry.event_type,)),
     "event": Texts(lambda row: (row.entry.event_type,)),
@@ -72,6 +72,6 @@ FIELDS: dict[str, Field[Row]] = {
 """Name -> what is compared; `event` is `type`, `run` is `turn`, `origin` is `actor`."""
 
 
-def ledger_filter(texts: tuple[str, ...]) -> Filter[Row]:
+def ledger_filter(texts: tuple[str, ...]) -> Filter[LedgerRow]:
     """The filter behind the arguments of `hobus ledger show|tail`. Raises FilterError."""
     return filter_of(texts, FIELDS)

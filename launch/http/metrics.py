@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from hobus.bus.histogram import Told, told_in
+from hobus.bus.histogram import Durations, told_in
 from hobus.bus.messages.control import PeerRow
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
@@ -69,13 +69,13 @@ class _ToldHistograms(Collector):
     """Durations that the heartbeats tell of: turns and calls as the broker sees them, waits in its queues."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, list[tuple[tuple[str, str], Told]]] = {}
+        self._rows: dict[str, list[tuple[tuple[str, str], Durations]]] = {}
 
     def clear(self) -> None:
         """Nobody has told anything."""
         self._rows.clear()
 
-    def take(self, labels: tuple[str, str], histograms: Mapping[str, Told]) -> None:
+    def take(self, labels: tuple[str, str], histograms: Mapping[str, Durations]) -> None:
         """What this role and actor told."""
         for name, told in histograms.items():
             self._rows.setdefault(name, []).append((labels, told))

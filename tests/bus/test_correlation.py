@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from hobus.bus.correlation import Pending, PendingTable
+from hobus.bus.correlation import OwnRequest, PendingTable
 from hobus.bus.envelope import Kind, header
 
 
-def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> Pending[str]:
+def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> OwnRequest[str]:
     """One request."""
-    return Pending(header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
+    return OwnRequest(header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
 
 
-def table(*entries: Pending[str]) -> PendingTable[str]:
+def table(*entries: OwnRequest[str]) -> PendingTable[str]:
     """A table of these."""
     made = PendingTable[str]()
     for entry in entries:
@@ -71,9 +71,9 @@ def test_what_was_never_sent_leaves_with_the_first_welcome() -> None:
     assert table(once).welcomed("", "one").send == [once]
 
 
-def sized(message_id: str, size: int, connection: str = "") -> Pending[str]:
+def sized(message_id: str, size: int, connection: str = "") -> OwnRequest[str]:
     """One with a body of so many bytes."""
-    return Pending(header(Kind.REQUEST, message_id), bytes(size), connection, 1.0, True, ["waiter"])  # noqa: FBT003
+    return OwnRequest(header(Kind.REQUEST, message_id), bytes(size), connection, 1.0, True, ["waiter"])  # noqa: FBT003
 
 
 def test_no_more_than_the_window_is_under_way_and_the_rest_leaves_in_order() -> None:

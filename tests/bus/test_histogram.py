@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.bus.histogram import BOUNDS_MS, Histogram, Told, told_in
+from hobus.bus.histogram import BOUNDS_MS, Durations, Histogram, told_in
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_what_was_told_is_read_again_and_other_counters_stay(elapsed, others):
     assert rest == others and list(found) == ["queue_wait"]
     told = found["queue_wait"]
     assert (
-        isinstance(told, Told)
+        isinstance(told, Durations)
         and told.number == len(elapsed)
         and [bound for bound, _ in told.at_most_ms] == [*BOUNDS_MS]
     )

@@ -12,7 +12,7 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt
 from hobus.bus.messages.ledger import Body, GetBody, Query
 from hobus.bus.settings import BusSettings
-from hobus.bus.window import Recorded
+from hobus.bus.window import KeptReply
 from tests.conformance.clusters import bus_settings
 
 GOOD = "good"
@@ -224,7 +224,7 @@ def test_a_reconnected_instance_has_one_connection_the_newest(rig: Rig) -> None:
     rig.hello(b"c1", "ho2/1@a")
     rig.ask(b"c1")
     rig.hello(b"c2", "ho2/1@a")
-    answer = Recorded(Kind.REPLY, Body.TYPE, 1, b"bytes")
+    answer = KeptReply(Kind.REPLY, Body.TYPE, 1, b"bytes")
     rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
     assert rig.wire.types_to(b"c2") == [WELCOME, Body.TYPE]
     rig.ask(b"c1")
@@ -235,7 +235,7 @@ def test_an_answer_to_nobody_is_counted(rig: Rig) -> None:
     """Vanished, said goodbye, or silent too long: the window keeps it for who asks again."""
     rig.hello(b"c1", "ho2/1@a")
     rig.ask(b"c1")
-    answer = Recorded(Kind.REPLY, Body.TYPE, 1, b"bytes")
+    answer = KeptReply(Kind.REPLY, Body.TYPE, 1, b"bytes")
     rig.wire.unreachable.append(b"c1")
     rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
     rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)

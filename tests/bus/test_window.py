@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.envelope import Kind
-from hobus.bus.window import DuplicateWindow, Recorded
+from hobus.bus.window import DuplicateWindow, KeptReply
 
 
-def answer(body: bytes = b"x") -> Recorded:
+def answer(body: bytes = b"x") -> KeptReply:
     """A recorded reply."""
-    return Recorded(Kind.REPLY, "bus.done", 1, body)
+    return KeptReply(Kind.REPLY, "bus.done", 1, body)
 
 
 def test_a_recorded_answer_is_given_again() -> None:

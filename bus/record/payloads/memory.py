@@ -30,7 +30,7 @@ class GateThen(NamedTuple):
     evidence: Annotated[float, Field(description="bistable mode: decayed evidence; counting mode: 0")]
 
 
-class OverlayLogged(NamedTuple):
+class OverlayWritten(NamedTuple):
     """HO3_OVERLAY: an artifact without its line."""
 
     artifact_id: Annotated[str, Field(description="`ART-…`")]

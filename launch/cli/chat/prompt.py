@@ -41,7 +41,7 @@ _YOU = "you> "
 _DIM = "ansibrightblack"
 
 
-class Prompt(Protocol):
+class ChatPrompt(Protocol):
     """Where lines are typed, and what is said stands."""
 
     async def read(self) -> str:
@@ -134,7 +134,7 @@ class EditedPrompt:
 class PromptView:
     """One answer above the line that is open."""
 
-    def __init__(self, prompt: Prompt) -> None:
+    def __init__(self, prompt: ChatPrompt) -> None:
         self._prompt = prompt
         self._provisional = Provisional()
 
@@ -165,7 +165,7 @@ class PromptView:
         self._prompt.show(None)
 
 
-def tell(prompt: Prompt, lines: Sequence[Line]) -> None:
+def tell(prompt: ChatPrompt, lines: Sequence[Line]) -> None:
     """These lines stand for good."""
 
     def write() -> None:
@@ -178,7 +178,7 @@ def tell(prompt: Prompt, lines: Sequence[Line]) -> None:
 
 def prompt_of_terminal(
     on_interrupt: Callable[[], None], *, history: Path, lines_max: int, commands: Sequence[str]
-) -> Prompt:
+) -> ChatPrompt:
     """The prompt that this terminal can have; `on_interrupt` is what Ctrl-C does, `commands` what Tab completes."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
     if not can_be_commanded():

@@ -26,7 +26,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
-from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, session_of
+from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
@@ -198,11 +198,11 @@ class _Wanted:
     """The options and the filter together."""
 
     options: EntryFilter
-    filter: Wanted[Row]
+    filter: Wanted[LedgerRow]
 
     def accepts(self, entry: Entry) -> bool:
         """Whether the entry is meant by both."""
-        return is_wanted(entry, self.options) and self.filter.accepts(Row(entry, SystemClock().now()))
+        return is_wanted(entry, self.options) and self.filter.accepts(LedgerRow(entry, SystemClock().now()))
 
     def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
         """The last so many of the record, oldest of them first."""

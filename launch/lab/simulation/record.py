@@ -18,7 +18,7 @@ from hobus.bus.messages.session import RUN_ENDS, OrderDispatched
 from hobus.bus.record.ends import end_in, result_in
 from hobus.bus.record.journal import event_in, own_text, recorded
 from hobus.bus.record.payload import P, payload_in
-from hobus.bus.record.payloads.memory import OverlayLogged
+from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
@@ -206,7 +206,7 @@ class _Memory:
         if entry.event_type == "HO3_SIGNAL":
             self._events.add(entry.submission_id.partition("/")[2])
         elif entry.event_type == "HO3_OVERLAY":
-            rests_on = set(known_payload(OverlayLogged, entry).source_event_ids)
+            rests_on = set(known_payload(OverlayWritten, entry).source_event_ids)
             must(self._events >= rests_on, f"{entry.submission_id} rests on what was never logged")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.broker.admission import denial_of, row_for
 from hobus.bus.broker.deadlines import DeadlineHeap
-from hobus.bus.broker.peers import Peer, Pending
+from hobus.bus.broker.peers import BoundPeer, OpenRequest
 from hobus.bus.broker.sticky import StickyTable, first_owner
 from hobus.bus.broker.waiting import ANYBODY, WaitingRoom
 from hobus.bus.catalog import BY_ROUTE, ROLES, ROWS
@@ -23,14 +23,14 @@ ROW = BY_ROUTE["ho1", "wo.execute"]
 
 def requester(name="ho2/1@a"):
     """A peer that asks."""
-    return Peer(name.encode(), name, "ho2", 0.0)
+    return BoundPeer(name.encode(), name, "ho2", 0.0)
 
 
 def pending(message_id, sender="ho2/1@a", row=ROW):
     """A request of this sender, bound to nothing."""
     frame = header(Kind.REQUEST, message_id, type="wo.execute", destination="ho1")
     asks = requester(sender)
-    return Pending(
+    return OpenRequest(
         frame,
         b"",
         row,
@@ -93,18 +93,18 @@ def test_what_waits_for_one_instance_is_not_given_to_another():
 
 def test_a_first_owner_is_stable_when_others_come_and_go():
     """Removing a worker moves its keys only; the name counts, not the incarnation."""
-    peers = [Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in range(4)]
+    peers = [BoundPeer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in range(4)]
     owners = {f"k{i}": first_owner(f"k{i}", peers) for i in range(100)}
     for key, owner in owners.items():
         if owner is not peers[0]:
             assert first_owner(key, peers[1:]) is owner
-    reborn = [Peer(b"", f"ho2/{n}@b", "ho2", 0.0) for n in range(4)]
+    reborn = [BoundPeer(b"", f"ho2/{n}@b", "ho2", 0.0) for n in range(4)]
     assert all(first_owner(key, reborn).name == owner.name for key, owner in owners.items())
 
 
 def test_keys_become_idle_in_order_and_release_their_peer():
     """The table is bounded by time: exactly at the idle limit a key is forgotten, in the peer's list too."""
-    table, peer = StickyTable(10, 100), Peer(b"", "ho2/1@a", "ho2", 0.0)
+    table, peer = StickyTable(10, 100), BoundPeer(b"", "ho2/1@a", "ho2", 0.0)
     table.assign("a", peer, 0.0)
     table.assign("b", peer, 5.0)
     table.expire(9.99)
@@ -118,7 +118,7 @@ def test_keys_become_idle_in_order_and_release_their_peer():
 def test_work_of_a_former_owner_does_not_make_a_key_idle():
     """The key moved while the old owner still worked: its end is not the new owner's."""
     table = StickyTable(10, 100)
-    old, new = (Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
+    old, new = (BoundPeer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
     table.assign("k", old, 0.0)
     table.started("k", old)
     table.release(old)
@@ -131,7 +131,7 @@ def test_work_of_a_former_owner_does_not_make_a_key_idle():
 
 def test_beyond_its_bound_the_key_unused_longest_has_no_owner():
     """`bus.sticky_keys_max`; one that is being worked on stays, whatever comes."""
-    table, peer = StickyTable(10, 3), Peer(b"", "ho2/1@a", "ho2", 0.0)
+    table, peer = StickyTable(10, 3), BoundPeer(b"", "ho2/1@a", "ho2", 0.0)
     table.assign("worked on", peer, 0.0)
     table.started("worked on", peer)
     for number in range(50):
@@ -144,7 +144,7 @@ def test_beyond_its_bound_the_key_unused_longest_has_no_owner():
 def test_a_claimed_key_does_not_take_it_from_its_owner():
     """Re-announcing is no way to steal."""
     table = StickyTable(10, 100)
-    owner, other = (Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
+    owner, other = (BoundPeer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
     table.claim("k", owner, 0.0)
     table.claim("k", other, 1.0)
     assert table.owner("k", 2.0) is owner

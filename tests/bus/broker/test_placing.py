@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import least_loaded
 from hobus.bus.catalog import BY_ROUTE
 from tests.bus.broker.rig import Rig
@@ -18,7 +18,7 @@ def rig():
 
 def peer(name, *, slots=4, used=0, immediate=0, idle_since=0.0, state="ready"):
     """A worker in this condition."""
-    made = Peer(name.encode(), f"{name}@a", "ho1", 0.0)
+    made = BoundPeer(name.encode(), f"{name}@a", "ho1", 0.0)
     made.slots, made.used, made.immediate, made.idle_since, made.ready_state = slots, used, immediate, idle_since, state
     made.judge()
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.bus.broker.events import FrameReceived, KeyRefused, Origin
+from hobus.bus.broker.events import FrameReceived, Origin, UnknownKey
 from hobus.bus.broker.refused_keys import RefusedKeys
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
@@ -187,7 +187,7 @@ def test_what_happens_to_keys_reaches_the_ledger_without_the_secret(there, opera
     _, answer = there.token(operator)
     assert decode(TokenCreated, answer.body, BIG).broker_key == there.keys.pair.public.decode()
     there.enrolled(operator)
-    there.rig.step(KeyRefused("key:0123456789abcdef", "10.0.0.66"))
+    there.rig.step(UnknownKey("key:0123456789abcdef", "10.0.0.66"))
     there.rig.advance(1.0)
     (got,) = [got for got in there.rig.got(ledger) if got.header.type == Write.TYPE]
     entries = decode(Write, got.body, BIG).entries
@@ -201,7 +201,7 @@ def test_what_happens_to_keys_reaches_the_ledger_without_the_secret(there, opera
 def test_a_refused_key_is_shown_and_counted(there, operator):
     """`hobus ps` can name it."""
     for _ in range(3):
-        there.rig.step(KeyRefused("key:01", "10.0.0.66"))
+        there.rig.step(UnknownKey("key:01", "10.0.0.66"))
     peers = decode(Peers, there.rig.call(operator, "q", ReadPeers()).body, BIG)
     (row,) = peers.refused_keys
     assert (row.key, row.address, row.count) == ("key:01", "10.0.0.66", 3)

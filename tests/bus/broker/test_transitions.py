@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from hobus.bus.broker.peers import Pending
+from hobus.bus.broker.peers import OpenRequest
 from hobus.bus.broker.transitions import (
     REQUEST_TRANSITIONS,
     IllegalMove,
@@ -46,7 +46,7 @@ def test_the_table_has_every_state_and_event() -> None:
 @pytest.mark.parametrize(("state", "event", "to"), CELLS)
 def test_every_event_in_every_state(state: RequestState, event: RequestEvent, to: str) -> None:
     """It has its next state, or is refused and changes nothing."""
-    request = Pending.__new__(Pending)
+    request = OpenRequest.__new__(OpenRequest)
     request.header = header(Kind.REQUEST, "m1")
     request.state = state
     if to == "-":

@@ -31,7 +31,7 @@ from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
     GateThen,
     OverlayDeactivated,
-    OverlayLogged,
+    OverlayWritten,
     SignalLogged,
     WeightUpdated,
 )
@@ -134,7 +134,7 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
         "93ad646f6d61696e3a73797374656dbb323032362d30312d30315430303a30303a30302e3030303030305a82a16e01a173a178",
     ),
     (
-        OverlayLogged(
+        OverlayWritten(
             "ART-1",
             "PREFERENCE_BIAS",
             ("system",),

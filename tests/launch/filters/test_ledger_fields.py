@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.ledger import Entry, Provenance
-from hobus.launch.filters.ledger_fields import FIELDS, Row, ledger_filter
+from hobus.launch.filters.ledger_fields import FIELDS, LedgerRow, ledger_filter
 from tests.launch.filters.frames import SESSION
 
 ORDER = f"WO-{SESSION}-2.1.1"
@@ -25,7 +25,7 @@ def entry(**fields) -> Entry:
 
 def accepts(text: str, **fields) -> bool:
     """Whether an entry with these fields is meant."""
-    return ledger_filter((text,)).accepts(Row(entry(**fields), now=160.0))
+    return ledger_filter((text,)).accepts(LedgerRow(entry(**fields), now=160.0))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from hobus.bus.messages.session import OrderDispatched, SessionEvent
 from hobus.bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
-from hobus.bus.record.payloads.memory import OverlayLogged
+from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
 from hobus.bus.sim.disk import SimDisk, SimMedium
@@ -91,9 +91,9 @@ def sent(
     return PromptSent("p", "m", "PRC-X-001", "PRM-X-001", "", tokens, 0.0, mode, tokens, 0, of_order)
 
 
-def overlay(event_id: str) -> OverlayLogged:
+def overlay(event_id: str) -> OverlayWritten:
     """What an HO3_OVERLAY says that rests on this event."""
-    return OverlayLogged(
+    return OverlayWritten(
         "ART", "PREFERENCE_BIAS", (), (), 1.0, 1.0, "agent", None, True, "", None, ("s:x",), (event_id,), None, "", "", "", "", "",  # noqa: FBT003
     )  # fmt: skip
 
