@@ -15,6 +15,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
 from hobus.config.schema import GatewayConfig, Route, TokenizerConfig
 from hobus.gateway_service import pricing
+from hobus.gateway_service.providers.keys import unusable
 
 _BEFORE = ", before the gateway is started again"
 
@@ -93,9 +94,7 @@ class Tokenizer:
 
     def _unusable(self, what: str, mend: str) -> GatewayError:
         where = f"the tokenizer of {self._config.model_id[:80]}, {self._config.file},"
-        return GatewayError(
-            "PROVIDER_UNUSABLE", f"provider {self._config.provider_id} cannot be used: {where} {what}; {mend}"
-        )
+        return unusable(self._config.provider_id, f"{where} {what}", mend)
 
 
 def tokenizers_of(config: GatewayConfig, *, beside: Callable[..., Awaitable[Any]]) -> dict[Route, Tokenizer]:

@@ -5,8 +5,6 @@ Ids and names of this system only: what a sender *claims* as type or stream is k
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hobus.bus.messages.ledger import STREAMS, WriteEntry
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
 from hobus.bus.record.payload import pack_payload
@@ -15,13 +13,8 @@ from hobus.bus.record.payloads.governance import Denied
 DENIED = "DENIED"
 
 
-class _Denied(NamedTuple):
-    """What denials are counted by."""
-
-    sender: str
-    type: str  # of the message
-    event_type: str  # of the entry, for a write
-    stream: str
+_What = tuple[str, str, str, str]
+"""Sender, type of the message, type and stream of the entry (for a write): what denials are counted by."""
 
 
 class Denials:
@@ -30,38 +23,40 @@ class Denials:
     def __init__(self, instance: str, *, kinds_max: int) -> None:
         self._instance = instance
         self._kinds_max = kinds_max
-        self._counts: dict[_Denied, tuple[int, int]] = {}  # what -> (first at, count)
-        self._made = 0
+        self._counts: dict[_What, tuple[int, int]] = {}  # what -> (first at, count)
+        self._made: list[WriteEntry] = []
+        self._made_count = 0
         self.total = 0  # since start
 
     def note(self, sender: str, type_name: str, stream: str, event_type: str = "", *, now_us: int) -> None:
         """One more."""
         self.total += 1
         is_stream = stream in STREAMS or is_session_stream(stream)
-        what = _Denied(sender, type_name, event_type if event_type in EVENT_TYPES else "", stream if is_stream else "")
+        what = (sender, type_name, event_type if event_type in EVENT_TYPES else "", stream if is_stream else "")
         if what not in self._counts and len(self._counts) >= self._kinds_max:
-            what = _Denied(self._instance, "", "", "")
+            what = (self._instance, "", "", "")
         first_us, count = self._counts.get(what, (now_us, 0))
         self._counts[what] = (first_us, count + 1)
 
-    def take(self, now_us: int) -> list[WriteEntry]:
-        """The records of what was counted, which begins anew."""
+    def records(self, now_us: int) -> list[WriteEntry]:
+        """Of what was counted, which begins anew, behind those that are not `durable` yet, under their ids."""
         counts, self._counts = self._counts, {}
-        return [self._entry(what, first_us, count, now_us) for what, (first_us, count) in counts.items()]
+        self._made += [self._entry(what, first_us, count, now_us) for what, (first_us, count) in counts.items()]
+        return list(self._made)
 
-    def _entry(self, what: _Denied, first_us: int, count: int, now_us: int) -> WriteEntry:
-        self._made += 1
-        is_rest = what.sender == self._instance
+    def durable(self) -> None:
+        """What `records` gave last stands."""
+        self._made = []
+
+    def _entry(self, what: _What, first_us: int, count: int, now_us: int) -> WriteEntry:
+        self._made_count += 1
+        sender, type_name, denied_type, stream = what
         return WriteEntry(
-            submission_id=f"{DENIED}:{self._instance}/{self._made}",
+            submission_id=f"{DENIED}:{self._instance}/{self._made_count}",
             stream="governance",
             event_type=DENIED,
             decision="REJECTED",
-            reason="not_kept" if is_rest else "scope",
+            reason="not_kept" if sender == self._instance else "scope",
             at_us=now_us,
-            bodies=[
-                pack_payload(
-                    Denied(what.sender, count, first_us, what.type, event_type=what.event_type, stream=what.stream)
-                )
-            ],
+            bodies=[pack_payload(Denied(sender, count, first_us, type_name, event_type=denied_type, stream=stream))],
         )

@@ -49,7 +49,6 @@ class LedgerService(Actor):
         self._waiting: dict[str, int] = {}  # long polls of each principal
         self._denials: Denials
         self._denied = asyncio.Event()
-        self._denied_batch: list[m.WriteEntry] = []  # records of denials that are not durable yet
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life cycle
@@ -104,7 +103,7 @@ class LedgerService(Actor):
     async def drain(self) -> None:
         """Commits what is queued, brings the index up to date, gives everything back."""
         if self._ledger is not None and self._fault is None:
-            denied = self._denied_records()
+            denied = self._denials.records(self._now_us())
             with suppress(BusError):  # a full queue: what was denied last is not worth more than what waits there
                 if denied:
                     self._ledger.writer.submit(denied, self._bus.instance)
@@ -295,11 +294,6 @@ class LedgerService(Actor):
         self._denials.note(call.sender, type_name, stream, event_type, now_us=self._now_us())
         self._denied.set()
 
-    def _denied_records(self) -> list[m.WriteEntry]:
-        """Those of an earlier try, under their ids, and what came since."""
-        self._denied_batch = [*self._denied_batch, *self._denials.take(self._now_us())]
-        return self._denied_batch
-
     # --- those who follow
 
     def _tail(self, message: m.Tail) -> list[Committed]:
@@ -399,13 +393,13 @@ class LedgerService(Actor):
             await self._bus.sleep(self._config.denied_interval_ms / 1000)
             self._denied.clear()
             try:
-                await self.append(self._denied_records(), self._bus.instance)
+                await self.append(self._denials.records(self._now_us()), self._bus.instance)
             except RuntimeFault:
                 if self._fault is not None:
                     return
                 self._denied.set()  # busy, no space: again after the next interval, under the same ids
                 continue
-            self._denied_batch = []
+            self._denials.durable()
 
     def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

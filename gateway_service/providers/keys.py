@@ -28,14 +28,14 @@ def read_key(provider_id: str, reference: str | None, given: Mapping[str, str]) 
     kind, _, where = reference.partition(":")
     if kind == "env":
         if where not in given:
-            raise _unusable(
+            raise unusable(
                 provider_id, f"the environment variable {where} is not set", "set it where the cluster is started"
             )
         return _checked(provider_id, given[where], f"the environment variable {where}")
     try:
         path = Path(where).expanduser()
     except RuntimeError:
-        raise _unusable(
+        raise unusable(
             provider_id, f"the key file {where} cannot be found: there is no such user", "give its whole path"
         ) from None
     return _checked(provider_id, _text_of(provider_id, path), f"the file {where}")
@@ -47,23 +47,23 @@ def _text_of(provider_id: str, path: Path) -> str:
         # A pipe would wait for a writer for ever; what is open is what is looked at.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise _unusable(
+        raise unusable(
             provider_id, f"{what} cannot be read: {error.strerror}", "make it, for this user alone"
         ) from None
     except ValueError:
-        raise _unusable(provider_id, f"{what} cannot be read", "give the path of a file") from None
+        raise unusable(provider_id, f"{what} cannot be read", "give the path of a file") from None
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise _unusable(provider_id, f"{what} is no regular file", "write the key into one")
+            raise unusable(provider_id, f"{what} is no regular file", "write the key into one")
         if found.st_uid not in (os.geteuid(), 0):
-            raise _unusable(provider_id, f"{what} belongs to somebody else", "make it your own")
+            raise unusable(provider_id, f"{what} belongs to somebody else", "make it your own")
         if found.st_mode & _OTHERS:
             mode = stat.S_IMODE(found.st_mode)
-            raise _unusable(provider_id, f"{what} can be read by others (mode {mode:04o})", f"chmod 600 {path}")
+            raise unusable(provider_id, f"{what} can be read by others (mode {mode:04o})", f"chmod 600 {path}")
         data = os.read(descriptor, _MAX_BYTES + 1)
     except OSError as error:
-        raise _unusable(provider_id, f"{what} cannot be read: {error.strerror}", "look at the disk") from None
+        raise unusable(provider_id, f"{what} cannot be read: {error.strerror}", "look at the disk") from None
     finally:
         os.close(descriptor)
     return data.decode("latin-1")
@@ -85,9 +85,10 @@ def _checked(provider_id: str, text: str, what: str) -> str:
     key = text.removesuffix("\n").removesuffix("\r")
     if (fault := key_fault(key)) is not None:
         said, mend = fault
-        raise _unusable(provider_id, f"{what} {said}", mend)
+        raise unusable(provider_id, f"{what} {said}", mend)
     return key
 
 
-def _unusable(provider_id: str, what: str, mend: str) -> GatewayError:
+def unusable(provider_id: str, what: str, mend: str) -> GatewayError:
+    """The fault of a provider that cannot be used until somebody mends it."""
     return GatewayError("PROVIDER_UNUSABLE", f"provider {provider_id} cannot be used: {what}; {mend}")

@@ -11,7 +11,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.port import Provider
 from hobus.config.schema import PluginProvider
-from hobus.gateway_service.providers.keys import read_key
+from hobus.gateway_service.providers.keys import read_key, unusable
 
 GROUP = "hobus.providers"
 
@@ -27,17 +27,12 @@ class LoadedProvider:
         given: Callable[[], Mapping[str, str]],
         beside: Callable[..., Awaitable[Any]],
     ) -> None:
-        self._provider_id = provider_id
+        self.provider_id = provider_id
         self._config = config
         self._given = given
         self._beside = beside
         self._provider: Provider | None = None
         self._loading: asyncio.Future[Provider] | None = None
-
-    @property
-    def provider_id(self) -> str:
-        """The configured instance's name."""
-        return self._provider_id
 
     async def prepare(self) -> None:
         """The class is loaded and an instance of it made. Raises GatewayError(PROVIDER_UNUSABLE)."""
@@ -64,18 +59,16 @@ class LoadedProvider:
             raise
         except Exception as error:  # noqa: BLE001 - somebody else's code may raise anything
             # Its class alone: its words may hold the key that it was given.
-            raise self._unusable(f"making it raised {type(error).__name__}; see docs/providers.md") from None
+            raise unusable(
+                self.provider_id, f"making it raised {type(error).__name__}", "see docs/providers.md"
+            ) from None
         self._provider = provider
         return provider
 
     def _made(self) -> Provider:
-        key = read_key(self._provider_id, self._config.key, self._given())
+        key = read_key(self.provider_id, self._config.key, self._given())
         found = [entry for entry in entry_points(group=GROUP) if entry.name == self._config.entry_point]
         if not found:
-            raise self._unusable(
-                f"no installed package has an entry point {self._config.entry_point!r} in the group {GROUP}; install it"
-            )
-        return found[0].load()(provider_id=self._provider_id, key=key, options=dict(self._config.options))
-
-    def _unusable(self, what: str) -> GatewayError:
-        return GatewayError("PROVIDER_UNUSABLE", f"provider {self._provider_id} cannot be used: {what}")
+            what = f"no installed package has an entry point {self._config.entry_point!r} in the group {GROUP}"
+            raise unusable(self.provider_id, what, "install it")
+        return found[0].load()(provider_id=self.provider_id, key=key, options=dict(self._config.options))

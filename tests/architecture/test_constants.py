@@ -124,7 +124,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.config.assets.Boundary.*", "hobus.config.schema.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
-        "hobus.actors.ho1_executor.mcp_servers.content.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
+        "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
          "hobus.actors.ho1_executor.tools.keeper.*", "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.curve25519.*", "hobus.bus.disk.*",
         "hobus.gateway_service.breaker.*", "hobus.gateway_service.pricing.TOKENS_MAX",
         "hobus.gateway_service.providers.http.wire._COUNT_MAX", "hobus.gateway_service.providers.http.faults._LEAST_ERROR",

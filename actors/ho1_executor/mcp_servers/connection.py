@@ -69,7 +69,8 @@ class ServerProcess(HostProcess):
                         self._settle(frame)
         except asyncio.CancelledError:
             if self.frames is not None:  # in an orderly end the server has the kill grace to go by itself
-                self.frames.say_no_more()
+                with suppress(OSError):
+                    self.frames.writer.write_eof()
                 await self.frames.ends_within(self._kill_grace_s)
             raise
         except TimeoutError:
@@ -88,7 +89,7 @@ class ServerProcess(HostProcess):
         Cancelled: the server is told; if the call has not ended within the kill grace, its process is killed, and what
         else is in flight there with it. When this returns or raises, the call is over.
         """
-        if self.frames is None or self.frames.is_closing:
+        if self.frames is None or self.frames.writer.transport.is_closing():
             raise HostGone("ended")
         number = next(self._numbers)
         ended: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()

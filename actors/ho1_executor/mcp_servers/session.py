@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -21,8 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-from hobus.actors.ho1_executor.mcp_servers.content import told
-from hobus.actors.ho1_executor.mcp_servers.listing import printable
+from hobus.actors.ho1_executor.mcp_servers.listing import printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
 from hobus.actors.ho1_executor.tools.definition import ToolResult, cut, not_done
@@ -68,25 +67,18 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
     is_stdio = server["transport"] == "stdio"
     values, found = resolved(server["env"] if is_stdio else server["headers"], settings["given"])
     secret += found
-    async with AsyncExitStack() as stack:
-        if is_stdio:
-            yield await stack.enter_async_context(
-                stdio(
-                    server["command"],
-                    environment(values),
-                    traffic,
-                    message_max_bytes=settings["message_max_bytes"],
-                    errors_max_bytes=settings["errors_max_bytes"],
-                    end_grace_s=settings["end_grace_s"],
-                )
-            )
-        else:
-            client = await stack.enter_async_context(httpx2.AsyncClient(headers=values, timeout=None))
-            yield await stack.enter_async_context(
-                streamable_http_client(
-                    server["url"], http_client=client, max_sse_event_size=settings["message_max_bytes"]
-                )
-            )
+    if is_stdio:
+        bounds = {name: settings[name] for name in ("message_max_bytes", "errors_max_bytes", "end_grace_s")}
+        async with stdio(server["command"], environment(values), traffic, **bounds) as streams:
+            yield streams
+    else:
+        async with (
+            httpx2.AsyncClient(headers=values, timeout=None) as client,
+            streamable_http_client(
+                server["url"], http_client=client, max_sse_event_size=settings["message_max_bytes"]
+            ) as streams,
+        ):
+            yield streams
 
 
 def _why(error: BaseException, traffic: Traffic) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -89,7 +90,8 @@ class ToolSlot:
             process.end()
             self._discard()
             if process.frames is not None:
-                await process.frames.closed()
+                with suppress(ConnectionError):
+                    await process.frames.writer.wait_closed()
         for ended in self._ended:
             ended.wait()
         self._ended.clear()
@@ -146,7 +148,8 @@ class ChildToolRunner:
         `describe` has brought what they are. `limits`: of `tools.limits`, for every process and what it starts.
         """
         self._tools = tuple(sorted(tools))
-        self._entry_points = tuple(entry_points)
+        self.entry_points = tuple(entry_points)
+        """The names that `describe` knows."""
         self._environment: Mapping[str, str] = {}
         fields: dict[str, Any] = {
             "view": view,
@@ -193,11 +196,6 @@ class ChildToolRunner:
     def available(self) -> Sequence[str]:
         """Ids of the tools it can run without having described them, sorted."""
         return self._tools
-
-    @property
-    def entry_points(self) -> Sequence[str]:
-        """The names that `describe` knows."""
-        return self._entry_points
 
     async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
         """What the entry point of this name is, as JSON text, or why it is none; loaded within `timeout_s`."""

@@ -38,24 +38,19 @@ class Frames:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, max_bytes: int = sys.maxsize
     ) -> None:
         self._reader = reader
-        self._writer = writer
+        self.writer = writer
         self._max_bytes = max_bytes
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._writer.transport.is_closing()
 
     def write(self, op: str, **fields: Any) -> None:
         """One frame; nothing where nothing can be sent any more."""
-        if not self.is_closing:
-            self._writer.write(pack_frame(op, **fields))
+        if not self.writer.transport.is_closing():
+            self.writer.write(pack_frame(op, **fields))
 
     async def send(self, op: str, **fields: Any) -> None:
         """One frame, handed to the kernel; whether it arrives shows in what is received."""
         self.write(op, **fields)
         with suppress(ConnectionError):
-            await self._writer.drain()
+            await self.writer.drain()
 
     async def receive(self) -> dict[str, Any]:
         """The next frame. Raises HostGone."""
@@ -67,11 +62,6 @@ class Frames:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise HostGone("ended") from None
 
-    def say_no_more(self) -> None:
-        """The other end sees the end of its input."""
-        with suppress(ConnectionError, OSError):
-            self._writer.write_eof()
-
     async def ends_within(self, limit_s: float) -> bool:
         """Whether the other end closes the socket in that time; what it says until then is dropped."""
         with suppress(TimeoutError, ConnectionError):
@@ -80,15 +70,6 @@ class Frames:
                     pass
                 return True
         return False
-
-    def abort(self) -> None:
-        """Closed at once."""
-        self._writer.transport.abort()
-
-    async def closed(self) -> None:
-        """After `abort`."""
-        with suppress(ConnectionError):
-            await self._writer.wait_closed()
 
 
 class HostProcess:
@@ -142,7 +123,7 @@ class HostProcess:
     def hang_up(self) -> None:
         """The socket is closed."""
         if self.frames is not None:
-            self.frames.abort()
+            self.frames.writer.transport.abort()
         else:
             self._socket.close()
 

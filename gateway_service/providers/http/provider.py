@@ -20,7 +20,7 @@ from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
 from hobus.gateway_service.providers.http.wire import AnswerRead, ToolNames
-from hobus.gateway_service.providers.keys import read_key
+from hobus.gateway_service.providers.keys import read_key, unusable
 
 Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
@@ -96,7 +96,7 @@ class HttpProvider:
         breathe: Callable[[], Awaitable[None]],
     ) -> None:
         """`given`: the variables that this process was given, asked for when the key is needed."""
-        self._provider_id = provider_id
+        self.provider_id = provider_id
         self._config = config
         # Each takes its own configuration alone.
         self._wire: Any = openai_wire if config.kind == "openai" else anthropic_wire
@@ -108,11 +108,6 @@ class HttpProvider:
         self._key = ""
         self._client: SdkClient | None = None
         self._loading: asyncio.Future[SdkClient] | None = None
-
-    @property
-    def provider_id(self) -> str:
-        """The configured instance's name."""
-        return self._provider_id
 
     async def prepare(self) -> None:
         """The SDK is loaded, the key read. Raises GatewayError(PROVIDER_UNUSABLE); the next call tries again."""
@@ -149,7 +144,7 @@ class HttpProvider:
             return sorted(said_without_key(str(item["id"]), self._key) for item in found["data"])
         except TimeoutError:
             raise GatewayError(
-                "PROVIDER_TIMEOUT", f"provider {self._provider_id} did not list its models within {timeout_s:.0f} s"
+                "PROVIDER_TIMEOUT", f"provider {self.provider_id} did not list its models within {timeout_s:.0f} s"
             ) from None
         except Exception as error:  # noqa: BLE001 - the same
             raise faults.of_error(error, self._asked("", None), is_sent=exchange.is_sent) from None
@@ -205,25 +200,18 @@ class HttpProvider:
         try:
             client: SdkClient = await self._beside(self._loaded)
         except ImportError as error:
-            kind = self._config.kind
-            raise GatewayError(
-                "PROVIDER_UNUSABLE",
-                f"provider {self._provider_id} cannot be used: {error.name or 'its SDK'} is not installed; "
-                f"pip install 'hobus[{kind}]'",
-            ) from None
+            missing = f"{error.name or 'its SDK'} is not installed"
+            raise unusable(self.provider_id, missing, f"pip install 'hobus[{self._config.kind}]'") from None
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - an HTTP library takes fewer addresses than the configuration
-            raise GatewayError(
-                "PROVIDER_UNUSABLE",
-                f"provider {self._provider_id} cannot be used: its client cannot be made ({type(error).__name__}); "
-                f"correct gateway.providers.{self._provider_id}.base_url",
-            ) from None
+            mend = f"correct gateway.providers.{self.provider_id}.base_url"
+            raise unusable(self.provider_id, f"its client cannot be made ({type(error).__name__})", mend) from None
         self._client = client
         return client
 
     def _loaded(self) -> SdkClient:
-        self._key = read_key(self._provider_id, self._config.key, self._given())
+        self._key = read_key(self.provider_id, self._config.key, self._given())
         clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
         return clients.client_of(self._config, self._gateway, key=self._key, breathe=self._breathe)
 
@@ -239,7 +227,7 @@ class HttpProvider:
 
     def _asked(self, model_id: str, prompt: Prompt | None) -> AskedProvider:
         return AskedProvider(
-            provider_id=self._provider_id,
+            provider_id=self.provider_id,
             base_url=self._config.base_url,
             key_reference=self._config.key,
             key=self._key,

@@ -35,16 +35,11 @@ class OfflineProvider:
         chars_per_token: int,
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._provider_id = provider_id
+        self.provider_id = provider_id
         self._latency_s = latency_ms / 1000
         self._chars_per_token = chars_per_token
         self._sleep = sleep
         self._grammar = load_grammar()
-
-    @property
-    def provider_id(self) -> str:
-        """The configured instance's name."""
-        return self._provider_id
 
     async def prepare(self) -> None:
         """It needs nothing."""
@@ -64,7 +59,7 @@ class OfflineProvider:
         if model_id not in model.MODELS:
             raise GatewayError(
                 "PROVIDER_REFUSED",
-                f"provider {self._provider_id} (the embedded rules) has no model {model_id[:80]!r}; "
+                f"provider {self.provider_id} (the embedded rules) has no model {model_id[:80]!r}; "
                 f"it has {', '.join(model.MODELS)}",
                 facts={"unbilled": True},
             )
@@ -89,7 +84,7 @@ class OfflineProvider:
                 "input_tokens": pricing.input_tokens(prompt, self._chars_per_token),
                 "output_tokens": max(1, pricing.text_tokens(length, self._chars_per_token)),
                 "usage_is_estimated": False,
-                "provider_id": self._provider_id,
+                "provider_id": self.provider_id,
                 "model_id": model_id,
             }
         )

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from hobus.actors.ho1_executor.mcp_servers.content import told
+from hobus.actors.ho1_executor.mcp_servers.listing import told
 
 DATA = base64.b64encode(b"x" * 100).decode()
 
