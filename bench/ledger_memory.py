@@ -26,7 +26,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Query, Read, Write, WriteEntry, Written
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import Client
+from hobus.launch.cluster.client import client_of
 from hobus.launch.cluster.kernel import return_big_memory
 from hobus.ledger_service.reader import read_entries
 
@@ -136,13 +136,10 @@ async def _insisted(bus: Bus, message: Any, expect: Any) -> int:
 async def _flood(
     found: Cluster, role: str, name: str, count: int, at_once: int, ask: Callable[[Bus, int], Awaitable[int]]
 ) -> list[Row]:
-    client = Client.open(found.place, role, clock=SystemClock())
-    await client.peer.start(timeout_s=10.0)
-    watch = _Watch(found)
-    try:
-        answered, refused = await _many(count, at_once, lambda number: ask(client.peer, number))
-    finally:
-        await client.close()
+    async with client_of(found.place, role, clock=SystemClock()) as peer:
+        await peer.start(timeout_s=10.0)
+        watch = _Watch(found)
+        answered, refused = await _many(count, at_once, lambda number: ask(peer, number))
     peak, back, after = watch.peak(), await watch.back(), watch.now()
     return [
         Row(

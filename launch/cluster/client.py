@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
 
@@ -40,50 +39,42 @@ def place_of(home: Home, run: RunFile) -> Place:
     return Place(home=home, sockets=Path(run.sockets), snapshot=Snapshot.from_bytes(snapshot))
 
 
-@dataclass(slots=True)
-class Client:
-    """A peer that answers nothing."""
+@asynccontextmanager
+async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[Peer]:
+    """A peer that answers nothing, not connected yet: its `start` does that. Its instance is this process's.
 
-    place: Place
-    peer: Peer
-    zeromq: ZeroMQ
-    name: str
-
-    @classmethod
-    def open(cls, place: Place, role: str, *, clock: Clock) -> Client:
-        """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's.
-
-        A name belongs to one connection at a time: further ones of this process get further numbers.
-        """
-        names = (f"{role}/{os.getpid()}{f'.{number}' if number else ''}" for number in count())
-        name = next(name for name in names if name not in _OPEN)
-        instance = f"{name}@{clock.new_id()[:8]}"
-        token = tokens.mint(place.home.run, instance, role, os.getpid())
-        _OPEN.add(name)
-        zeromq = ZeroMQ(place.snapshot.config.bus)
-        peer = Peer(
-            None,
-            instance=instance,
-            role=role,
-            offers=(),
-            slots=0,
-            token=token,
-            settings=place.snapshot.config.bus,
-            clock=clock,
-            links=links(zeromq, place, ("ledger",)),
-            config_digest=place.snapshot.digest,
-            version=software_version(),
-        )
-        return cls(place, peer, zeromq, name)
-
-    async def close(self) -> None:
-        """It said goodbye; its token is worth nothing any more."""
+    A name belongs to one connection at a time: further ones of this process get further numbers. Afterwards it has said
+    goodbye, and its token is worth nothing any more. Raises OSError.
+    """
+    names = (f"{role}/{os.getpid()}{f'.{number}' if number else ''}" for number in count())
+    name = next(name for name in names if name not in _OPEN)
+    instance = f"{name}@{clock.new_id()[:8]}"
+    token = tokens.mint(place.home.run, instance, role, os.getpid())
+    _OPEN.add(name)
+    settings = place.snapshot.config.bus
+    zeromq = ZeroMQ(settings)
+    peer = Peer(
+        None,
+        instance=instance,
+        role=role,
+        offers=(),
+        slots=0,
+        token=token,
+        settings=settings,
+        clock=clock,
+        links=links(zeromq, place, ("ledger",)),
+        config_digest=place.snapshot.digest,
+        version=software_version(),
+    )
+    try:
+        yield peer
+    finally:
         try:
-            await self.peer.stop(self.place.snapshot.config.bus.drain_ms / 1000)
+            await peer.stop(settings.drain_ms / 1000)
         finally:
-            self.zeromq.close()
-            tokens.revoke(self.place.home.run, self.peer.instance)
-            _OPEN.discard(self.name)
+            zeromq.close()
+            tokens.revoke(place.home.run, instance)
+            _OPEN.discard(name)
 
 
 def no_token(home: Home, error: OSError) -> CommandError:
@@ -102,15 +93,13 @@ async def connected(place: Place, role: str, *, timeout_s: float | None = None) 
     Raises BusError when the broker does not answer, CommandError on a full disk or when the run directory is gone.
     """
     own_log.configure()
-    try:
-        client = Client.open(place, role, clock=SystemClock())
-    except FileNotFoundError:
-        raise not_reachable(place.home, holder(place.home)) from None
-    except OSError as error:
-        raise no_token(place.home, error) from error
-    try:
+    async with AsyncExitStack() as stack:
+        try:
+            peer = await stack.enter_async_context(client_of(place, role, clock=SystemClock()))
+        except FileNotFoundError:
+            raise not_reachable(place.home, holder(place.home)) from None
+        except OSError as error:
+            raise no_token(place.home, error) from error
         usual_s = place.snapshot.config.launcher.client_timeout_ms / 1000
-        await client.peer.start(timeout_s=usual_s if timeout_s is None else min(usual_s, timeout_s))
-        yield client.peer
-    finally:
-        await client.close()
+        await peer.start(timeout_s=usual_s if timeout_s is None else min(usual_s, timeout_s))
+        yield peer

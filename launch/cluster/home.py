@@ -18,7 +18,6 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -29,71 +28,26 @@ _LONGEST_SOCKET_NAME = "gateway.sock"
 _PRIVATE = 0o700
 
 
-@dataclass(frozen=True, slots=True)
 class Home:
     """Paths below one state directory; making one touches nothing."""
 
-    root: Path
-
-    @property
-    def config(self) -> Path:
-        """A user's own governed files."""
-        return self.root / "config"
-
-    @property
-    def run(self) -> Path:
-        """What exists only while the cluster runs."""
-        return self.root / "run"
-
-    @property
-    def logs(self) -> Path:
-        """One log per actor."""
-        return self.root / "logs"
-
-    @property
-    def ledger(self) -> Path:
-        """The record."""
-        return self.root / "ledger"
-
-    @property
-    def spool(self) -> Path:
-        """What waits for the ledger."""
-        return self.root / "spool"
-
-    @property
-    def keys(self) -> Path:
-        """Who may connect from elsewhere."""
-        return self.root / "keys"
-
-    @property
-    def listening(self) -> Path:
-        """Where the broker of this run listens for other hosts, so that its successor binds the same port."""
-        return self.run / "listening"
-
-    @property
-    def http(self) -> Path:
-        """Where the HTTP doors of this run listen; written by the first one, so that the others bind the same port."""
-        return self.run / "http"
-
-    @property
-    def run_file(self) -> Path:
-        """Launcher, processes, sockets."""
-        return self.run / "run.json"
-
-    @property
-    def snapshot(self) -> Path:
-        """The frozen configuration's bytes."""
-        return self.run / "snapshot"
-
-    @property
-    def chat_history(self) -> Path:
-        """What was typed into `hobus chat`."""
-        return self.root / "chat_history"
-
-    @property
-    def lock_file(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config = root / "config"  # a user's own governed files
+        self.ledger = root / "ledger"  # the record
+        self.logs = root / "logs"
+        self.spool = root / "spool"  # what waits for the ledger
+        self.keys = root / "keys"  # who may connect from elsewhere
+        self.chat_history = root / "chat_history"
+        self.lock_file = root / "lock"
         """Held by the launcher; not in `run/`, so that a cluster whose `run/` somebody removed is still known."""
-        return self.root / "lock"
+        self.run = root / "run"  # exists only while the cluster runs
+        self.run_file = self.run / "run.json"
+        self.snapshot = self.run / "snapshot"  # the frozen configuration's bytes
+        self.listening = self.run / "listening"
+        """Where the broker of this run listens for other hosts, so that its successor binds the same port."""
+        self.http = self.run / "http"
+        """Where the HTTP doors of this run listen; written by the first one, so that the others bind the same port."""
 
     def log(self, actor: str) -> Path:
         """Log file of an actor: `ho1/2` logs to `ho1-2.log`."""

@@ -76,11 +76,6 @@ class RunFile(Record):
         return [RunningProcess(*row) for row in rows if row[2]]
 
 
-def write(path: Path, run: RunFile) -> None:
-    """The file holds exactly this run. Raises OSError."""
-    write_whole(path, run.model_dump_json(indent=1))
-
-
 def write_whole(path: Path, text: str) -> None:
     """The file holds exactly this text, or is as it was before. Raises OSError that names it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")

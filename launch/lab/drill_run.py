@@ -35,7 +35,7 @@ from hobus.launch.lab.temporary_cluster import left_of, ring_of, up
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
 from hobus.launch.process.failpoint import VARIABLE
-from hobus.launch.process.orphan import hard_limit_s
+from hobus.launch.process.liveness import hard_limit_s
 from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.verify import verify_directory

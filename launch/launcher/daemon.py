@@ -27,7 +27,7 @@ from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.progress import Progress, Refused
+from hobus.launch.launcher.progress import Progress, StartRefused
 from hobus.launch.launcher.zygote import MAIN, end_unused, fork_zygote
 from hobus.launch.logs import writing
 
@@ -105,7 +105,7 @@ def _refuse(tell: Callable[[Progress], None], error: CommandError | RuntimeFault
         known = error if isinstance(error, CommandError) else CommandError(str(error))
         if isinstance(error, OSError):
             known = of_os_error(error, doing=f"the cluster in {home} cannot be started")
-    tell(Refused(message=known.message, hint=known.hint, exit_code=known.exit_code))
+    tell(StartRefused(message=known.message, hint=known.hint, exit_code=known.exit_code))
     structlog.get_logger().error("launcher_ended", reason=known.message)
     return known.exit_code
 

@@ -23,14 +23,14 @@ from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.client import Client
+from hobus.launch.cluster.client import client_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
-from hobus.launch.launcher.progress import Progress, Started, already_up
+from hobus.launch.launcher.progress import Progress, StartBegun, already_up
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
@@ -119,7 +119,7 @@ class Launcher:
         try:
             for member in members:
                 crew.spawn(member.actor)
-            self._board.report(Started(pid=os.getpid()))
+            self._board.report(StartBegun(pid=os.getpid()))
             await self._serve(crew)
         finally:
             server.close()
@@ -148,23 +148,19 @@ class Launcher:
     async def _serve(self, crew: Crew) -> None:
         """Supervises until it is told to stop, then drains; its own connection outlives everybody else's."""
         place = Place(home=self._home, sockets=self._sockets, snapshot=self._plan.snapshot)
-        client = Client.open(place, "launcher", clock=self._clock)
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(client.peer.start(timeout_s=_FOR_EVER_S)),
-                    group.create_task(self._watch(client.peer, crew)),
-                    group.create_task(self._tell(client.peer)),
-                    group.create_task(self._record_snapshot(client.peer)),
-                ]
-                await self._stop.wait()
-                crew.close()
-                tasks.pop(1).cancel()
-                await self._drain(crew)
-                for task in tasks:
-                    task.cancel()
-        finally:
-            await client.close()
+        async with client_of(place, "launcher", clock=self._clock) as peer, asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(peer.start(timeout_s=_FOR_EVER_S)),
+                group.create_task(self._watch(peer, crew)),
+                group.create_task(self._tell(peer)),
+                group.create_task(self._record_snapshot(peer)),
+            ]
+            await self._stop.wait()
+            crew.close()
+            tasks.pop(1).cancel()
+            await self._drain(crew)
+            for task in tasks:
+                task.cancel()
 
     # --- what the broker says -----------------------------------------------------------------------------------
 

@@ -13,32 +13,31 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 
 
-class Started(Record):
+class StartBegun(Record):
     """Every process was started; none is ready yet."""
 
-    event: Literal["started"] = "started"
+    event: Literal["begun"] = "begun"
     pid: int
 
 
-class Ready(Record):
-    """Every process is ready."""
+class StartSettled(Record):
+    """Every process is ready; or some are not, and the time is over or one has failed for good: then it says why."""
 
-    event: Literal["ready"] = "ready"
+    event: Literal["settled"] = "settled"
     run: RunFile
     elapsed_ms: int
-
-
-class NotReady(Record):
-    """Some are not, and `launcher.ready_timeout_ms` is over or one has failed for good."""
-
-    event: Literal["not_ready"] = "not_ready"
-    run: RunFile
-    elapsed_ms: int
-    tails: dict[str, list[str]] = Field(description="this run's last log lines of each process that failed or is late")
+    tails: dict[str, list[str]] = Field(
+        default_factory=dict, description="this run's last log lines of each process that failed or is late"
+    )
     damaged: str = Field(default="", description="file, byte and what is wrong there, when that is why")
 
+    @property
+    def is_ready(self) -> bool:
+        """Nothing stands in the way."""
+        return not self.tails and not self.damaged
 
-class Refused(Record):
+
+class StartRefused(Record):
     """Nothing was started."""
 
     event: Literal["refused"] = "refused"
@@ -46,19 +45,11 @@ class Refused(Record):
     hint: str
     exit_code: int
 
-    def as_error(self) -> CommandError:
-        """The same for the command line."""
-        return CommandError(self.message, hint=self.hint, exit_code=self.exit_code)
 
+Progress = StartBegun | StartSettled | StartRefused
 
-Progress = Annotated[Started | Ready | NotReady | Refused, Field(discriminator="event")]
-
-_PROGRESS: TypeAdapter[Started | Ready | NotReady | Refused] = TypeAdapter(Progress)
-
-
-def read_progress(line: bytes) -> Started | Ready | NotReady | Refused:
-    """The word behind one line of JSON."""
-    return _PROGRESS.validate_json(line)
+PROGRESS: TypeAdapter[Progress] = TypeAdapter(Annotated[Progress, Field(discriminator="event")])
+"""Reads one line of JSON."""
 
 
 def already_up(home: Path, pid: int) -> CommandError:

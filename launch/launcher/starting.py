@@ -24,7 +24,7 @@ from hobus.launch.console.interrupt import keep_on
 from hobus.launch.console.output import duration, note, say, styled, table
 from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.options import StartOptions, parse_scale
-from hobus.launch.launcher.progress import NotReady, Progress, Ready, Refused, Started, read_progress
+from hobus.launch.launcher.progress import PROGRESS, Progress, StartBegun, StartRefused, StartSettled
 from hobus.launch.logs import tail, writing
 
 _LINE_MAX = 400
@@ -49,7 +49,7 @@ def start_here(home: Home, options: StartOptions) -> int:
     """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
 
     def tell(word: Progress) -> None:
-        if isinstance(word, (Ready, NotReady)):
+        if isinstance(word, StartSettled):
             show(home, word)
         else:
             note("starting; Ctrl-C stops it")
@@ -125,15 +125,15 @@ def _taken_back(launcher: Background) -> None:
 
 def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
     for line in launcher.words:
-        word = read_progress(line)
-        if isinstance(word, Refused):
+        word = PROGRESS.validate_json(line)
+        if isinstance(word, StartRefused):
             launcher.wait()  # it holds nothing any more when this command has ended
-            raise word.as_error()
-        if isinstance(word, Started) and not wait:
+            raise CommandError(word.message, hint=word.hint, exit_code=word.exit_code)
+        if isinstance(word, StartBegun) and not wait:
             say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
             return exit_codes.OK
-        if isinstance(word, (Ready, NotReady)):
-            return exit_codes.OK if quiet and isinstance(word, Ready) else show(home, word)
+        if isinstance(word, StartSettled):
+            return exit_codes.OK if quiet and word.is_ready else show(home, word)
     raise died_while_starting(home, launcher.wait(), tail.reason(home.log("launcher"), start=log_begins_at))
 
 
@@ -150,7 +150,7 @@ def died_while_starting(home: Home, code: int, said: str) -> CommandError:
     )
 
 
-def show(home: Home, word: Ready | NotReady) -> int:
+def show(home: Home, word: StartSettled) -> int:
     """Prints who is ready, and what stands in the way; the exit code says which."""
     run = word.run
     say(f"cluster {home.root} · config {run.config_origin} {run.config_digest[:19]}")
@@ -167,7 +167,7 @@ def show(home: Home, word: Ready | NotReady) -> int:
     table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
     if listens := bound_address(home):
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
-    if isinstance(word, Ready):
+    if word.is_ready:
         option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
         say(
             f"{styled('ready', 'green')} in {duration(word.elapsed_ms / 1000)}.  "

@@ -9,7 +9,7 @@ from contextlib import suppress
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.plan import Plan
-from hobus.launch.launcher.progress import NotReady, Progress, Ready
+from hobus.launch.launcher.progress import Progress, StartSettled
 from hobus.launch.launcher.supervision import Member, drain_bound_s
 from hobus.launch.launcher.zygotes import Shown
 from hobus.launch.logs.tail import tail
@@ -58,7 +58,7 @@ class Board:
         )
         if run != self._written or self._fingerprint() != self._print:
             with suppress(OSError):
-                run_file.write(self._home.run_file, run)
+                run_file.write_whole(self._home.run_file, run.model_dump_json(indent=1))
                 self._written, self._print = run, self._fingerprint()
         return run
 
@@ -80,13 +80,7 @@ class Board:
             return
         self.has_reported = True
         run = self.write(everybody, "running")
-        if waiting:
-            self.report(self._not_ready(run, waiting, elapsed_ms))
-        else:
-            self.report(Ready(run=run, elapsed_ms=elapsed_ms))
-
-    def _not_ready(self, run: run_file.RunFile, waiting: list[Member], elapsed_ms: int) -> NotReady:
-        """Who failed is shown with its log; who only waits for others is not. Damage is its own whole story."""
+        # Who failed is shown with its log; who only waits for others is not. Damage is its own whole story.
         damaged = [member.note for member in waiting if member.is_damaged]
         failed = [member for member in waiting if member.state in ("failed", "backoff") or member.history.streak]
         tails = {
@@ -97,7 +91,7 @@ class Board:
             )
             for member in ([] if damaged else failed or waiting)
         }
-        return NotReady(run=run, elapsed_ms=elapsed_ms, tails=tails, damaged="; ".join(damaged))
+        self.report(StartSettled(run=run, elapsed_ms=elapsed_ms, tails=tails, damaged="; ".join(damaged)))
 
     def _will_not_start(self, member: Member) -> bool:
         """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
@@ -14,7 +13,7 @@ from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home, holder, remove_run, sweep
-from hobus.launch.cluster.run_file import ChildRow, RunFile
+from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import note, say
@@ -29,9 +28,9 @@ def stop(home: Home, *, quiet: bool = False) -> int:
     run, held_by = _readable(home), holder(home)
     if held_by is None:
         return _after_a_dead_launcher(home, run, quiet=quiet)
-    launcher = _Launcher(held_by, identity.start_mark(held_by) or "")
+    launcher = RunningProcess("launcher", "", held_by, identity.start_mark(held_by) or "")
     if run is not None and held_by in (0, run.launcher_pid):
-        launcher = _Launcher(run.launcher_pid, run.launcher_mark)
+        launcher = run.processes()[0]
     if not launcher.pid:
         raise CommandError(f"the launcher in {home.root} has not said who it is yet", hint="try again in a moment")
     identity.end(launcher.pid, launcher.mark, signal.SIGTERM)
@@ -44,13 +43,6 @@ def stop(home: Home, *, quiet: bool = False) -> int:
         last = run or seen
         say(f"stopped {len(last.children) if last is not None else 'the'} processes of {home.root}")
     return exit_codes.OK
-
-
-class _Launcher(NamedTuple):
-    """The process that is told to end."""
-
-    pid: int
-    mark: str
 
 
 def _readable(home: Home) -> RunFile | None:
@@ -70,7 +62,7 @@ def _settings(home: Home) -> LauncherConfig:
     return snapshot.config.launcher
 
 
-def _follow(home: Home, launcher: _Launcher, *, bound_s: float, poll_s: float) -> tuple[RunFile | None, list[str]]:
+def _follow(home: Home, launcher: RunningProcess, *, bound_s: float, poll_s: float) -> tuple[RunFile | None, list[str]]:
     """Waits until the launcher is gone: the last run file that it wrote, and the processes that had to be killed."""
     blocked: dict[str, str] = {}
     seen: RunFile | None = None

@@ -14,7 +14,7 @@ from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.run_file import write_whole
 from hobus.launch.cluster.version import software_version
-from hobus.launch.process import liveness, orphan
+from hobus.launch.process import liveness
 
 _log = structlog.get_logger()
 
@@ -31,10 +31,10 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
         now = clock.monotonic()
         orphaned_at = now if orphaned_at is None else orphaned_at
         roles = [name.partition("/")[0] for name in instances]
-        return not orphan.needed_by("broker", roles) or now - orphaned_at > orphan.patience_s("broker", config)
+        return not liveness.needed_by("broker", roles) or now - orphaned_at > liveness.patience_s("broker", config)
 
     # For the case that this loop is stuck when the launcher dies; otherwise the descriptor below speaks first.
-    liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=orphan.hard_limit_s(config))
+    liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=liveness.hard_limit_s(config))
     remote = _remote(place)
     tokens = TokenDirectory(place.home.run)
     run_broker(

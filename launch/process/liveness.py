@@ -1,8 +1,9 @@
-"""The pipe that tells a process whether its launcher still lives.
+"""The pipe that tells a process whether its launcher still lives, and what follows when it does not.
 
 The launcher keeps the writing end open and writes two lines: what this process is given of the environment, and the
 secret of this incarnation. The kernel closes that end when the launcher dies, however it dies, and every child reads
-the end of the file. PDEATHSIG is not used: it fires when a *thread* of the launcher ends.
+the end of the file. PDEATHSIG is not used: it fires when a *thread* of the launcher ends. Then edges end first, what
+others still need last, and everything is bounded.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+
+from hobus.bus.port import Clock
+from hobus.config.schema import AdminConfig
 
 FINISH = signal.SIGUSR1
 """From the launcher: take nothing new, finish, end. SIGTERM tells the same with little time."""
+
+STAGES = {"http": 0, "host": 0, "ho2": 1, "ho1": 2, "ho3": 2, "gateway": 2, "ledger": 3, "broker": 4}
+"""A role ends when nobody of an earlier stage is left: the host answers its turns, HO2 settles its runs, and so on."""
 
 
 class LauncherGone(Exception):
@@ -53,3 +60,35 @@ def watch(fd: int, *, on_gone: Callable[[], None], hard_limit_s: float) -> None:
         os._exit(70)
 
     threading.Thread(target=wait, name="liveness", daemon=True).start()
+
+
+def needed_by(role: str, roles: Iterable[str]) -> bool:
+    """Whether anybody among these roles still needs a process of `role`; clients and launchers do not count."""
+    return any(STAGES.get(other, STAGES["broker"]) < STAGES[role] for other in roles)
+
+
+def patience_s(role: str, config: AdminConfig) -> float:
+    """How long after the launcher's death a process of this role ends at the latest."""
+    return config.launcher.orphan_drain_s + max(0, STAGES[role] - 1) * config.bus.drain_ms / 1000
+
+
+def hard_limit_s(config: AdminConfig) -> float:
+    """When even a stuck process ends."""
+    return config.launcher.orphan_drain_s + (STAGES["broker"] + 1) * config.bus.drain_ms / 1000
+
+
+async def wait_until_not_needed(
+    role: str,
+    roles_present: Callable[[], Awaitable[list[str]]],
+    *,
+    clock: Clock,
+    sleep: Callable[[float], Awaitable[None]],
+    config: AdminConfig,
+) -> float:
+    """Returns when nobody needs this process any more or its patience is over; what is left of it, in seconds."""
+    deadline = clock.monotonic() + patience_s(role, config)
+    while clock.monotonic() < deadline:
+        if not needed_by(role, await roles_present()):
+            break
+        await sleep(config.launcher.orphan_poll_ms / 1000)
+    return max(0.0, deadline - clock.monotonic())

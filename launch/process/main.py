@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +20,8 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, handled_by
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.peer import Peer
+from hobus.bus.zeromq.context import ZeroMQ
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
@@ -28,7 +29,7 @@ from hobus.launch.cluster.kernel import keep_memory_private, return_big_memory, 
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.logs import writing
-from hobus.launch.process import broker, liveness, orphan, wiring
+from hobus.launch.process import broker, liveness, wiring
 from hobus.launch.process.liveness import FINISH
 from hobus.launch.process.roles import Made
 
@@ -37,17 +38,6 @@ Ending = Literal["told", "orphaned", "failed", "damaged"]
 _log = structlog.get_logger()
 
 _EXIT = {"told": exit_codes.OK, "orphaned": exit_codes.OK, "failed": exit_codes.FAILED, "damaged": exit_codes.INTEGRITY}
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What a process is started with; the secret came through the liveness pipe."""
-
-    role: str
-    instance: str
-    place: Place
-    secret: str
-    liveness_fd: int
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -107,13 +97,12 @@ def _live(place: Place, role: str, instance: str, liveness_fd: int) -> Ending:
     made.give(given)
     if given:
         keep_memory_private()
-    start = Start(role, instance, place, secret, liveness_fd)
-    return asyncio.run(_Process(start, made).run())
+    return asyncio.run(_Process(place, role, made).run(instance, secret, liveness_fd))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hobus-process")
-    parser.add_argument("role", choices=sorted(orphan.STAGES))
+    parser.add_argument("role", choices=sorted(liveness.STAGES))
     parser.add_argument("--instance", required=True)
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--sockets", type=Path, required=True)
@@ -124,80 +113,88 @@ def _parser() -> argparse.ArgumentParser:
 class _Process:
     """An actor's process: runs until it is told to end, its launcher is gone, or it cannot go on."""
 
-    def __init__(self, start: Start, made: Made) -> None:
-        self._start = start
+    def __init__(self, place: Place, role: str, made: Made) -> None:
+        self._place = place
+        self._role = role
         self._made = made
-        self._config = start.place.snapshot.config
+        self._config = place.snapshot.config
         self._clock = SystemClock()
         self._ending: asyncio.Future[Ending] | None = None
         self._is_to_rest = asyncio.Event()
 
-    async def run(self) -> Ending:
-        """Why it ended; nothing is left open."""
+    async def run(self, instance: str, secret: str, liveness_fd: int) -> Ending:
+        """Why it ended; nothing is left open. The secret came through the liveness pipe."""
         loop = asyncio.get_running_loop()
         self._ending = loop.create_future()
         loop.add_signal_handler(signal.SIGTERM, self._end, "told")
         loop.add_signal_handler(signal.SIGINT, self._end, "told")
         loop.add_signal_handler(FINISH, self._is_to_rest.set)
         liveness.watch(
-            self._start.liveness_fd,
+            liveness_fd,
             on_gone=lambda: _in_loop(loop, self._end),
-            hard_limit_s=orphan.hard_limit_s(self._config),
+            hard_limit_s=liveness.hard_limit_s(self._config),
         )
-        wired = wiring.wire(self._start.place, self._made, self._start.instance, self._start.secret, clock=self._clock)
+        zeromq = ZeroMQ(self._config.bus)
+        peer, present = wiring.wire(zeromq, self._place, self._made, instance, secret, clock=self._clock)
         try:
-            return await self._live(wired)
+            return await self._live(peer, present, self._ending)
         finally:
-            await wired.close()
+            peer.close()
+            zeromq.close()
+            await self._made.close()
 
     def _end(self, why: Ending) -> None:
         if self._ending is not None and not self._ending.done():
             self._ending.set_result(why)
 
-    async def _live(self, wired: wiring.Wired) -> Ending:
-        assert self._ending is not None  # noqa: S101 - set by run
+    async def _live(self, peer: Peer, present: wiring.Presence, until: asyncio.Future[Ending]) -> Ending:
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(self._work(wired))
-            rest = group.create_task(self._rest(wired))
-            ending = await asyncio.shield(self._ending)
+            work = group.create_task(self._work(peer))
+            rest = group.create_task(self._rest())
+            ending = await asyncio.shield(until)
             work.cancel()
             rest.cancel()
         _log.info("process_ending", why=ending)
         if ending == "orphaned":
-            patience_s = await orphan.wait_until_not_needed(
-                self._start.role, wired.roles_present, clock=self._clock, sleep=asyncio.sleep, config=self._config
+            patience_s = await liveness.wait_until_not_needed(
+                self._role, present, clock=self._clock, sleep=asyncio.sleep, config=self._config
             )
-            await wired.peer.stop(patience_s)
+            await peer.stop(patience_s)
         elif ending == "told":
-            await wired.peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
+            await peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
         return ending
 
-    async def _rest(self, wired: wiring.Wired) -> None:
+    async def _rest(self) -> None:
         """Once it is to finish by itself: ends when nothing is left, or by whatever comes first."""
         await self._is_to_rest.wait()
         _log.info("process_resting")
-        await wired.rest()
+        await self._made.actor.rest()
         self._end("told")
 
     def _actor_failed(self, failure: asyncio.Future[BaseException]) -> None:
         if not failure.cancelled():
-            _log.error("process_failed", reason=str(failure.result()), type=type(failure.result()).__name__)
-            self._end(_ending_of(failure.result()))
+            self._failed(failure.result())
 
-    async def _work(self, wired: wiring.Wired) -> None:
+    def _failed(self, reason: BaseException) -> None:
+        """A traceback belongs into the log for what nobody expected."""
+        unexpected = None if isinstance(reason, RuntimeFault) else reason
+        _log.error("process_failed", reason=str(reason), type=type(reason).__name__, exc_info=unexpected)
+        self._end(_ending_of(reason))
+
+    async def _work(self, peer: Peer) -> None:
         """Starts the actor; returns only when this incarnation cannot go on."""
         try:
-            await wired.start(timeout_s=self._config.launcher.ready_timeout_ms / 1000)
+            await peer.start(timeout_s=self._config.launcher.ready_timeout_ms / 1000)
+            self._made.begin(peer.announce)
             collector.settle()
-            _log.info("process_started", role=self._start.role)
-            failure = wired.failure()
+            _log.info("process_started", role=self._role)
+            failure: asyncio.Future[BaseException] | None = getattr(self._made.actor, "failed", None)
             if failure is not None:
                 failure.add_done_callback(self._actor_failed)
-            reason = await wired.peer.failed()
+            reason = await peer.failed()
         except RuntimeFault as fault:
             reason = fault
-        _log.error("process_failed", reason=str(reason), type=type(reason).__name__, exc_info=_unexpected(reason))
-        self._end(_ending_of(reason))
+        self._failed(reason)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> None:
@@ -208,11 +205,6 @@ def _in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> 
 
 def _ending_of(reason: BaseException) -> Ending:
     return "damaged" if isinstance(reason, RuntimeFault) and reason.code == "damaged" else "failed"
-
-
-def _unexpected(reason: BaseException) -> BaseException | None:
-    """A traceback belongs into the log for what nobody expected."""
-    return None if isinstance(reason, RuntimeFault) else reason
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.errors import RuntimeFault
@@ -28,48 +26,26 @@ _OUTGOING_LANES = {"host": ("ledger", "gateway"), "ledger": ()}
 """Lanes that a role connects to; every other one connects to the ledger's alone."""
 
 
-@dataclass(slots=True)
-class Wired:
-    """One actor with everything that it needs, not started yet."""
-
-    peer: Peer
-    roles_present: Callable[[], Awaitable[list[str]]]
-    """Who is there besides, as far as this process can see it."""
-    _made: Made
-    _zeromq: ZeroMQ
-
-    def failure(self) -> asyncio.Future[BaseException] | None:
-        """Done when the started actor itself says that its process must end; None if it never says so."""
-        return getattr(self._made.actor, "failed", None)
-
-    async def start(self, *, timeout_s: float) -> None:
-        """Connected, the actor started, its requests let in; what may come late comes. Raises BusError."""
-        await self.peer.start(timeout_s=timeout_s)
-        self._made.begin(self.peer.announce)
-
-    async def rest(self) -> None:
-        """The actor takes nothing new from outside of the bus, and has nothing of it left."""
-        await self._made.actor.rest()
-
-    async def close(self) -> None:
-        """Nothing is open any more."""
-        self.peer.close()
-        self._zeromq.close()
-        await self._made.close()
-
-
 def make_actor(place: Place, role: str) -> Made:
     """The actor of this role, from the file of that name in `launch/process/roles`."""
     make: Callable[[Place], Made] = importlib.import_module(f"hobus.launch.process.roles.{role}").make
     return make(place)
 
 
-def wire(place: Place, made: Made, instance: str, secret: str, *, clock: Clock) -> Wired:
-    """This actor on ZeroMQ; called on a running loop. Raises zmq.ZMQError when its lane cannot be bound."""
+Presence = Callable[[], Awaitable[list[str]]]
+"""The roles of who is there besides, as far as a process can see it."""
+
+
+def wire(  # noqa: PLR0913 - what an actor is wired to
+    zeromq: ZeroMQ, place: Place, made: Made, instance: str, secret: str, *, clock: Clock
+) -> tuple[Peer, Presence]:
+    """This actor on ZeroMQ, not started yet; called on a running loop.
+
+    Raises zmq.ZMQError when its lane cannot be bound.
+    """
     snapshot = place.snapshot
     actor_name, _, _ = instance.partition("@")
     role, _, _ = actor_name.partition("/")
-    zeromq = ZeroMQ(snapshot.config.bus)
     outgoing = links(zeromq, place, _OUTGOING_LANES.get(role, ("ledger",)))
     peer = Peer(
         made.actor,
@@ -86,8 +62,9 @@ def wire(place: Place, made: Made, instance: str, secret: str, *, clock: Clock) 
         tools=made.tools,
     )
     server = _serve_lane(zeromq, place, role, peer) if role in LANES else None
-    present = _present_on(server) if role == "ledger" and server is not None else _present_at_broker(peer, snapshot)
-    return Wired(peer, present, made, zeromq)
+    if role == "ledger" and server is not None:
+        return peer, _present_on(server)
+    return peer, _present_at_broker(peer, snapshot)
 
 
 def _serve_lane(zeromq: ZeroMQ, place: Place, service: str, peer: Peer) -> LaneServer:
@@ -102,7 +79,7 @@ def _serve_lane(zeromq: ZeroMQ, place: Place, service: str, peer: Peer) -> LaneS
     return server
 
 
-def _present_at_broker(peer: Peer, snapshot: Snapshot) -> Callable[[], Awaitable[list[str]]]:
+def _present_at_broker(peer: Peer, snapshot: Snapshot) -> Presence:
     timeout_s = snapshot.config.bus.peer_timeout_ms / 1000
 
     async def present() -> list[str]:
@@ -115,7 +92,7 @@ def _present_at_broker(peer: Peer, snapshot: Snapshot) -> Callable[[], Awaitable
     return present
 
 
-def _present_on(server: LaneServer) -> Callable[[], Awaitable[list[str]]]:
+def _present_on(server: LaneServer) -> Presence:
     """The ledger may not ask the broker, but everybody who writes is connected to its lane."""
 
     async def present() -> list[str]:

@@ -165,33 +165,27 @@ class _Life:
 
     async def learn(self) -> Snapshot | None:
         """The cluster's configuration, however long it takes until the cluster is there; None when told to end."""
-        zeromq = ZeroMQ(self._config.bus)
-        peer = self._peer(zeromq, None)
-        try:
+        with self._peer(None) as peer:
             return await self._until_told(self._learned(peer))
-        finally:
-            peer.close()
-            zeromq.close()
 
     async def work(self, made: Made) -> Ending:
         """Executes orders until told to end, or until the cluster runs under another configuration."""
-        zeromq = ZeroMQ(self._config.bus)
-        peer = self._peer(zeromq, made)
         try:
-            ending = await self._until_told(self._worked(peer, made))
-            if ending is None:
-                note("draining")
-                await peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
-            return ending or "told"
+            with self._peer(made) as peer:
+                ending = await self._until_told(self._worked(peer, made))
+                if ending is None:
+                    note("draining")
+                    await peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
+                return ending or "told"
         finally:
-            peer.close()
-            zeromq.close()
             await made.close()
 
-    def _peer(self, zeromq: ZeroMQ, made: Made | None) -> Peer:
+    @contextmanager
+    def _peer(self, made: Made | None) -> Generator[Peer]:
         """This incarnation on the bus; without an actor it offers nothing and works under no configuration yet."""
+        zeromq = ZeroMQ(self._config.bus)
         link = CurveLink(zeromq, self._config.bus, self._ends, clock=self._clock, on_happened=self._connection_happened)
-        return Peer(
+        peer = Peer(
             made.actor if made is not None else None,
             instance=f"{self._cluster.name}@{self._clock.new_id()[:8]}",
             role="ho1",
@@ -206,6 +200,11 @@ class _Life:
             tools=made.tools if made is not None else (),
             host=socket.gethostname()[:255],
         )
+        try:
+            yield peer
+        finally:
+            peer.close()
+            zeromq.close()
 
     async def _learned(self, peer: Peer) -> Snapshot:
         await peer.start(timeout_s=_FOR_EVER_S)

@@ -147,7 +147,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
         "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
         "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE", "hobus.launch.cli.commands.token._UNITS",
-        "hobus.launch.lab.story._US", "hobus.launch.filters.quantities.*", "hobus.launch.process.orphan.STAGES",
+        "hobus.launch.lab.story._US", "hobus.launch.filters.quantities.*", "hobus.launch.process.liveness.STAGES",
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
         "hobus.launch.cli.providers.add._PRICES",
     ),

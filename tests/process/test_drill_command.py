@@ -15,7 +15,7 @@ from _pytest.mark.structures import ParameterSet
 from hobus.launch.cluster.home import home_of
 from hobus.launch.lab.drill_moments import MOMENTS, ROLES
 from hobus.launch.launcher.children import environment
-from hobus.launch.process.orphan import STAGES
+from hobus.launch.process.liveness import STAGES
 from tests.process.cluster import Answer, alive, eventually, family_in, hobus, write_config
 
 pytestmark = pytest.mark.process

@@ -24,7 +24,7 @@ RUN = run_file.RunFile(
 
 def test_what_is_written_is_read(tmp_path):
     """The same run comes back, and nothing else is left in the directory."""
-    run_file.write(tmp_path / "run.json", RUN)
+    run_file.write_whole(tmp_path / "run.json", RUN.model_dump_json())
     assert run_file.read(tmp_path / "run.json") == RUN
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 

@@ -8,7 +8,7 @@ from hobus.bus.catalog import ROWS
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.lab.drill_moments import MOMENTS, ROLES, Victim, stands_at, victim_of
-from hobus.launch.process.orphan import STAGES
+from hobus.launch.process.liveness import STAGES
 
 ACTORS = ["broker/1", "ledger/1", "ho1/1", "ho2/1", "ho2/2"]
 

@@ -9,7 +9,6 @@ from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.progress import NotReady, Ready
 from hobus.launch.launcher.restart_policy import History
 from hobus.launch.launcher.starting import show
 from hobus.launch.launcher.status import Board, shown
@@ -40,7 +39,7 @@ def test_readiness_is_reported_once_when_everybody_is_ready(board, words, tmp_pa
     assert words == []
     board.report_readiness([READY, replace(STARTING, state="ready")], 101.5)
     board.report_readiness([READY, replace(STARTING, state="ready")], 102.0)
-    assert [type(word) for word in words] == [Ready] and words[0].elapsed_ms == 1500
+    assert [word.is_ready for word in words] == [True] and words[0].elapsed_ms == 1500
     written = run_file.read(tmp_path / "run" / "run.json")
     assert written == words[0].run and written.phase == "running"
 
@@ -53,7 +52,7 @@ def test_who_is_late_is_named_with_the_end_of_its_log(board, words, tmp_path):
     assert words == []
     board.report_readiness([READY, STARTING], 100.1 + limit_s)
     (word,) = words
-    assert isinstance(word, NotReady)
+    assert not word.is_ready
     assert list(word.tails) == ["ho1/2"]
     assert word.tails["ho1/2"][-1] == "line 99" and len(word.tails["ho1/2"]) == board._config.log_tail_lines
 

@@ -30,9 +30,9 @@ async def logged(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     class Place:
-        home = Home(root=root)
+        home = Home(root)
 
-    monkeypatch.setattr(client.Client, "open", no_disk)
+    monkeypatch.setattr(client, "client_of", no_disk)
     with pytest.raises(CommandError):
         async with client.connected(cast("Any", Place), "door"):
             pass
