@@ -18,6 +18,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
+from hobus.config.schema import GatewayConfig
 from hobus.gateway_service import records
 from hobus.gateway_service.budget import BudgetState, figures_of, state_of
 
@@ -27,17 +28,15 @@ _log = structlog.get_logger("gateway")
 class Recovery:
     """One pass over the record; `run` may be called again after a LedgerError until it has returned once."""
 
-    def __init__(  # noqa: PLR0913 - what a start goes by
-        self, bus: Bus, ledger: LedgerClient, spool: Spool, *, page: int, snapshot_entries: int, idle_orders_max: int
-    ) -> None:
+    def __init__(self, bus: Bus, ledger: LedgerClient, spool: Spool, config: GatewayConfig) -> None:
         self._bus = bus
         self._ledger = ledger
         self._spool = spool
-        self._page = page
+        self._page = config.rebuild_page
         self._after = -1
         self._unended: dict[str, Entry] = {}
-        self.state = BudgetState(idle_orders_max)
-        self._snapshot_entries = snapshot_entries
+        self.state = BudgetState(config.recent_calls_max)
+        self._snapshot_entries = config.snapshot_entries
         self._read_count = 0  # since the newest snapshot
 
     async def run(self) -> BudgetState:

@@ -116,14 +116,7 @@ class GatewayService(Actor):
         )
         self._rates = Rates(bus, config.gateway)
         self._breakers = BreakerDesk(bus, self._keeper, config.gateway.breaker)
-        self._recovery = Recovery(
-            bus,
-            self._ledger,
-            self._spool,
-            page=config.gateway.rebuild_page,
-            snapshot_entries=config.gateway.snapshot_entries,
-            idle_orders_max=config.gateway.recent_calls_max,
-        )
+        self._recovery = Recovery(bus, self._ledger, self._spool, config.gateway)
 
     async def ready(self) -> str:
         """Ready once budgets stand as the record has them and no PROMPT_SENT is without an end."""

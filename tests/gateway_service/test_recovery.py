@@ -11,10 +11,11 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.gateway_service.recovery import Recovery
-from tests.gateway_service.rig import Cluster, answered, hang, payload, prompt
+from tests.gateway_service.rig import SHIPPED, Cluster, answered, hang, payload, prompt
 from tests.rig import of_type
 
 EVERY = 6
+WHOLE = SHIPPED.config.gateway.model_copy(update={"rebuild_page": 1, "snapshot_entries": 1_000_000})
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 def folded(cluster: Cluster, entries: list[Entry]) -> Recovery:
     """What all these entries come to, without any snapshot."""
-    whole = Recovery(cluster.ho1, None, None, page=1, snapshot_entries=1_000_000, idle_orders_max=1024)
+    whole = Recovery(cluster.ho1, None, None, WHOLE)
     for entry in entries:
         whole._fold(entry)
     return whole

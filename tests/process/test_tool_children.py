@@ -19,6 +19,7 @@ import pytest
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.config.schema import ToolsConfig
 from hobus.config.snapshot import load_snapshot
 from tests.actors.ho1_executor.tools.packages import install
 from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
@@ -31,20 +32,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def make(children: int = 2, **changed: Any) -> ChildToolRunner:
-    """A runner whose processes know the suite's tools."""
+    """A runner whose processes know the suite's tools; what is changed of its settings goes to these."""
+    update = {"children": children, "output_max_bytes": OUTPUT_MAX_BYTES, "kill_grace_ms": 2000, "entry_points": []}
+    update |= {name: changed.pop(name) for name in list(changed) if name in ToolsConfig.model_fields}
     fields: dict[str, Any] = {
-        "children": children,
         "tools": ALL,
         "view": VIEW,
-        "output_max_bytes": OUTPUT_MAX_BYTES,
-        "kill_grace_ms": 2000,
         "ledger_dir": "/ledger",
         "verifier": f"{SUITE}:report_of",
         "registry": f"{SUITE}:ALL",
-        "limits": load_snapshot().config.tools.limits.model_dump(),
         **changed,
     }
-    return ChildToolRunner(**fields)
+    return ChildToolRunner(load_snapshot().config.tools.model_copy(update=update), **fields)
 
 
 @pytest.fixture(autouse=True)
@@ -385,7 +384,8 @@ async def test_a_copy_that_a_tool_lets_return_answers_nothing(packages: Path) ->
 async def test_the_built_in_tools_run_in_processes() -> None:
     """As a worker runs them."""
     view = {"digest": "d", "packages": [], "frameworks": [], "tools": [], "agent_tools": {}, "config": {"a": {"b": 1}}}
-    real = ChildToolRunner(children=1, tools=BUILTIN, view=view, output_max_bytes=1000, kill_grace_ms=1000, limits={})
+    settings = {"children": 1, "output_max_bytes": 1000, "kill_grace_ms": 1000}
+    real = ChildToolRunner(load_snapshot().config.tools.model_copy(update=settings), tools=BUILTIN, view=view)
     try:
         assert (await run(real, "show_config", path="a.b")).text == '{"path": "a.b", "value": 1}'
         assert real.available() == tuple(sorted(BUILTIN))

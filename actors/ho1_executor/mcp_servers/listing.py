@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.messages.control import SEPARATOR
-from hobus.config.schema import McpServerConfig
+from hobus.config.schema import McpServerConfig, ToolsConfig
 from hobus.config.tool_faults import TOOL_ID
 
 _REFUSED_SHOWN = 20
@@ -35,15 +35,9 @@ def tool_id_of(server: str, name: str) -> str:
     return f"{server}{SEPARATOR}{plain}"
 
 
-def taken(
-    server: str,
-    config: McpServerConfig,
-    listed: Sequence[Mapping[str, Any]],
-    *,
-    listed_max: int,
-    definition_max_bytes: int,
-) -> TakenTools:
+def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, Any]], limits: ToolsConfig) -> TakenTools:
     """The tools that are taken from `listed` (each `name`, `description`, `schema`), and why others are not."""
+    listed_max, definition_max_bytes = limits.listed_max, limits.definition_max_bytes
     tools: dict[str, ToolDefinition] = {}
     names: dict[str, str] = {}
     refused: list[str] = []

@@ -22,6 +22,9 @@ from hobus.config.schema import McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import allowed, referred_to
 
 State = Literal["starting", "ready", "failed"]
+_BOUNDS = {
+    "limits", "output_max_bytes", "message_max_bytes", "listed_max", "definition_max_bytes", "errors_max_bytes",
+}  # fmt: skip
 _log = structlog.get_logger("ho1_executor")
 
 
@@ -120,16 +123,19 @@ class McpSource:
     async def _live(self) -> None:
         """One life of its process, from start to end."""
         limits = self._limits
+        bounds = (
+            "limits",
+            "output_max_bytes",
+            "message_max_bytes",
+            "listed_max",
+            "definition_max_bytes",
+            "errors_max_bytes",
+        )
         configure = {
             "server": self._config.model_dump(mode="json"),
             "given": self._given,
-            "limits": limits.limits.model_dump(),
-            "output_max_bytes": limits.output_max_bytes,
-            "message_max_bytes": limits.message_max_bytes,
-            "listed_max": limits.listed_max,
-            "definition_max_bytes": limits.definition_max_bytes,
-            "errors_max_bytes": limits.errors_max_bytes,
             "end_grace_s": limits.kill_grace_ms / 1000,
+            **limits.model_dump(include=_BOUNDS),
         }
         try:
             self._connection = ServerProcess(
@@ -156,13 +162,7 @@ class McpSource:
                 self._settled.set()  # calls are told so at once
 
     def _listed(self, who: str, listed: Sequence[Mapping[str, Any]]) -> None:
-        found = taken(
-            self.name,
-            self._config,
-            listed,
-            listed_max=self._limits.listed_max,
-            definition_max_bytes=self._limits.definition_max_bytes,
-        )
+        found = taken(self.name, self._config, listed, self._limits)
         self.tools, self._names = found.tools, found.names
         self.state, self.detail = "ready", printable(who)
         self.refused = [printable(line) for line in found.refused]

@@ -20,6 +20,7 @@ from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, HostGone
 from hobus.actors.ho1_executor.tools.outside import Request
 from hobus.actors.ho1_executor.tools.protocol import is_request, pack_frame, result_in
 from hobus.bus.messages.work_order import ToolCall
+from hobus.config.schema import ToolsConfig
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
 CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
@@ -127,48 +128,36 @@ class ChildToolRunner:
 
     def __init__(  # noqa: PLR0913 - what a tool process needs to know
         self,
+        settings: ToolsConfig,
         *,
-        children: int,
         tools: Mapping[str, ToolDefinition],
         view: Mapping[str, Any],
-        output_max_bytes: int,
-        kill_grace_ms: int,
         ledger_dir: str = "",
         verifier: str = "",
         registry: str = BUILTIN_REGISTRY,
-        entry_points: Sequence[str] = (),
-        definition_max_bytes: int = 0,
-        limits: Mapping[str, int | None],
     ) -> None:
         """Starts nothing.
 
         `registry` and `verifier` are `module:name` paths that the processes import: a mapping of ToolDefinitions
-        (with the ids of `tools`), and a function from the ledger's directory to a report. `entry_points` are the names
-        of further tools, which the processes load when they are first asked about them; they are available once
-        `describe` has brought what they are. `limits`: of `tools.limits`, for every process and what it starts.
+        (with the ids of `tools`), and a function from the ledger's directory to a report. The entry points of the
+        settings are loaded when they are first asked about, and available once `describe` has brought what they are.
         """
         self._tools = tuple(sorted(tools))
-        self.entry_points = tuple(entry_points)
+        self.entry_points = tuple(settings.entry_points)
         """The names that `describe` knows."""
         self._environment: Mapping[str, str] = {}
-        fields: dict[str, Any] = {
-            "view": view,
-            "registry": registry,
-            "ledger_dir": ledger_dir,
-            "verifier": verifier,
-            "output_max_bytes": output_max_bytes,
-            "definition_max_bytes": definition_max_bytes,
-            "entry_points": list(entry_points),
-            "limits": dict(limits),
-        }
+        own = {"view": view, "registry": registry, "ledger_dir": ledger_dir, "verifier": verifier}
+        fields = own | settings.model_dump(
+            include={"output_max_bytes", "definition_max_bytes", "entry_points", "limits"}
+        )
         self._children = [
             ToolSlot(
                 configure=lambda: pack_frame("configure", environment=self._environment, **fields),
-                output_max_bytes=output_max_bytes,
-                kill_grace_s=kill_grace_ms / 1000,
-                is_kept=bool(entry_points) and keeper.KEEPS,
+                output_max_bytes=settings.output_max_bytes,
+                kill_grace_s=settings.kill_grace_ms / 1000,
+                is_kept=bool(self.entry_points) and keeper.KEEPS,
             )
-            for _ in range(children)
+            for _ in range(settings.children)
         ]
         self._idle: asyncio.Queue[ToolSlot] = asyncio.Queue()
         for child in self._children:

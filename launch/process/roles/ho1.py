@@ -50,16 +50,11 @@ def _made(
     """Its tool processes run already, before there is a socket that they could inherit."""
     config = snapshot.config
     children = ChildToolRunner(
-        children=config.tools.children,
+        config.tools,
         tools=tools,
         view=snapshot_view(snapshot, BUILTIN),
-        output_max_bytes=config.tools.output_max_bytes,
-        kill_grace_ms=config.tools.kill_grace_ms,
         ledger_dir=ledger_dir,
         verifier=VERIFIER if ledger_dir else "",
-        entry_points=config.tools.entry_points,
-        definition_max_bytes=config.tools.definition_max_bytes,
-        limits=config.tools.limits.model_dump(),
     )
     children.start()
     table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs

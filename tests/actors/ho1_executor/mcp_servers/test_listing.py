@@ -6,7 +6,9 @@ import pytest
 
 from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, taken, tool_id_of
 from hobus.config.schema import StdioServer
+from hobus.config.snapshot import load_snapshot
 
+LIMITS = load_snapshot().config.tools
 OBJECT = {"type": "object", "properties": {}}
 
 
@@ -26,7 +28,8 @@ def tool(name, schema=OBJECT, description="does it", **more):
 
 def found(*tools, limit=10, size=1000, **changes):
     """What is taken of these."""
-    return taken("files", server(**changes), tools, listed_max=limit, definition_max_bytes=size)
+    limits = LIMITS.model_copy(update={"listed_max": limit, "definition_max_bytes": size})
+    return taken("files", server(**changes), tools, limits)
 
 
 def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
