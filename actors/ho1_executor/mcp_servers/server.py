@@ -123,14 +123,6 @@ class McpSource:
     async def _live(self) -> None:
         """One life of its process, from start to end."""
         limits = self._limits
-        bounds = (
-            "limits",
-            "output_max_bytes",
-            "message_max_bytes",
-            "listed_max",
-            "definition_max_bytes",
-            "errors_max_bytes",
-        )
         configure = {
             "server": self._config.model_dump(mode="json"),
             "given": self._given,
