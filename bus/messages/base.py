@@ -55,10 +55,14 @@ class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its ha
 
 
 class Message(Record):
-    """A typed body of an envelope; `TYPE` and `VERSION` name it on the wire."""
+    """A typed body of an envelope; on the wire it is named by its class parameter `wire`, and `VERSION`."""
 
     TYPE: ClassVar[str] = ""
     VERSION: ClassVar[int] = 1
+
+    def __init_subclass__(cls, wire: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.TYPE = wire
 
     def to_bytes(self) -> bytes:
         """The body on the wire. Raises OverflowError for a number that needs more than 64 bits."""

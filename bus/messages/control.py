@@ -6,7 +6,7 @@ of a name or a reason stands here, how many there may be in `LIMITED_BY`, which 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -48,10 +48,8 @@ WORKERS_SHOWN_MAX = 64
 """Most workers that are named beside one tool."""
 
 
-class Hello(Message):
+class Hello(Message, wire="bus.hello"):
     """First frame of a connection; nothing else is accepted before its Welcome."""
-
-    TYPE: ClassVar[str] = "bus.hello"
 
     instance: Printable = Field(max_length=200, description="`<role>/<n>@<epoch>`; bound to the token")
     token: str = Field(
@@ -72,10 +70,8 @@ class Hello(Message):
     )
 
 
-class Welcome(Message):
+class Welcome(Message, wire="bus.welcome"):
     """The connection is bound to its principal."""
-
-    TYPE: ClassVar[str] = "bus.welcome"
 
     epoch: Name = Field(description="of the broker or lane server; a new one means it restarted")
     beat_interval_ms: Count = Field(description="how often the peer beats")
@@ -83,13 +79,11 @@ class Welcome(Message):
     config_digest: Digest = Field(default="", description="snapshot that the broker runs under; empty at a lane")
 
 
-class Join(Message):
+class Join(Message, wire="bus.join"):
     """First frame of a worker elsewhere, on a connection made with its token's key: enrol my own key.
 
     These fields never change, so that a broker of any version can name what does not fit.
     """
-
-    TYPE: ClassVar[str] = "bus.join"
 
     public_key: str = Field(max_length=40, description="the worker's own CURVE key, Z85; its secret never leaves it")
     role: str = Field(max_length=16, description="what it will be; the token's word counts")
@@ -98,19 +92,15 @@ class Join(Message):
     host: Printable = Field(max_length=255, description="its machine's name, as it says")
 
 
-class Joined(Message):
+class Joined(Message, wire="bus.joined"):
     """The key is enrolled, durably: connect with it from now on."""
-
-    TYPE: ClassVar[str] = "bus.joined"
 
     name: Name = Field(description="`<role>/<n>` of every incarnation with this key")
     config_digest: Digest = Field(description="snapshot that the broker runs under")
 
 
-class Refused(Message):
+class Refused(Message, wire="bus.refused"):
     """Hello, or Join, was refused; the connection stays unbound."""
-
-    TYPE: ClassVar[str] = "bus.refused"
 
     code: Literal[
         "bad_token", "name_taken", "bad_protocol", "role_mismatch", "malformed",
@@ -119,25 +109,19 @@ class Refused(Message):
     detail: Detail = Field(description="what was refused, in words")
 
 
-class Rehello(Message):
+class Rehello(Message, wire="bus.rehello"):
     """The server does not know this connection: say hello again."""
 
-    TYPE: ClassVar[str] = "bus.rehello"
 
-
-class Ready(Message):
+class Ready(Message, wire="bus.ready"):
     """The peer's own view of its readiness; re-sent on every change."""
-
-    TYPE: ClassVar[str] = "bus.ready"
 
     state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
     reason: Reason = Field(default="", description="why it is not ready; empty when it is")
 
 
-class Beat(Message):
+class Beat(Message, wire="bus.beat"):
     """From an actor's loop: it is not stuck, and these are its counters. From the broker: who is ready."""
-
-    TYPE: ClassVar[str] = "bus.beat"
 
     counters: dict[Name, int] = Field(
         default_factory=dict[Name, int], description="small integers of this incarnation, by name"
@@ -150,10 +134,8 @@ class Beat(Message):
     )
 
 
-class Credit(Message):
+class Credit(Message, wire="bus.credit"):
     """The peer's number of slots changed (0 while it drains)."""
-
-    TYPE: ClassVar[str] = "bus.credit"
 
     slots: Count = Field(description="credit-bound requests at once")
 
@@ -190,13 +172,11 @@ class ToolSource(Record):
         return server == self.name if separator else self.kind == "python"
 
 
-class AnnounceTools(Message):
+class AnnounceTools(Message, wire="bus.tools"):
     """What a worker can run from now on: it replaces what its hello and every earlier announcement said.
 
     Said in parts of about `bus.page_max_bytes`, in order; it counts once the last part is there.
     """
-
-    TYPE: ClassVar[str] = "bus.tools"
 
     tools: list[ToolWord] = Field(description="each id once in all parts")
     sources: list[ToolSource] = Field(max_length=SOURCES_MAX, description="each name once in all parts")
@@ -204,44 +184,34 @@ class AnnounceTools(Message):
     parts: int = Field(default=1, ge=1, description="how many there are")
 
 
-class Bye(Message):
+class Bye(Message, wire="bus.bye"):
     """The peer leaves; what it holds is redelivered or failed at once."""
 
-    TYPE: ClassVar[str] = "bus.bye"
 
-
-class Cancelled(Message):
+class Cancelled(Message, wire="bus.cancel"):
     """Body of a cancel frame; its correlation id names the request."""
-
-    TYPE: ClassVar[str] = "bus.cancel"
 
     reason: Literal["requester", "deadline"] = Field(
         default="requester", description="a short reason code or words; empty: none"
     )
 
 
-class InstanceLost(Message):
+class InstanceLost(Message, wire="broker.instance_lost"):
     """Launcher -> broker, post: this child is dead (its exit was seen)."""
-
-    TYPE: ClassVar[str] = "broker.instance_lost"
 
     instance: Instance = Field(description="`<role>/<n>@<epoch>`")
     exit: str = Field(max_length=200, description="e.g. `signal 9`, `exit 1`")
 
 
-class ServiceGivenUp(Message):
+class ServiceGivenUp(Message, wire="broker.service_given_up"):
     """Launcher -> broker, post: nobody will offer this service (given_up) or somebody may again."""
-
-    TYPE: ClassVar[str] = "broker.service_given_up"
 
     service: Role = Field(description="name of a service")
     given_up: bool = Field(description="false: somebody may offer it again")
 
 
-class LaneFrame(Message):
+class LaneFrame(Message, wire="broker.lane_frame"):
     """Gateway -> broker, post: a frame of the gateway's own lane, for the tap (lane=direct); its body stays there."""
-
-    TYPE: ClassVar[str] = "broker.lane_frame"
 
     verdict: str = Field(max_length=16, description="what the lane did with it: a verdict of the tap")
     header: bytes = Field(max_length=4096, description="its header, with the sender as the lane stamped it")
@@ -249,26 +219,20 @@ class LaneFrame(Message):
     sha256: bytes = Field(min_length=32, max_length=32, description="SHA-256 of its body")
 
 
-class ReadPeers(Message):
+class ReadPeers(Message, wire="broker.read_peers"):
     """Ask who is connected: one page, of `bus.page_max_bytes`."""
-
-    TYPE: ClassVar[str] = "broker.read_peers"
 
     after: str = Field(default="", max_length=500, description="`next` of the page before; empty: the first page")
 
 
-class ReadPeer(Message):
+class ReadPeer(Message, wire="broker.read_peer"):
     """Ask about one peer."""
-
-    TYPE: ClassVar[str] = "broker.read_peer"
 
     instance: Instance = Field(description="`<role>/<n>@<epoch>`")
 
 
-class PeerRow(Message):
+class PeerRow(Message, wire="broker.peer"):
     """One peer as the broker knows it."""
-
-    TYPE: ClassVar[str] = "broker.peer"
 
     instance: Instance = Field(description="`<role>/<n>@<epoch>`")
     role: Instance = Field(description="text of the instance before its first `/`")
@@ -299,10 +263,8 @@ class PeerRow(Message):
     )
 
 
-class ReadTools(Message):
+class ReadTools(Message, wire="broker.read_tools"):
     """Ask which tools there are, and where: one page, of `bus.page_max_bytes`."""
-
-    TYPE: ClassVar[str] = "broker.read_tools"
 
     after: str = Field(default="", max_length=500, description="`next` of the page before; empty: the first page")
 
@@ -323,10 +285,8 @@ class SourceRow(ToolSource):
     tools: Count = Field(description="how many tools it brings there")
 
 
-class Tools(Message):
+class Tools(Message, wire="broker.tools"):
     """Answer to ReadTools: first sources by worker, then tools by id (in the words of its first worker)."""
-
-    TYPE: ClassVar[str] = "broker.tools"
 
     epoch: Name = Field(description="of the broker; another one than the page before had: begin again")
     tools: list[ToolRow]
@@ -343,10 +303,8 @@ class RefusedKey(Record):
     last_ms: Count = Field(description="since the last one")
 
 
-class Peers(Message):
+class Peers(Message, wire="broker.peers"):
     """Answer to ReadPeers, sorted by instance."""
-
-    TYPE: ClassVar[str] = "broker.peers"
 
     epoch: Name = Field(description="of the broker; a new one means it restarted: begin again")
     peers: list[PeerRow]
@@ -357,10 +315,8 @@ class Peers(Message):
     next: str = Field(default="", max_length=500, description="`after` of the next page; empty: this is the last one")
 
 
-class ReadQueues(Message):
+class ReadQueues(Message, wire="broker.read_queues"):
     """Ask how many requests wait and run: a row for each service of the catalog, so that the answer needs no pages."""
-
-    TYPE: ClassVar[str] = "broker.read_queues"
 
 
 class QueueRow(Record):
@@ -375,34 +331,26 @@ class QueueRow(Record):
     )
 
 
-class Queues(Message):
+class Queues(Message, wire="broker.queues"):
     """Answer to ReadQueues."""
-
-    TYPE: ClassVar[str] = "broker.queues"
 
     queues: list[QueueRow] = Field(max_length=64)
 
 
-class Drain(Message):
+class Drain(Message, wire="broker.drain"):
     """Operator, launcher -> broker: give this instance no new work."""
-
-    TYPE: ClassVar[str] = "broker.drain"
 
     instance: Instance = Field(description="`<role>/<n>@<epoch>`")
 
 
-class RevokeKey(Message):
+class RevokeKey(Message, wire="broker.revoke_key"):
     """Operator -> broker: this worker's key is taken back, its connection cut off, its orders given to others."""
-
-    TYPE: ClassVar[str] = "broker.revoke_key"
 
     name: str = Field(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")
 
 
-class CreateToken(Message):
+class CreateToken(Message, wire="broker.create_token"):
     """Operator -> broker: whoever connects with this key may enrol one of its own."""
-
-    TYPE: ClassVar[str] = "broker.create_token"
 
     public_key: str = Field(max_length=40, description="Z85; its secret half stands in the token and nowhere else")
     role: Literal["ho1"] = Field(description="what the worker will be")
@@ -410,10 +358,8 @@ class CreateToken(Message):
     uses: int = Field(gt=0, description="how many workers may join with it; at most bus.join_uses_max")
 
 
-class TokenCreated(Message):
+class TokenCreated(Message, wire="broker.token_created"):
     """The key counts from now on, durably."""
-
-    TYPE: ClassVar[str] = "broker.token_created"
 
     token_id: Name = Field(description="its name in lists and records")
     address: Address = Field(description="`HOST:PORT` where the broker listens")
@@ -421,22 +367,16 @@ class TokenCreated(Message):
     expires_at_us: Count = Field(description="microseconds since 1970 UTC")
 
 
-class Done(Message):
+class Done(Message, wire="bus.done"):
     """Plain acknowledgement."""
 
-    TYPE: ClassVar[str] = "bus.done"
 
-
-class Probe(Message):
+class Probe(Message, wire="bus.probe"):
     """Anyone -> any actor: answered by the shell itself with its readiness."""
 
-    TYPE: ClassVar[str] = "bus.probe"
 
-
-class Probed(Message):
+class Probed(Message, wire="bus.probed"):
     """Answer to Probe."""
-
-    TYPE: ClassVar[str] = "bus.probed"
 
     instance: Instance = Field(description="`<role>/<n>@<epoch>`")
     state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")

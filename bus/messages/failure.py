@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -28,10 +28,8 @@ def _bounded(facts: Any) -> Any:
     return facts if size <= FACTS_MAX_BYTES else {"facts_dropped_bytes": size}
 
 
-class Failure(Message):
+class Failure(Message, wire="bus.failure"):
     """Sent instead of a reply, exactly once per request."""
-
-    TYPE: ClassVar[str] = "bus.failure"
 
     code: str = Field(max_length=64, description="one of FAILURE_CODES, or a work order's or the gateway's own code")
     retryable: bool = Field(description="whether the same request may succeed later")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -35,10 +35,8 @@ class PromptMessage(Record):
         return "".join([segment.text for segment in self.segments])
 
 
-class Prompt(Message):
+class Prompt(Message, wire="gateway.prompt"):
     """One LLM call, complete; the gateway assembles nothing."""
-
-    TYPE: ClassVar[str] = "gateway.prompt"
 
     messages: list[PromptMessage]
     prompt_pack_id: str = Field(description="`PRM-<NAME>-<nnn>`")
@@ -80,18 +78,14 @@ class Prompt(Message):
     )
 
 
-class DegradedPrompt(Message):
+class DegradedPrompt(Message, wire="gateway.degraded_prompt"):
     """The session host's last resort: one bare call under PRC-DEGRADED-001; the gateway renders nothing else."""
-
-    TYPE: ClassVar[str] = "gateway.degraded_prompt"
 
     prompt: Prompt
 
 
-class PromptResponse(Message):
+class PromptResponse(Message, wire="gateway.response"):
     """The gateway's answer; check `outcome` before `content`."""
-
-    TYPE: ClassVar[str] = "gateway.response"
 
     outcome: Outcome = Field(description="asked before the content: anything but SUCCESS is a failure")
     content: str = Field(default="", description="text of the answer; empty unless SUCCESS")
@@ -132,10 +126,8 @@ class PromptResponse(Message):
     attempts: Count = Field(default=0, description="sends to the provider; of a failure: to all that were asked")
 
 
-class ReadBudget(Message):
+class ReadBudget(Message, wire="gateway.read_budget"):
     """Ask what a session (or, with '', everything) was allowed and used."""
-
-    TYPE: ClassVar[str] = "gateway.read_budget"
 
     session_id: str = Field(default="", description="full id; empty: everything")
 
@@ -153,19 +145,15 @@ class ScopeBudget(Record):
     unknown_calls: Count = Field(description="calls whose outcome is unknown, settled at their reservation")
 
 
-class Budget(Message):
+class Budget(Message, wire="gateway.budget"):
     """Answer to ReadBudget: one row per scope, sorted by scope."""
-
-    TYPE: ClassVar[str] = "gateway.budget"
 
     mode: Literal["enforce", "warn", "off"] = Field(description="what happens when a limit is reached")
     scopes: list[ScopeBudget]
 
 
-class ReadBreakers(Message):
+class ReadBreakers(Message, wire="gateway.read_breakers"):
     """Ask for the circuit breakers (one per provider and model)."""
-
-    TYPE: ClassVar[str] = "gateway.read_breakers"
 
 
 class Breaker(Record):
@@ -179,9 +167,7 @@ class Breaker(Record):
     failures: Count = Field(description="failures of the provider in a row")
 
 
-class Breakers(Message):
+class Breakers(Message, wire="gateway.breakers"):
     """Answer to ReadBreakers."""
-
-    TYPE: ClassVar[str] = "gateway.breakers"
 
     breakers: list[Breaker]

@@ -8,7 +8,7 @@ an entry itself.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -51,13 +51,11 @@ def session_stream(session_id: str) -> str:
     return f"session/{session_id}"
 
 
-class Write(Message):
+class Write(Message, wire="ledger.write"):
     """Append entries, in order, atomically synced: the reply means they are durable.
 
     Several writes may share a frame: each part is one, with its own answer, as if it had come alone.
     """
-
-    TYPE: ClassVar[str] = "ledger.write"
 
     entries: list[WriteEntry] = Field(min_length=1, description="each as an array of two: bytes, and list of bodies")
     urgent: bool = Field(
@@ -85,10 +83,8 @@ class Write(Message):
         return cls.model_construct(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)
 
 
-class Written(Message):
+class Written(Message, wire="ledger.written"):
     """One ack per entry, in order; of a part that could not be taken at all, its failure stands in their place."""
-
-    TYPE: ClassVar[str] = "ledger.written"
 
     acks: list[Ack] = Field(description="in the order of the entries, without those of parts that failed")
     failures: dict[int, Failure] = Field(
@@ -114,20 +110,16 @@ def _numbered_failure(pair: Any) -> tuple[int, Failure]:
     return pair[0], Failure.from_bytes(pair[1])
 
 
-class Lookup(Message):
+class Lookup(Message, wire="ledger.lookup"):
     """Find entries by submission id or once key, up to the last acknowledged entry (from the writer's own table)."""
-
-    TYPE: ClassVar[str] = "ledger.lookup"
 
     submission_ids: list[str] = Field(default_factory=list[str], description="ids to find")
     once: list[str] = Field(default_factory=list[str], description="once keys to find")
     with_bodies: bool = Field(default=False, description="give the bodies too")
 
 
-class Found(Message):
+class Found(Message, wire="ledger.found"):
     """Entries in the order of the question: first submission ids, then once keys; None where nothing is."""
-
-    TYPE: ClassVar[str] = "ledger.found"
 
     entries: list[Entry | None] = Field(description="as asked for")
 
@@ -142,10 +134,8 @@ class Found(Message):
         return cls.model_construct(entries=each("entries", entry_of, entries, may_be_none=True))
 
 
-class Read(Message):
+class Read(Message, wire="ledger.read"):
     """A range of one stream in order, up to the last acknowledged entry."""
-
-    TYPE: ClassVar[str] = "ledger.read"
 
     stream: str = Field(description="named stream, `session/<id>`, or `session`: the journals of all sessions")
     after: int = Field(default=-1, description="only entries with a greater sequence")
@@ -155,10 +145,8 @@ class Read(Message):
     before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
 
 
-class Entries(Message):
+class Entries(Message, wire="ledger.entries"):
     """A page; `more` says whether a further page exists beyond the last entry."""
-
-    TYPE: ClassVar[str] = "ledger.entries"
 
     entries: list[Entry] = Field(description="in the order that was asked for")
     more: bool = Field(description="true: a further page exists")
@@ -176,10 +164,8 @@ class Entries(Message):
         return cls.model_construct(entries=found, more=more, head=head)
 
 
-class Query(Message):
+class Query(Message, wire="ledger.query"):
     """Entries by provenance, event type and time, from the index (at most 200 ms behind)."""
-
-    TYPE: ClassVar[str] = "ledger.query"
 
     where: dict[str, Any] = Field(
         default_factory=dict,
@@ -192,10 +178,8 @@ class Query(Message):
     with_bodies: bool = Field(default=False, description="give the bodies too")
 
 
-class Tail(Message):
+class Tail(Message, wire="ledger.tail"):
     """Entries after a sequence; waits up to `wait_ms` for the first one (long poll), so that a follower never spins."""
-
-    TYPE: ClassVar[str] = "ledger.tail"
 
     after: int = Field(description="only entries with a greater sequence")
     limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
@@ -206,33 +190,25 @@ class Tail(Message):
     with_bodies: bool = Field(default=False, description="give the bodies too")
 
 
-class GetBody(Message):
+class GetBody(Message, wire="ledger.get_body"):
     """One body by ref."""
-
-    TYPE: ClassVar[str] = "ledger.get_body"
 
     ref: str = Field(description="`<submission id>/<n>`")
 
 
-class Body(Message):
+class Body(Message, wire="ledger.body"):
     """The bytes behind a ref."""
-
-    TYPE: ClassVar[str] = "ledger.body"
 
     ref: str = Field(description="`<submission id>/<n>`")
     data: bytes = Field(description="the bytes, exactly as written")
 
 
-class ReadLedgerStats(Message):
+class ReadLedgerStats(Message, wire="ledger.read_stats"):
     """Ask for the writer's counters."""
 
-    TYPE: ClassVar[str] = "ledger.read_stats"
 
-
-class LedgerStats(Message):
+class LedgerStats(Message, wire="ledger.stats"):
     """Counters since start, and the head."""
-
-    TYPE: ClassVar[str] = "ledger.stats"
 
     head: int = Field(description="sequence of the last acknowledged entry, -1 if empty")
     chain: bytes = Field(description="SHA-256 chain value of the head")

@@ -6,7 +6,7 @@ same question gives the same bytes for ever. One agent's memory is invisible to 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -144,88 +144,68 @@ class ReadAsOf(Record):
     )
 
 
-class ReadSignals(ReadAsOf, Message):
+class ReadSignals(ReadAsOf, Message, wire="memory.read_signals"):
     """Ask for accumulators."""
-
-    TYPE: ClassVar[str] = "memory.read_signals"
 
     signal_id: SignalId | None = Field(default=None, description="None: all")
     min_count: Count = Field(default=0, description="only signals with so many events")
     with_ids: bool = Field(default=True, description="false: without session and event ids, however many there are")
 
 
-class Signals(Message):
+class Signals(Message, wire="memory.signals"):
     """Answer to ReadSignals, sorted by signal id."""
-
-    TYPE: ClassVar[str] = "memory.signals"
 
     signals: list[Accumulator]
     as_of: AsOf
 
 
-class ReadOverlays(ReadAsOf, Message):
+class ReadOverlays(ReadAsOf, Message, wire="memory.read_overlays"):
     """Ask for overlays."""
-
-    TYPE: ClassVar[str] = "memory.read_overlays"
 
     signal_id: SignalId | None = Field(default=None, description="only those that rest on it; None: all")
     active_only: bool = Field(default=True, description="false: deactivated and expired ones too")
 
 
-class Overlays(Message):
+class Overlays(Message, wire="memory.overlays"):
     """Answer to ReadOverlays, in append order."""
-
-    TYPE: ClassVar[str] = "memory.overlays"
 
     overlays: list[Overlay]
     as_of: AsOf
 
 
-class ReadActiveBiases(ReadAsOf, Message):
+class ReadActiveBiases(ReadAsOf, Message, wire="memory.read_active_biases"):
     """Ask for what may go into a prompt: enabled, not expired, weight > 0, decay above ho3.bias_decay_floor."""
-
-    TYPE: ClassVar[str] = "memory.read_active_biases"
 
     session_id: SessionId | None = Field(default=None, description="whose session-scoped artifacts; None: none")
 
 
-class Biases(Message):
+class Biases(Message, wire="memory.biases"):
     """Answer to ReadActiveBiases, in append order."""
-
-    TYPE: ClassVar[str] = "memory.biases"
 
     biases: list[Bias]
     as_of: AsOf
 
 
-class CheckGate(ReadAsOf, Message):
+class CheckGate(ReadAsOf, Message, wire="memory.check_gate"):
     """Ask whether one signal's gate is crossed."""
-
-    TYPE: ClassVar[str] = "memory.check_gate"
 
     signal_id: SignalId
 
 
-class GateChecked(Message):
+class GateChecked(Message, wire="memory.gate_checked"):
     """Answer to CheckGate, with the accumulator that it was judged on (None: no such event)."""
-
-    TYPE: ClassVar[str] = "memory.gate_checked"
 
     gate: GateResult
     accumulator: Accumulator | None
     as_of: AsOf
 
 
-class ReadMemoryStats(ReadAsOf, Message):
+class ReadMemoryStats(ReadAsOf, Message, wire="memory.read_stats"):
     """Ask how much one agent's memory holds."""
 
-    TYPE: ClassVar[str] = "memory.read_stats"
 
-
-class MemoryStats(Message):
+class MemoryStats(Message, wire="memory.stats"):
     """Answer to ReadMemoryStats."""
-
-    TYPE: ClassVar[str] = "memory.stats"
 
     signals: Count = Field(description="distinct signals")
     events: Count = Field(description="source events")
@@ -240,47 +220,37 @@ class MemoryStats(Message):
 # --- LOG -----------------------------------------------------------------------------------------------------------
 
 
-class LogSignal(Message):
+class LogSignal(Message, wire="memory.log_signal"):
     """Append one source event; idempotent by event_id."""
-
-    TYPE: ClassVar[str] = "memory.log_signal"
 
     agent_id: AgentId
     signal: Signal
 
 
-class LogSignals(Message):
+class LogSignals(Message, wire="memory.log_signals"):
     """Append a turn's source events in one write; idempotent by their ids."""
-
-    TYPE: ClassVar[str] = "memory.log_signals"
 
     agent_id: AgentId
     signals: Annotated[list[Signal], Field(min_length=1)] = Field(description="at most ho3.signals_max")
 
 
-class SignalsLogged(Message):
+class SignalsLogged(Message, wire="memory.signals_logged"):
     """Durable; the gates of the logged signals as of the latest of their times."""
-
-    TYPE: ClassVar[str] = "memory.signals_logged"
 
     new_count: Count = Field(description="events that were not there before")
     gates: list[GateResult] = Field(description="one per distinct signal, sorted by signal id")
     as_of: AsOf
 
 
-class LogOverlay(Message):
+class LogOverlay(Message, wire="memory.log_overlay"):
     """Append an artifact (or a plain overlay); refused unless every source event is logged."""
-
-    TYPE: ClassVar[str] = "memory.log_overlay"
 
     agent_id: AgentId
     overlay: Artifact | PlainOverlay
 
 
-class OverlayLogged(Message):
+class OverlayLogged(Message, wire="memory.overlay_logged"):
     """Durable. Logged again while active, or exactly as it was logged before: the same overlay, nothing appended."""
-
-    TYPE: ClassVar[str] = "memory.overlay_logged"
 
     overlay_id: str = Field(description="`OVL-…`")
     artifact_id: str = Field(description="`ART-…`")
@@ -288,10 +258,8 @@ class OverlayLogged(Message):
     is_active: bool = Field(description="as all that was said about it has it; false: it stayed switched off")
 
 
-class DeactivateOverlay(Message):
+class DeactivateOverlay(Message, wire="memory.deactivate_overlay"):
     """Append that an artifact is off. Unknown id: refused, nothing appended."""
-
-    TYPE: ClassVar[str] = "memory.deactivate_overlay"
 
     agent_id: AgentId
     artifact_id: ArtifactId
@@ -299,10 +267,8 @@ class DeactivateOverlay(Message):
     at: Timestamp
 
 
-class UpdateOverlayWeight(Message):
+class UpdateOverlayWeight(Message, wire="memory.update_overlay_weight"):
     """Append a new weight for an artifact. Unknown id: refused, nothing appended."""
-
-    TYPE: ClassVar[str] = "memory.update_overlay_weight"
 
     agent_id: AgentId
     artifact_id: ArtifactId
@@ -311,18 +277,14 @@ class UpdateOverlayWeight(Message):
     at: Timestamp
 
 
-class OverlayChanged(Message):
+class OverlayChanged(Message, wire="memory.overlay_changed"):
     """Durable; the artifact as it is now."""
-
-    TYPE: ClassVar[str] = "memory.overlay_changed"
 
     overlay: Overlay
 
 
-class LogConsolidationFailure(Message):
+class LogConsolidationFailure(Message, wire="memory.log_consolidation_failure"):
     """Append that a consolidation failed: its gate stays closed for ho3.consolidation_cooldown_hours."""
-
-    TYPE: ClassVar[str] = "memory.log_consolidation_failure"
 
     agent_id: AgentId
     signal_id: SignalId
@@ -331,10 +293,8 @@ class LogConsolidationFailure(Message):
     at: Timestamp
 
 
-class ConsolidationFailureLogged(Message):
+class ConsolidationFailureLogged(Message, wire="memory.consolidation_failure_logged"):
     """Durable; until when the gate is closed, and how many tries of this signal and window have failed."""
-
-    TYPE: ClassVar[str] = "memory.consolidation_failure_logged"
 
     signal_id: SignalId
     closed_until: Timestamp

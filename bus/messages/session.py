@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -495,10 +495,8 @@ class CallResult(Record):
     content: str = Field(description="for the model, as it is")
 
 
-class TurnResult(Message):
+class TurnResult(Message, wire="session.turn_result"):
     """The answer to one input, exactly once. `code` says why when outcome is not success."""
-
-    TYPE: ClassVar[str] = "session.turn_result"
 
     response: str = Field(description="the reply, for the user to read")
     outcome: Literal["success", "degraded", "error"] = Field(
@@ -534,20 +532,16 @@ class TurnResult(Message):
     )
 
 
-class StartSession(Message):
+class StartSession(Message, wire="session.start"):
     """Client -> host and host -> HO2: begin (or find again) a session; idempotent by session_id."""
-
-    TYPE: ClassVar[str] = "session.start"
 
     session_id: SessionId | None = Field(default=None, description="None: the host draws one")
     agent_id: str | None = Field(default=None, description="None: host.agent_id")
     session_config: SessionConfig = SessionConfig()
 
 
-class SessionReady(Message):
+class SessionReady(Message, wire="session.ready"):
     """Answer to StartSession."""
-
-    TYPE: ClassVar[str] = "session.ready"
 
     session_id: SessionId
     agent_id: str = Field(description="the agent of the session")
@@ -565,10 +559,8 @@ def form_of(overrides: SessionConfig | None) -> str:
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
 
 
-class ProcessTurn(Message):
+class ProcessTurn(Message, wire="host.process_turn"):
     """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
-
-    TYPE: ClassVar[str] = "host.process_turn"
 
     session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
     input_id: InputId
@@ -586,13 +578,11 @@ class ProcessTurn(Message):
     )
 
 
-class TurnRequest(Message):
+class TurnRequest(Message, wire="ho2.turn"):
     """Host -> HO2: answer one input. Idempotent by input_id; routing key = session_id.
 
     An owner asks for its sessions' follow-ups itself, so that they come to a successor.
     """
-
-    TYPE: ClassVar[str] = "ho2.turn"
 
     session_id: SessionId
     input_id: InputId
@@ -623,13 +613,11 @@ class HeldCall(Record):
     tool_id: str = Field(description="name of the tool")
 
 
-class TurnReply(Message):
+class TurnReply(Message, wire="ho2.turn_reply"):
     """HO2 -> host: the result; or that the run waits for a resume or an approval, goes on, or has a lease to renew.
 
     Without a result the host asks again under the same input_id, with what it knows now; that renews a lease.
     """
-
-    TYPE: ClassVar[str] = "ho2.turn_reply"
 
     result: TurnResult | None
     waiting: Literal["Paused", "WaitingInput"] | None = Field(
@@ -646,13 +634,11 @@ class TurnReply(Message):
     )
 
 
-class Consolidate(Message):
+class Consolidate(Message, wire="ho2.consolidate"):
     """Host -> HO2, post, after the reply was delivered: these signals of the turn crossed their gates.
 
     Losing it loses nothing: a gate stays crossed, and the next turn that logs its signal names it again.
     """
-
-    TYPE: ClassVar[str] = "ho2.consolidate"
 
     session_id: SessionId
     run_id: RunId
@@ -660,19 +646,15 @@ class Consolidate(Message):
     signal_ids: Annotated[list[str], Field(min_length=1)] = Field(description="the turn's consolidation_candidates")
 
 
-class EndSession(Message):
+class EndSession(Message, wire="session.end"):
     """End a session; best effort at the host, recorded by HO2."""
-
-    TYPE: ClassVar[str] = "session.end"
 
     session_id: SessionId
     reason: str = Field(default="client", description="who ended it")
 
 
-class SessionClosed(Message):
+class SessionClosed(Message, wire="session.closed"):
     """Answer to EndSession."""
-
-    TYPE: ClassVar[str] = "session.closed"
 
     session_id: SessionId
     turn_count: Count | None = Field(
@@ -680,27 +662,21 @@ class SessionClosed(Message):
     )
 
 
-class ReadSession(Message):
+class ReadSession(Message, wire="session.read"):
     """Host, operator, HTTP door -> HO2: what is known of a session."""
-
-    TYPE: ClassVar[str] = "session.read"
 
     session_id: SessionId
 
 
-class SessionCommand(Message):
+class SessionCommand(Message, wire="session.command"):
     """Operator, door, host -> HO2: steer, pause, cancel … a session. Idempotent by command_id; key = session_id."""
-
-    TYPE: ClassVar[str] = "session.command"
 
     session_id: SessionId
     command: HostCommand
 
 
-class CommandVerdict(Message):
+class CommandVerdict(Message, wire="session.command_verdict"):
     """Answer to SessionCommand, durable: it took effect, or why not. The same again when asked again."""
-
-    TYPE: ClassVar[str] = "session.command_verdict"
 
     session_id: SessionId
     command_id: CommandId
@@ -741,10 +717,8 @@ class RunView(Record):
     lease_expires_at: Timestamp | None = Field(description="when that is over; None: there is none")
 
 
-class SessionView(Message):
+class SessionView(Message, wire="session.view"):
     """Answer to ReadSession."""
-
-    TYPE: ClassVar[str] = "session.view"
 
     session_id: SessionId
     agent_id: str = Field(description="the agent of the session")

@@ -5,7 +5,7 @@ Reply.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -13,10 +13,8 @@ from hobus.bus.messages.base import Count, Message
 from hobus.bus.messages.session import HeldCall
 
 
-class StreamDelta(Message):
+class StreamDelta(Message, wire="stream.delta"):
     """The next piece of an answer that is being written; may be lost, never counts."""
-
-    TYPE: ClassVar[str] = "stream.delta"
 
     run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
     step: str = Field(description="id of the work order whose answer this is a piece of")
@@ -25,19 +23,15 @@ class StreamDelta(Message):
     text: str = Field(description="the piece")
 
 
-class StreamReset(Message):
+class StreamReset(Message, wire="stream.reset"):
     """What was shown so far is not the answer: forget it."""
-
-    TYPE: ClassVar[str] = "stream.reset"
 
     run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
     reason: Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"] = Field(description="why")
 
 
-class StreamWaiting(Message):
+class StreamWaiting(Message, wire="stream.waiting"):
     """The run stands still until an operator says something, or goes on; no piece comes meanwhile."""
-
-    TYPE: ClassVar[str] = "stream.waiting"
 
     run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
     waiting: Literal["Paused", "WaitingInput"] | None = Field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -113,10 +113,8 @@ class Exchange(Record):
     text: Segment = Segment()
 
 
-class WorkOrder(Message):
+class WorkOrder(Message, wire="wo.order"):
     """What HO2 asks HO1 to do, once, with everything needed to do it."""
-
-    TYPE: ClassVar[str] = "wo.order"
 
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     session_id: str = Field(description="full id")
@@ -184,10 +182,8 @@ class Cost(Record):
     cost_usd: float | None = Field(default=0.0, description="money; None: a price is unknown")
 
 
-class Receipt(Message):
+class Receipt(Message, wire="wo.receipt"):
     """The one terminal answer to an order (the same bytes again when asked again)."""
-
-    TYPE: ClassVar[str] = "wo.receipt"
 
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     fence: Fence
@@ -202,10 +198,8 @@ class Receipt(Message):
     completed_at: Timestamp
 
 
-class ExecuteWorkOrder(Message):
+class ExecuteWorkOrder(Message, wire="wo.execute"):
     """Deliver one order to the pool; the reply is its Receipt, also when it failed."""
-
-    TYPE: ClassVar[str] = "wo.execute"
 
     order: WorkOrder
     attempt: int = Field(ge=1, description="which delivery by the sender this is; outside the order's own bytes")
