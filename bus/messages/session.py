@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -147,26 +147,33 @@ class HostCommand(Record):
 # --- what happened to a session (the journal) ---------------------------------------------------------------------
 
 
-class SessionStarted(Record):
+class SessionFact(Record):
+    """One fact of a session's journal; `kind` is the name of its class."""
+
+    kind: ClassVar[str]
+    at: Timestamp
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.kind = cls.__name__
+
+
+class SessionStarted(SessionFact):
     """First fact of a session (entry SESSION_START)."""
 
-    kind: Literal["SessionStarted"] = "SessionStarted"
     agent_id: str = Field(description="the agent of the session")
     session_config: SessionConfig
     max_in_flight_effects: Annotated[int, Field(ge=1)] = Field(description="orders of the session in flight at once")
     applied_commands_max: Count | None = Field(
         default=None, description="command ids remembered against repeats, the newest; None: all"
     )
-    at: Timestamp
 
 
-class TookOver(Record):
+class TookOver(SessionFact):
     """A new owner fences the old one; raises no epoch."""
 
-    kind: Literal["TookOver"] = "TookOver"
     tenure: Annotated[int, Field(ge=1)] = Field(description="counts from 1 in its session")
     instance: str = Field(description="the new owner")
-    at: Timestamp
 
 
 class LeaseTerms(Record):
@@ -190,10 +197,9 @@ class GivenResult(Record):
     content_ref: str = Field(description="where the result is")
 
 
-class RunRequested(Record):
+class RunRequested(SessionFact):
     """An input was admitted; from here on it is answered exactly once."""
 
-    kind: Literal["RunRequested"] = "RunRequested"
     input_ref: str = Field(description="where the text of the user is")
     input_id: InputId
     input_digest: str = Field(description="salted: SHA-256 of input_id and text; tells a retry from a conflict")
@@ -206,73 +212,56 @@ class RunRequested(Record):
     config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
     lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
     principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
-    at: Timestamp
 
 
-class RunStarted(Record):
+class RunStarted(SessionFact):
     """The run began under its resolved configuration."""
 
-    kind: Literal["RunStarted"] = "RunStarted"
-    at: Timestamp
 
-
-class RunAttached(Record):
+class RunAttached(SessionFact):
     """Another request for the active input joined; the deadline moves, never backwards."""
 
-    kind: Literal["RunAttached"] = "RunAttached"
     deadline_at: Timestamp = Field(description="the later of both deadlines")
-    at: Timestamp
 
 
-class HostCommandReceived(Record):
+class HostCommandReceived(SessionFact):
     """A command arrived; the entry's body 1 is the text of a Steer or FollowUp. Applied or rejected comes next."""
 
-    kind: Literal["HostCommandReceived"] = "HostCommandReceived"
     command: HostCommand = Field(description="with its text blank")
-    at: Timestamp
 
 
-class HostCommandApplied(Record):
+class HostCommandApplied(SessionFact):
     """The command received last takes effect."""
 
-    kind: Literal["HostCommandApplied"] = "HostCommandApplied"
     command_id: CommandId
-    at: Timestamp
 
 
-class HostCommandRejected(Record):
+class HostCommandRejected(SessionFact):
     """The command received last has no effect; the state is the one before it came."""
 
-    kind: Literal["HostCommandRejected"] = "HostCommandRejected"
     command_id: CommandId
     reason: str = Field(description="`<code>: <facts>`, code one of COMMAND_REFUSALS")
-    at: Timestamp
 
 
-class LifecycleChanged(Record):
+class LifecycleChanged(SessionFact):
     """The run moved to another state."""
 
-    kind: Literal["LifecycleChanged"] = "LifecycleChanged"
     lifecycle: Lifecycle = Field(description="where the current run stands")
-    at: Timestamp
 
 
-class StepStarted(Record):
+class StepStarted(SessionFact):
     """A step boundary: the next step of the current round, or the first step of a new round."""
 
-    kind: Literal["StepStarted"] = "StepStarted"
     step_id: StepId
     new_round: bool = Field(description="true: first step of a new round")
     steers: list[str] = Field(
         default_factory=list[str], description="refs of the steers that a new round observes: all that were pending"
     )
-    at: Timestamp
 
 
-class OrderDispatched(Record):
+class OrderDispatched(SessionFact):
     """Entry WO_DISPATCHED: the order with its texts replaced by refs; durable before the order is sent."""
 
-    kind: Literal["OrderDispatched"] = "OrderDispatched"
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     wo_type: str = Field(description="what kind of work")
     step_id: StepId
@@ -280,137 +269,111 @@ class OrderDispatched(Record):
         description="WorkOrder with every referenced text blank; `like`, where it stands: the earlier order of the run "
         "from which it differs in this alone; `more_context`: what comes behind that one's input_context"
     )
-    at: Timestamp
 
 
-class OrderEnded(Record):
+class OrderEnded(SessionFact):
     """The receipt that HO2 took for an order; texts that the ledger holds elsewhere are refs."""
 
-    kind: Literal["OrderEnded"] = "OrderEnded"
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     receipt: dict[str, Any] = Field(description="Receipt with every referenced text blank")
-    at: Timestamp
 
 
-class ToolBatchIssued(Record):
+class ToolBatchIssued(SessionFact):
     """Parallel calls of one step were sent."""
 
-    kind: Literal["ToolBatchIssued"] = "ToolBatchIssued"
     tool_batch_id: ToolBatchId
     call_ids: list[str] = Field(description="calls of the batch, in order")
     held: list[str] = Field(
         default_factory=list[str], description="those of them that wait for an Approve or a Deny before they run"
     )
-    at: Timestamp
 
 
-class ToolReceipt(Record):
+class ToolReceipt(SessionFact):
     """One call of the batch is terminal; a stale fence makes it IgnoredStale."""
 
-    kind: Literal["ToolReceipt"] = "ToolReceipt"
     tool_batch_id: ToolBatchId
     call_id: str = Field(description="zero-padded position of the call in its answer")
     status: Literal["Succeeded", "Failed", "Cancelled"] = Field(description="how the call ended")
     code: str = Field(default="", description="closed code; empty: none")
     session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
     step_epoch: Count = Field(description="the same within a step")
-    at: Timestamp
 
 
-class BatchSettled(Record):
+class BatchSettled(SessionFact):
     """Every call of the batch is terminal."""
 
-    kind: Literal["BatchSettled"] = "BatchSettled"
     tool_batch_id: ToolBatchId
     results_ref: str | None = Field(default=None, description="where the results are; None: nowhere else")
-    at: Timestamp
 
 
-class LeaseIssued(Record):
+class LeaseIssued(SessionFact):
     """The run goes on only while its requester renews this."""
 
-    kind: Literal["LeaseIssued"] = "LeaseIssued"
     lease_id: str = Field(description="`LEASE-<run>-<number>`")
     issued_at: Timestamp
     expires_at: Timestamp
     heartbeat_timeout_secs: Count = Field(description="silence after which the lease is over, s")
-    at: Timestamp
 
 
-class TimePassed(Record):
+class TimePassed(SessionFact):
     """The clock as the reducer sees it: a lease that is over by then cancels its run, once."""
 
-    kind: Literal["TimePassed"] = "TimePassed"
-    at: Timestamp
 
-
-class RunCompleted(Record):
+class RunCompleted(SessionFact):
     """The run's answer; its further body is the TurnResult (this entry is TURN_RECORDED)."""
 
-    kind: Literal["RunCompleted"] = "RunCompleted"
     input_id: InputId
     result_ref: str = Field(description="where the TurnResult is")
     reply_ref: str = Field(description="where the text of the reply is, with the calls that it hands out")
     open_calls: OpenCalls | None = Field(default=None, description="calls that it hands out to its caller; None: none")
-    at: Timestamp
 
 
-class RunFailed(Record):
+class RunFailed(SessionFact):
     """The run ended without an answer."""
 
-    kind: Literal["RunFailed"] = "RunFailed"
     input_id: InputId
     code: str = Field(description="why")
     detail_ref: str | None = Field(default=None, description="where the explanation is; None: nowhere")
-    at: Timestamp
 
 
-class RunCancelled(Record):
+class RunCancelled(SessionFact):
     """The run was ended on purpose."""
 
-    kind: Literal["RunCancelled"] = "RunCancelled"
     input_id: InputId
     reason: str | None = Field(default=None, description="words of who cancelled; None: none")
-    at: Timestamp
 
 
-class TurnDegraded(Record):
+class TurnDegraded(SessionFact):
     """The host answered this input without HO2; legal in every state, also first in a stream."""
 
-    kind: Literal["TurnDegraded"] = "TurnDegraded"
     input_id: InputId
     input_ref: str = Field(description="where the text of the user is")
     reply_ref: str = Field(description="where the text of the reply is")
     delivered: bool = Field(description="true: the client has it already, so it is unconditional")
     reason: str = Field(default="", description="who had not answered and why; no prompt text; empty: not known")
-    at: Timestamp
 
 
-class StateSnapshot(Record):
+class StateSnapshot(SessionFact):
     """Entry STATE_SNAPSHOT: the fold of everything before it, so that loading need not begin at the first entry.
 
     Its bodies hold the record; it is accepted only if the state there is the one that the journal gives.
     """
 
-    kind: Literal["StateSnapshot"] = "StateSnapshot"
     after: str = Field(description="submission id of the entry before it: what the snapshot covers")
     state_hash: str = Field(description="SHA-256 of the canonical state bytes")
     record_ref: str = Field(description="where the packed record is; the next body has its older turns as lines")
     record_hash: str = Field(description="SHA-256 of the body behind `record_ref`, which holds refs and no texts")
     record_version: Count = Field(description="form of the packed record; another one is not read")
-    at: Timestamp
 
 
-class SessionEnded(Record):
+class SessionEnded(SessionFact):
     """Last fact of a session (entry SESSION_END)."""
 
-    kind: Literal["SessionEnded"] = "SessionEnded"
     reason: str = Field(description="who ended it")
     turn_count: Count = Field(description="turns answered")
-    at: Timestamp
 
 
-SessionEventKind = Annotated[
+SessionEventKind = (
     SessionStarted
     | TookOver
     | RunRequested
@@ -433,9 +396,9 @@ SessionEventKind = Annotated[
     | RunCancelled
     | TurnDegraded
     | StateSnapshot
-    | SessionEnded,
-    Field(discriminator="kind"),
-]
+    | SessionEnded
+)
+SESSION_FACTS: tuple[type[SessionFact], ...] = get_args(SessionEventKind)
 
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",

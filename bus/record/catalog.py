@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from hobus.bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
 from hobus.bus.messages.ledger import STREAMS
-from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, SessionEventKind
+from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, SESSION_FACTS
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads import governance, memory, orders, prompts
@@ -30,10 +30,7 @@ _STREAMS_KEPT = 4096
 """Of each entry's stream it is asked several times what it is; only speed depends on it."""
 _SESSION_STREAM = re.compile(r"session/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ORDER = re.compile(r"WO-[A-Za-z0-9._:@#-]+")
-_CONSOLIDATION = re.compile(r"WO-CONS-[A-Za-z0-9-]+")
 _INPUT = re.compile(r"[A-Za-z0-9._:@-]+")
-_TRANSCRIPT = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{64}")
-_HTTP_KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _DELIVERED = "/delivered"
 
@@ -74,14 +71,20 @@ class EntryKind(NamedTuple):
     stream: str  # a named stream, or SESSION
     writers: tuple[str, ...]  # roles
     named: Form  # of the submission id
-    means: str
-    once: Form | None = None  # of the once key that it may claim; None: it claims none
     payload: Payload | None = None  # of its body 0; None: an event of a session, or bytes of another kind
+    once: Form | None = None  # of the once key that it may claim; None: it claims none
     behind: tuple[Payload | None, ...] = ()  # of the bodies behind it; None: plain text
     rests_on: Callable[[Named], str] | None = None  # the once key that must have been claimed before
     texts: tuple[str, ...] = ()  # what its bodies behind the payload are; each of them can be erased
     is_barrier: bool = False  # a turn waits until it is durable
     has_type_in_id: bool = True
+    said: str = ""  # where its payload's own sentence does not say what it means
+
+    @property
+    def means(self) -> str:
+        """One sentence, as the payload's class begins (`<event type>: ...`) unless its row has another one."""
+        sentence = self.said or (self.payload.__doc__ or "").partition("\n")[0].partition(": ")[2]
+        return sentence[:1].upper() + sentence[1:]
 
 
 # --- what ids are made of ---------------------------------------------------------------------------------------------
@@ -113,16 +116,9 @@ def _input_of_session(name: Named) -> bool:
     )
 
 
-def _consolidation(name: Named) -> bool:
-    return _CONSOLIDATION.fullmatch(name.about) is not None
-
-
-def _transcript(name: Named) -> bool:
-    return _TRANSCRIPT.fullmatch(name.about) is not None
-
-
-def _http_key(name: Named) -> bool:
-    return _HTTP_KEY.fullmatch(name.about) is not None
+def _matching(pattern: str) -> Callable[[Named], bool]:
+    compiled = re.compile(pattern)
+    return lambda name: compiled.fullmatch(name.about) is not None
 
 
 def _anything(name: Named) -> bool:
@@ -134,15 +130,19 @@ _BY_ORDER = Form("<wo_id>/<writer>", _order_of_writer)
 _IN_SESSION = Form("<session>/... or <session>-<run>", _of_session)
 _ORDER_ID = Form("<wo_id of the session>", _order_of_session)
 _INPUT_ID = Form("<session>/<input>, or that and /delivered", _input_of_session)
-_CONSOLIDATION_ID = Form("<wo_id>", _consolidation)
-_TRANSCRIPT_ID = Form("<principal>/<SHA-256 of what was said>", _transcript)
-_HTTP_KEY_ID = Form("<principal>/<fingerprint>", _http_key)
+_CONSOLIDATION_ID = Form("<wo_id>", _matching(r"WO-CONS-[A-Za-z0-9-]+"))
+_TRANSCRIPT_ID = Form("<principal>/<SHA-256 of what was said>", _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{64}"))
+_HTTP_KEY_ID = Form("<principal>/<fingerprint>", _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}"))
 # Of which no other writer makes entries: a repeat is meant to add nothing.
 _ATTEMPT = Form("<call key>/<attempt>", _anything)
 _OWN = Form("<what it is about>", _anything)
 
 
 # --- what once keys are made of ---------------------------------------------------------------------------------------
+
+
+def _claims(key_of: Callable[[Named], str]) -> Callable[[Named], bool]:
+    return lambda name: name.entry.once == key_of(name)
 
 
 def _starts(name: Named) -> bool:
@@ -152,18 +152,6 @@ def _starts(name: Named) -> bool:
 
 def _end_of_order(name: Named) -> str:
     return end_key(name.order_id)
-
-
-def _ends(name: Named) -> bool:
-    return name.entry.once == end_key(name.order_id)
-
-
-def _sends(name: Named) -> bool:
-    return name.entry.once == sent_key(name.about)
-
-
-def _gets(name: Named) -> bool:
-    return name.entry.once == got_key(name.about)
 
 
 def _is_turn_of_session(name: Named) -> bool:
@@ -188,9 +176,9 @@ def _ends_in_input(key: str | None, stem: str) -> bool:
 
 
 _START = Form("start:<wo_id>, of a tool that may run again start:<wo_id>/<try>", _starts)
-_END = Form("end:<wo_id>", _ends)
-_SENT = Form("sent:<call key>/<attempt>", _sends)
-_GOT = Form("got:<call key>/<attempt>", _gets)
+_END = Form("end:<wo_id>", _claims(_end_of_order))
+_SENT = Form("sent:<call key>/<attempt>", _claims(lambda name: sent_key(name.about)))
+_GOT = Form("got:<call key>/<attempt>", _claims(lambda name: got_key(name.about)))
 _TURN = Form("turn:<session>/<input>", _is_turn_of_session)
 _DEGRADED = Form("turn:<session>/<input>, or delivered:<session>/<input>", _is_degraded_turn)
 _CANDIDATES = Form("candidates:<session>/<input>", _are_candidates)
@@ -216,9 +204,8 @@ _EVENT_TEXTS = {
 def _journal() -> list[EntryKind]:
     """A row for each event of a session."""
     rows: list[EntryKind] = []
-    for cls in get_args(get_args(SessionEventKind)[0]):
-        kind: str = cls.model_fields["kind"].default
-        event_type = ENTRY_NAMES.get(kind, kind)
+    for cls in SESSION_FACTS:
+        event_type = ENTRY_NAMES.get(cls.kind, cls.kind)
         is_hosts = event_type == "TurnDegraded"
         is_order = event_type in ("WO_DISPATCHED", "OrderEnded")
         rows.append(
@@ -227,7 +214,7 @@ def _journal() -> list[EntryKind]:
                 SESSION,
                 ("host",) if is_hosts else ("ho2",),
                 _INPUT_ID if is_hosts else _ORDER_ID if is_order else _IN_SESSION,
-                (cls.__doc__ or "").partition("\n")[0],
+                said=(cls.__doc__ or "").partition("\n")[0],
                 once=_DEGRADED if is_hosts else _TURN if event_type in RUN_ENDS else None,
                 texts=_EVENT_TEXTS.get(event_type, ()),
                 is_barrier=event_type in _BARRIERS,
@@ -239,179 +226,83 @@ def _journal() -> list[EntryKind]:
 KINDS: tuple[EntryKind, ...] = (
     *_journal(),
     # HO2, beside journals
+    EntryKind("WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _COUNTED, orders.ChainComplete),
+    EntryKind("WO_QUALITY_GATE", "ho2m", ("ho2",), _COUNTED, orders.QualityGate),
+    EntryKind("ESCALATION", "ho2m", ("ho2",), _COUNTED, orders.Escalation),
+    EntryKind("BUDGET_WARNING", "ho2m", ("ho2",), _COUNTED, orders.RunBudget),
     EntryKind(
-        "WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _COUNTED, "The hash of a run's chain of receipts, and its cost.",
-        payload=orders.ChainComplete,
+        "MEMORY_WARNING", "ho2m", ("ho2",), _COUNTED, orders.SignalsNamed,
+        said="A turn went on without its memory, and why.",
     ),
     EntryKind(
-        "WO_QUALITY_GATE", "ho2m", ("ho2",), _COUNTED, "What the quality gate said of an answer.",
-        payload=orders.QualityGate,
+        "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, orders.SignalsNamed,
+        said="Signals crossed the gate in this turn.", once=_CANDIDATES,
+    ),
+    EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, orders.OwnersSettled),
+    EntryKind(
+        "WO_DISPATCHED", "ho2m", ("ho2",), _CONSOLIDATION_ID, orders.ConsolidationDispatched,
+        texts=("texts of the order",),
     ),
     EntryKind(
-        "ESCALATION", "ho2m", ("ho2",), _COUNTED, "A run gave up on its model, and what it did instead.",
-        payload=orders.Escalation,
-    ),
-    EntryKind(
-        "BUDGET_WARNING", "ho2m", ("ho2",), _COUNTED, "A run is near a limit of its own.",
-        payload=orders.RunBudget,
-    ),
-    EntryKind(
-        "MEMORY_WARNING", "ho2m", ("ho2",), _COUNTED, "A turn went on without its memory, and why.",
-        payload=orders.SignalsNamed,
-    ),
-    EntryKind(
-        "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, "Signals crossed the gate in this turn.", once=_CANDIDATES,
-        payload=orders.SignalsNamed,
-    ),
-    EntryKind(
-        "OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, "Up to here no session waits for an owner.",
-        payload=orders.OwnersSettled,
-    ),
-    EntryKind(
-        "WO_DISPATCHED", "ho2m", ("ho2",), _CONSOLIDATION_ID, "The order of a consolidation.",
-        payload=orders.ConsolidationDispatched, texts=("texts of the order",),
-    ),
-    EntryKind(
-        "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _COUNTED, "What memory gave to a prompt.",
-        payload=orders.ContextAssembled, texts=("a learned line each",),
+        "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _COUNTED, orders.ContextAssembled,
+        texts=("a learned line each",),
     ),
     # HO1
+    EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, orders.ToolStarted, once=_START, is_barrier=True),
     EntryKind(
-        "TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, "A tool call begins.", once=_START,
-        payload=orders.ToolStarted, is_barrier=True,
+        "WO_COMPLETED", "ho1m", ("ho1",), _BY_ORDER, orders.OrderEnd, once=_END,
+        texts=("the text of its result",), said="An order brought something.",
     ),
     EntryKind(
-        "WO_COMPLETED", "ho1m", ("ho1",), _BY_ORDER, "An order brought something.", once=_END,
-        payload=orders.OrderEnd, texts=("the text of its result",),
+        "WO_FAILED", "ho1m", ("ho1", "ho2"), _BY_ORDER, orders.OrderEnd, once=_END,
+        said="An order failed, or was lost.",
     ),
     EntryKind(
-        "WO_FAILED", "ho1m", ("ho1", "ho2"), _BY_ORDER, "An order failed, or was lost.", once=_END,
-        payload=orders.OrderEnd,
-    ),
-    EntryKind(
-        "WO_LATE", "ho1m", ("ho1",), _BY_ORDER, "An end that came behind another one of its order.",
-        rests_on=_end_of_order, payload=orders.OrderEnd, texts=("the text of its result",),
+        "WO_LATE", "ho1m", ("ho1",), _BY_ORDER, orders.OrderEnd, rests_on=_end_of_order,
+        texts=("the text of its result",), said="An end that came behind another one of its order.",
     ),
     # gateway
     EntryKind(
-        "PROMPT_SENT", "prompts", ("gateway",), _ATTEMPT, "A provider is about to be called.", once=_SENT,
-        payload=prompts.PromptSent, behind=(prompts.SentRequest,), texts=("the request",), is_barrier=True,
+        "PROMPT_SENT", "prompts", ("gateway",), _ATTEMPT, prompts.PromptSent,
+        once=_SENT, behind=(prompts.SentRequest,), texts=("the request",), is_barrier=True,
     ),
     EntryKind(
-        "PROMPT_RECEIVED", "prompts", ("gateway",), _ATTEMPT, "It answered.", once=_GOT,
-        payload=prompts.PromptReceived, behind=(None, prompts.AnswerCalls), texts=("content", "tool calls"),
+        "PROMPT_RECEIVED", "prompts", ("gateway",), _ATTEMPT, prompts.PromptReceived,
+        once=_GOT, behind=(None, prompts.AnswerCalls), texts=("content", "tool calls"),
     ),
-    EntryKind(
-        "PROMPT_FAILED", "prompts", ("gateway",), _ATTEMPT, "It did not, or nobody knows.", once=_GOT,
-        payload=prompts.PromptFailed,
-    ),
-    EntryKind(
-        "PROMPT_REJECTED", "prompts", ("gateway",), _OWN, "A call ended before its (next) send.",
-        payload=prompts.PromptRejected,
-    ),
-    EntryKind(
-        "BUDGET_ALLOCATED", "prompts", ("gateway",), _OWN, "A scope is new, or has another limit.",
-        payload=prompts.BudgetAllocated,
-    ),
-    EntryKind(
-        "BUDGET_RELEASED", "prompts", ("gateway",), _OWN, "What an attempt held, and never sent, is free.",
-        payload=prompts.BudgetReleased,
-    ),
-    EntryKind(
-        "BUDGET_WARNING", "prompts", ("gateway",), _OWN, "A limit was crossed in mode warn.",
-        payload=prompts.BudgetCrossed,
-    ),
-    EntryKind(
-        "BUDGET_SNAPSHOT", "prompts", ("gateway",), _OWN, "What the stream comes to so far.",
-        payload=prompts.BudgetSnapshot,
-    ),
-    EntryKind(
-        "BREAKER_CHANGED", "prompts", ("gateway",), _OWN, "A model is called, left alone, or tried.",
-        payload=prompts.BreakerChanged,
-    ),
+    EntryKind("PROMPT_FAILED", "prompts", ("gateway",), _ATTEMPT, prompts.PromptFailed, once=_GOT),
+    EntryKind("PROMPT_REJECTED", "prompts", ("gateway",), _OWN, prompts.PromptRejected),
+    EntryKind("BUDGET_ALLOCATED", "prompts", ("gateway",), _OWN, prompts.BudgetAllocated),
+    EntryKind("BUDGET_RELEASED", "prompts", ("gateway",), _OWN, prompts.BudgetReleased),
+    EntryKind("BUDGET_WARNING", "prompts", ("gateway",), _OWN, prompts.BudgetCrossed),
+    EntryKind("BUDGET_SNAPSHOT", "prompts", ("gateway",), _OWN, prompts.BudgetSnapshot),
+    EntryKind("BREAKER_CHANGED", "prompts", ("gateway",), _OWN, prompts.BreakerChanged),
     # HO3
-    EntryKind(
-        "HO3_SIGNAL", "signals", ("ho3",), _OWN, "Something that was noticed in a run.",
-        payload=memory.SignalLogged,
-    ),
-    EntryKind(
-        "HO3_OVERLAY", "overlays", ("ho3",), _OWN, "An artifact: what was learned.",
-        payload=memory.OverlayWritten, texts=("its line",),
-    ),
-    EntryKind(
-        "HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, "It is switched off.",
-        payload=memory.OverlayDeactivated, texts=("the reason",),
-    ),
-    EntryKind(
-        "HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, "Its weight changed.",
-        payload=memory.WeightUpdated, texts=("the reason",),
-    ),
-    EntryKind(
-        "HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, "A consolidation brought nothing.",
-        payload=memory.ConsolidationFailed,
-    ),
+    EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, memory.SignalLogged),
+    EntryKind("HO3_OVERLAY", "overlays", ("ho3",), _OWN, memory.OverlayWritten, texts=("its line",)),
+    EntryKind("HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, memory.OverlayDeactivated, texts=("the reason",)),
+    EntryKind("HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, memory.WeightUpdated, texts=("the reason",)),
+    EntryKind("HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, memory.ConsolidationFailed),
     # everybody else
+    EntryKind("DEGRADATION", "governance", ("host",), _OWN, governance.Degradation),
+    EntryKind("DENIED", "governance", ("broker",), _COUNTED, governance.Denied, has_type_in_id=False),
+    EntryKind("DENIED", "governance", ("ledger",), _OWN, governance.Denied),
     EntryKind(
-        "DEGRADATION", "governance", ("host",), _OWN, "A turn is answered without its supervisor, and why.",
-        payload=governance.Degradation,
+        "DEAD_LETTER", "governance", ("broker",), _COUNTED, governance.Denied, has_type_in_id=False,
+        said="A message that nobody took.",
     ),
-    EntryKind(
-        "DENIED", "governance", ("broker",), _COUNTED, "What was refused, of whom, how often.",
-        payload=governance.Denied, has_type_in_id=False,
-    ),
-    EntryKind(
-        "DENIED", "governance", ("ledger",), _OWN, "What was refused, of whom, how often.",
-        payload=governance.Denied,
-    ),
-    EntryKind(
-        "DEAD_LETTER", "governance", ("broker",), _COUNTED, "A message that nobody took.",
-        payload=governance.Denied, has_type_in_id=False,
-    ),
-    EntryKind(
-        "TOKEN_CREATED", "governance", ("broker",), _OWN, "A worker elsewhere may join.",
-        payload=governance.TokenMade,
-    ),
-    EntryKind(
-        "KEY_ENROLLED", "governance", ("broker",), _OWN, "It has joined.",
-        payload=governance.KeyEnrolled,
-    ),
-    EntryKind(
-        "KEY_REFUSED", "governance", ("broker",), _COUNTED, "Unknown keys knocked.",
-        payload=governance.KeyRefused, has_type_in_id=False,
-    ),
-    EntryKind(
-        "KEY_REVOKED", "governance", ("broker",), _OWN, "A worker's key was taken back.",
-        payload=governance.KeyRevoked,
-    ),
-    EntryKind("CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, "The configuration that a cluster runs under."),
-    EntryKind(
-        "TAP_BODIES_READ", "governance", ("operator",), _OWN, "Somebody looks at what is said.",
-        payload=governance.BodiesRead,
-    ),
-    EntryKind(
-        "TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, "The look is over.",
-        payload=governance.BodiesClosed,
-    ),
-    EntryKind(
-        "TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, "Which session a transcript is.",
-        payload=governance.TranscriptDelivered,
-    ),
-    EntryKind(
-        "HTTP_KEY_CREATED", "governance", ("http",), _HTTP_KEY_ID, "A key of the HTTP door was made.",
-        payload=governance.HttpKeyCreated,
-    ),
-    EntryKind(
-        "HTTP_KEY_REVOKED", "governance", ("http",), _HTTP_KEY_ID, "It was taken back.",
-        payload=governance.HttpKeyRevoked,
-    ),
-    EntryKind(
-        "RECOVERED", "governance", ("ledger",), _OWN, "A start set a batch aside that was not whole.",
-        payload=governance.BatchSetAside,
-    ),
-    EntryKind(
-        "WRITE_CONFLICT", "governance", ("ledger",), _OWN, "Somebody gave a known id another content.",
-        payload=governance.WriteConflict,
-    ),
+    EntryKind("TOKEN_CREATED", "governance", ("broker",), _OWN, governance.TokenMade),
+    EntryKind("KEY_ENROLLED", "governance", ("broker",), _OWN, governance.KeyEnrolled),
+    EntryKind("KEY_REFUSED", "governance", ("broker",), _COUNTED, governance.KeyRefused, has_type_in_id=False),
+    EntryKind("KEY_REVOKED", "governance", ("broker",), _OWN, governance.KeyRevoked),
+    EntryKind("CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, said="The settings that a cluster runs under."),
+    EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, governance.BodiesRead),
+    EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, governance.BodiesClosed),
+    EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, governance.TranscriptDelivered),
+    EntryKind("HTTP_KEY_CREATED", "governance", ("http",), _HTTP_KEY_ID, governance.HttpKeyCreated),
+    EntryKind("HTTP_KEY_REVOKED", "governance", ("http",), _HTTP_KEY_ID, governance.HttpKeyRevoked),
+    EntryKind("RECOVERED", "governance", ("ledger",), _OWN, governance.BatchSetAside),
+    EntryKind("WRITE_CONFLICT", "governance", ("ledger",), _OWN, governance.WriteConflict),
 )  # fmt: skip
 
 EVENT_TYPES = frozenset(row.event_type for row in KINDS)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from hobus.bus.messages import session as events
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from hobus.bus.messages.ledger import Entry, WriteEntry
-from hobus.bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, SessionEventKind, TurnResult, form_of
+from hobus.bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, TurnResult, form_of
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import SignalsNamed, Used
@@ -252,7 +252,7 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
     kind = _CLASSES.get(entry.event_type)
     if kind is None:
         raise ValueError(f"event_type: {entry.event_type} is no event of a session")
-    written = _FIELDS[kind.model_fields["kind"].default]
+    written = _FIELDS[kind.kind]
     fields = unpack(payload)
     if type(fields) is not list or len(fields) != len(_HEAD) + len(written):
         raise ValueError(f"not an array of {len(_HEAD) + len(written)} fields")
@@ -488,9 +488,10 @@ _READERS: dict[_Writer, Callable[[Any, _About], Any]] = {
     _receipt: _receipt_of,
 }  # fmt: skip
 
-_KINDS: dict[str, Any] = {cls.model_fields["kind"].default: cls for cls in get_args(get_args(SessionEventKind)[0])}
-_CLASSES: dict[str, Any] = {ENTRY_NAMES.get(kind, kind): cls for kind, cls in _KINDS.items()}
+_CLASSES: dict[str, type[events.SessionFact]] = {
+    ENTRY_NAMES.get(cls.kind, cls.kind): cls for cls in events.SESSION_FACTS
+}
 _FIELDS: dict[str, tuple[tuple[str, _Writer], ...]] = {
-    kind: tuple((name, _WRITTEN.get(name)) for name in cls.model_fields if name not in ("kind", "at"))
-    for kind, cls in _KINDS.items()
+    cls.kind: tuple((name, _WRITTEN.get(name)) for name in cls.model_fields if name != "at")
+    for cls in _CLASSES.values()
 }

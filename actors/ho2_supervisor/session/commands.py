@@ -218,7 +218,7 @@ def lease_issued(state: SessionState, event: commands.LeaseIssued) -> Verdict:
     expires_at = iso(parse_iso(event.issued_at) + terms.ttl_secs)
     if (event.expires_at, event.heartbeat_timeout_secs) != (expires_at, terms.heartbeat_timeout_secs):
         return Rejected("the lease is not the one that was asked for")
-    lease = RunLease(**event.model_dump(exclude={"kind", "at"}))
+    lease = RunLease(**event.model_dump(exclude={"at"}))
     return of_run(state, run, lease=lease, last_heartbeat_at=None)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import completed_id, entry_id
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
 from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
@@ -36,18 +37,18 @@ def counted_id(kind: str, session_id: str, tenure: int, number: int) -> str:
 
 def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | None:
     """The submission id of an event that has one of its own, by what it is about; None for counted ones."""
-    match event.kind:
-        case "RunRequested" | "TurnDegraded":
+    match event:
+        case events.RunRequested() | events.TurnDegraded():
             return f"{event.kind}:{session_id}/{event.input_id}"
-        case "HostCommandReceived":
+        case events.HostCommandReceived():
             return f"{event.kind}:{session_id}/{event.command.command_id}"
-        case "HostCommandApplied" | "HostCommandRejected":
+        case events.HostCommandApplied() | events.HostCommandRejected():
             return f"{event.kind}:{session_id}/{event.command_id}"
-        case "TookOver":
+        case events.TookOver():
             return entry_id("TookOver", f"{session_id}/{event.tenure}")
-        case "OrderDispatched" | "OrderEnded":
+        case events.OrderDispatched() | events.OrderEnded():
             return entry_id(entry_name(event.kind), event.wo_id)
-        case "RunCompleted":
+        case events.RunCompleted():
             return completed_id(run)
         case _:
             return None

@@ -183,8 +183,10 @@ class SessionRecord:
         match event:
             case events.HostCommandReceived():
                 self._hear(entry, event.command)
-            case events.HostCommandApplied() | events.HostCommandRejected():
-                self.commands[event.command_id] = event.reason if event.kind == "HostCommandRejected" else ""
+            case events.HostCommandApplied():
+                self.commands[event.command_id] = ""
+            case events.HostCommandRejected():
+                self.commands[event.command_id] = event.reason
             case events.RunRequested():
                 self._requested(entry, event)
             case events.TurnDegraded():

@@ -8,13 +8,16 @@ from pydantic import Field
 
 
 class Degradation(NamedTuple):
-    """DEGRADATION: which input is answered without its supervisor."""
+    """DEGRADATION: a turn is answered without its supervisor, and why."""
 
     input_id: Annotated[str, Field(description="of the turn")]
 
 
 class Denied(NamedTuple):
-    """DENIED and DEAD_LETTER: what was refused, or taken by nobody; a claimed name stands here if it is one."""
+    """DENIED: what was refused, of whom, how often.
+
+    Also of DEAD_LETTER, which nobody took. A claimed name stands here if it is one.
+    """
 
     sender: Annotated[str, Field(description="stamped instance, or unbound")]
     times: Annotated[int, Field(description="how often")]
@@ -57,7 +60,7 @@ class KeyRevoked(NamedTuple):
 
 
 class KeyRefused(NamedTuple):
-    """KEY_REFUSED: a key that was not let in."""
+    """KEY_REFUSED: unknown keys knocked, and were not let in."""
 
     key: Annotated[str, Field(description="its fingerprint; empty: it is none")]
     times: Annotated[int, Field(description="how often")] = 1
@@ -83,7 +86,7 @@ class BodiesClosed(NamedTuple):
 
 
 class TranscriptDelivered(NamedTuple):
-    """TRANSCRIPT_DELIVERED: the last input of the session that a transcript is."""
+    """TRANSCRIPT_DELIVERED: which session a transcript is, and its last input."""
 
     input_id: Annotated[str, Field(description="of the turn")]
 
@@ -106,7 +109,7 @@ class HttpKeyRevoked(NamedTuple):
 
 
 class BatchSetAside(NamedTuple):
-    """RECOVERED: bytes that a start of the ledger set aside."""
+    """RECOVERED: a start of the ledger set bytes aside that were no whole batch."""
 
     file: Annotated[str, Field(description="segment that they stood in")]
     byte: Annotated[int, Field(description="where they began")]

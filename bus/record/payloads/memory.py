@@ -11,7 +11,7 @@ from pydantic import Field
 
 
 class SignalLogged(NamedTuple):
-    """HO3_SIGNAL: one observation; its event is named by the entry's id, behind the agent."""
+    """HO3_SIGNAL: something that was noticed in a run; its event is named by the entry's id, behind the agent."""
 
     signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
     at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
@@ -31,7 +31,7 @@ class GateThen(NamedTuple):
 
 
 class OverlayWritten(NamedTuple):
-    """HO3_OVERLAY: an artifact without its line."""
+    """HO3_OVERLAY: an artifact, without its line: what was learned."""
 
     artifact_id: Annotated[str, Field(description="`ART-…`")]
     artifact_type: Annotated[str, Field(description="what kind of thing was learned")]
@@ -62,7 +62,7 @@ class OverlayDeactivated(NamedTuple):
 
 
 class WeightUpdated(NamedTuple):
-    """HO3_OVERLAY_WEIGHT_UPDATED: its weight from then on."""
+    """HO3_OVERLAY_WEIGHT_UPDATED: its weight changed."""
 
     artifact_id: Annotated[str, Field(description="`ART-…`")]
     at: Annotated[str, Field(description="event time; ISO 8601, UTC")]

@@ -22,7 +22,7 @@ _NOTHING = OutputResult()
 
 
 class ToolStarted(NamedTuple):
-    """TOOL_STARTED: which tool; its arguments stand in the order."""
+    """TOOL_STARTED: a tool call begins; its arguments stand in the order."""
 
     tool_id: Annotated[str, Field(description="name of the tool")]
     idempotent: Annotated[bool, Field(description="whether it may run again")]
@@ -166,7 +166,7 @@ def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
 
 
 class ChainComplete(NamedTuple):
-    """WO_CHAIN_COMPLETE: the orders of a run, the hash over their receipts, and what it used."""
+    """WO_CHAIN_COMPLETE: the orders of a run, the hash of their chain of receipts, and its cost."""
 
     orders: Annotated[tuple[str, ...], Field(description="in order; what follows `WO-<session>-<run>.` in their ids")]
     trace_hash: Annotated[bytes, Field(description="SHA-256 over the receipts' canonical bytes, in order")]
@@ -187,28 +187,28 @@ def behind_run(wo_id: str) -> str:
 
 
 class QualityGate(NamedTuple):
-    """WO_QUALITY_GATE: why an answer was not accepted, where it was not."""
+    """WO_QUALITY_GATE: what the quality gate said of an answer."""
 
     faults: Annotated[tuple[str, ...], Field(description="sentences without the answer's text; empty: none")]
     dropped: Annotated[tuple[str, ...], Field(description="of a consolidation: kinds of labels left out")] = ()
 
 
 class Escalation(NamedTuple):
-    """ESCALATION: what made a run give up on its model's answer."""
+    """ESCALATION: a run gave up on its model's answer, and why."""
 
     wo_id: Annotated[str, Field(description="the last order of the run")]
     faults: Annotated[tuple[str, ...], Field(description="as the quality gate said")]
 
 
 class RunBudget(NamedTuple):
-    """BUDGET_WARNING of a run: its next round goes over what it may use."""
+    """BUDGET_WARNING: the next round of a run goes over what it may use."""
 
     used: Annotated[int, Field(description="tokens of its orders so far")]
     budget: Annotated[int, Field(description="tokens that it may use")]
 
 
 class SignalsNamed(NamedTuple):
-    """CONSOLIDATION_DUE: what crossed its gate; MEMORY_WARNING: of what nobody knows whether it counts."""
+    """CONSOLIDATION_DUE: signals crossed the gate in this turn. MEMORY_WARNING: nobody knows whether these count."""
 
     signal_ids: Annotated[tuple[str, ...], Field(description="ids of signals")]
 
@@ -221,7 +221,7 @@ class OwnersSettled(NamedTuple):
 
 
 class ConsolidationDispatched(NamedTuple):
-    """WO_DISPATCHED of a consolidation: the order, its texts in the bodies behind it, and what it rests on."""
+    """WO_DISPATCHED: the order of a consolidation, its texts in the bodies behind it, and what it rests on."""
 
     order: Annotated[dict[str, Any], Field(description="the order's fields that are not at their defaults")]
     gate: Annotated[dict[str, Any], Field(description="the gate as it was")]
@@ -229,7 +229,7 @@ class ConsolidationDispatched(NamedTuple):
 
 
 class ContextAssembled(NamedTuple):
-    """CONTEXT_ASSEMBLED: which learned lines a prompt shows; each is a body behind this one, in order."""
+    """CONTEXT_ASSEMBLED: what memory gave to a prompt: lines, each a body behind this one, in order."""
 
     as_of_ts: Annotated[str, Field(description="event time of the read; ISO 8601, UTC")]
     as_of_seq: Annotated[int | None, Field(description="sequence up to which memory had read; None: it did not answer")]

@@ -17,7 +17,7 @@ from hobus.bus.record.entry import Provenance
 
 
 class PromptSent(NamedTuple):
-    """PROMPT_SENT: what was reserved for a send, and how its model is asked."""
+    """PROMPT_SENT: a provider is about to be called; what is reserved for it, and how its model is asked."""
 
     provider_id: Annotated[str, Field(description="a configured provider instance")]
     model_id: Annotated[str, Field(description="the model of it that is asked")]
@@ -115,7 +115,7 @@ class AnswerCalls(NamedTuple):
 
 
 class PromptReceived(NamedTuple):
-    """PROMPT_RECEIVED: what the call used; it is settled at that."""
+    """PROMPT_RECEIVED: it answered; what the call used, and is settled at."""
 
     provider_id: Annotated[str, Field(description="as it was sent")]
     model_id: Annotated[str, Field(description="as it was sent")]
@@ -137,7 +137,7 @@ class PromptReceived(NamedTuple):
 
 
 class PromptFailed(NamedTuple):
-    """PROMPT_FAILED: how far the call got, and what it is settled at."""
+    """PROMPT_FAILED: it did not, or nobody knows; how far the call got, and what it is settled at."""
 
     provider_id: Annotated[str, Field(description="as it was sent")]
     model_id: Annotated[str, Field(description="as it was sent")]
@@ -150,7 +150,7 @@ class PromptFailed(NamedTuple):
 
 
 class PromptRejected(NamedTuple):
-    """PROMPT_REJECTED: why a call ended before its (next) send."""
+    """PROMPT_REJECTED: a call ended before its (next) send, and why."""
 
     contract_id: Annotated[str, Field(description="`PRC-<NAME>-<nnn>`")]
     message: Annotated[str, Field(description="facts, no prompt text")]
@@ -159,21 +159,21 @@ class PromptRejected(NamedTuple):
 
 
 class BudgetAllocated(NamedTuple):
-    """BUDGET_ALLOCATED: the limit of a scope from now on."""
+    """BUDGET_ALLOCATED: a scope is new, or has another limit from now on."""
 
     scope: Annotated[str, Field(description="`session:<id>`, `agent:<id>` or `provider:<id>`")]
     limit: Annotated[int, Field(description="tokens")]
 
 
 class BudgetReleased(NamedTuple):
-    """BUDGET_RELEASED: what an attempt held that was never handed over."""
+    """BUDGET_RELEASED: what an attempt held, and never sent, is free."""
 
     tokens: Annotated[int, Field(description="free again")]
     scopes: Annotated[tuple[str, ...], Field(description="where they were held")]
 
 
 class BudgetCrossed(NamedTuple):
-    """BUDGET_WARNING: the limit that a reservation went over."""
+    """BUDGET_WARNING: a limit was crossed in mode warn."""
 
     scope: Annotated[str, Field(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")]
     limit: Annotated[int, Field(description="tokens")]
@@ -199,7 +199,7 @@ class ScopeFigures(NamedTuple):
 
 
 class BudgetSnapshot(NamedTuple):
-    """BUDGET_SNAPSHOT: what the stream comes to."""
+    """BUDGET_SNAPSHOT: what the stream comes to so far."""
 
     after: Annotated[int, Field(description="sequence up to which")]
     scopes: Annotated[dict[str, ScopeFigures], Field(description="by name; orders at rest are left out")]
@@ -207,7 +207,7 @@ class BudgetSnapshot(NamedTuple):
 
 
 class BreakerChanged(NamedTuple):
-    """BREAKER_CHANGED: from when on a model is called, left alone, or tried."""
+    """BREAKER_CHANGED: a model is called, left alone, or tried from now on."""
 
     provider_id: Annotated[str, Field(description="a configured provider instance")]
     model_id: Annotated[str, Field(description="a model of that provider")]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.session import SessionEvent, SessionEventKind
+from hobus.bus.messages.session import SESSION_FACTS, SessionEvent, SessionEventKind
 from hobus.bus.messages.work_order import ToolSpec
 
 SESSION = "11111111-2222-5333-8444-555555555555"
@@ -138,7 +136,7 @@ SAMPLES: dict[str, SessionEventKind] = {
     "SessionEnded": events.SessionEnded(reason="client", turn_count=3, at=at()),
 }  # fmt: skip
 
-ALL_KINDS = frozenset(cls.model_fields["kind"].default for cls in get_args(get_args(SessionEventKind)[0]))
+ALL_KINDS = frozenset(cls.kind for cls in SESSION_FACTS)
 
 
 def enveloped(name: str) -> SessionEvent:

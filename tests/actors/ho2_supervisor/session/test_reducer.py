@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from hobus.actors.ho2_supervisor.session import reducer
@@ -11,7 +9,7 @@ from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
 from hobus.bus.messages import session as events
-from hobus.bus.messages.session import SessionConfig, SessionEventKind
+from hobus.bus.messages.session import SESSION_FACTS, SessionConfig, SessionEventKind
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,
@@ -55,8 +53,7 @@ def refusal(state: SessionState, event: SessionEventKind) -> str:
 
 def test_every_event_kind_has_a_rule() -> None:
     """The reducer is total: no kind of event is without an answer."""
-    union = get_args(SessionEventKind)[0]
-    kinds = {cls.model_fields["kind"].default for cls in get_args(union)}
+    kinds = {cls.kind for cls in SESSION_FACTS}
     assert set(reducer._RULES) == kinds
 
 
