@@ -1,7 +1,9 @@
 """What a server bears from one connection before it cuts it off. Plain rules.
 
 A connection that never said hello is heard for `bus.unbound_max_bytes`; one that sends what is no frame of this
-protocol, for `bus.malformed_max` of them. A garbage frame harms nobody but its sender.
+protocol, for `bus.malformed_max` of them. Neither is answered more often than once per beat: a stranger that sends and
+never reads would fill this process's memory with answers, and a peer that means well reads the first one. A garbage
+frame harms nobody but its sender.
 """
 
 from __future__ import annotations
@@ -32,6 +34,11 @@ class Conduct:
         self._connections_max = settings.mailbox_max
         self._records: OrderedDict[bytes, _Record] = OrderedDict()
         self._proven: OrderedDict[bytes, None] = OrderedDict()
+        beat_s = settings.beat_interval_ms / 1000
+        self.asking = Pace(beat_s, settings.mailbox_max)
+        """Of rehellos: who is this?"""
+        self.refusing = Pace(beat_s, settings.mailbox_max)
+        """Of refusals."""
 
     def unbound(self, connection: bytes, size_bytes: int) -> str:
         """So much came without a hello; why the connection is cut off now, "" if it is not.
@@ -76,3 +83,23 @@ class Conduct:
             if len(self._records) > self._connections_max:
                 self._records.popitem(last=False)
         return record
+
+
+class Pace:
+    """At most one answer per connection and interval; remembers a bounded number of connections."""
+
+    def __init__(self, interval_s: float, connections_max: int) -> None:
+        self._interval_s = interval_s
+        self._connections_max = connections_max
+        self._answered: OrderedDict[bytes, float] = OrderedDict()
+
+    def allows(self, connection: bytes, now: float) -> bool:
+        """Whether this connection may be answered now; if so, that counts as done."""
+        last = self._answered.get(connection)
+        if last is not None and now - last < self._interval_s:
+            return False
+        self._answered[connection] = now
+        self._answered.move_to_end(connection)
+        while len(self._answered) > self._connections_max:
+            self._answered.popitem(last=False)
+        return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from hobus.bus.pace import Pace
+from hobus.bus.conduct import Pace
 from hobus.bus.settings import BusSettings
 
 

@@ -28,7 +28,6 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.outcome import failure_answer
-from hobus.bus.pace import Pace
 from hobus.bus.pacing import TOO_MUCH, Others, PacedIntake, client_rate_of, may_wait_whole
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
@@ -103,16 +102,11 @@ class LaneServer:
     _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
     _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
     _count: int = 0
-    _asking: Pace = field(init=False)
-    _refusing: Pace = field(init=False)
     _conduct: Conduct = field(init=False)
     _others: Others = field(init=False)
     _pacing: PacedIntake[_Asked] = field(init=False)
 
     def __post_init__(self) -> None:
-        beat_s = self.settings.beat_interval_ms / 1000
-        self._asking = Pace(beat_s, self.settings.mailbox_max)
-        self._refusing = Pace(beat_s, self.settings.mailbox_max)
         self._conduct = Conduct(self.settings)
         self._others = Others(self.settings.contended_ms / 1000, lambda _: False)  # the cluster's own ask often
         self._pacing = PacedIntake(
@@ -186,7 +180,7 @@ class LaneServer:
             return
         client = self._by_routing.get(routing)
         if client is None:
-            if self._asking.allows(routing, self.clock.monotonic()):
+            if self._conduct.asking.allows(routing, self.clock.monotonic()):
                 self._send(routing, Kind.WELCOME, Rehello())
             self._heard_unbound(routing, frames)
             return
@@ -338,7 +332,7 @@ class LaneServer:
         if refused is None:
             return
         self.counters.refused += 1
-        if self._refusing.allows(routing, self.clock.monotonic()):
+        if self._conduct.refusing.allows(routing, self.clock.monotonic()):
             self._send(routing, Kind.WELCOME, refused)
 
     def _checked(self, routing: bytes, body: bytes) -> Refused | None:

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row, row_of
 from hobus.bus.codec import decode, encode, pack_header
-from hobus.bus.connection import Connection
-from hobus.bus.conversation import send_or_drop
+from hobus.bus.conversation import Connection, send_or_drop
 from hobus.bus.correlation import OwnRequest, PendingTable
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind

@@ -1,6 +1,6 @@
 """One actor's connection to the world: the shell, and the `Bus` that handlers use. No socket in it.
 
-Theory of operation. A peer holds connections (`bus/connection.py`): one to the broker, further ones to lanes. What it
+Theory of operation. A peer holds connections (`bus/conversation.py`): one to the broker, further ones to lanes. What it
 and its servers say about those is `bus/conversation.py`; what its actor sends waits in `bus/outbox.py` for its one
 outcome and is sent again after a welcome; what others ask of its actor, by the broker or by the lanes that it serves,
 goes through one admission, `bus/inbox.py`. Here these are put together, and the life of an incarnation is told.
@@ -9,6 +9,7 @@ goes through one admission, `bus/inbox.py`. Here these are put together, and the
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,20 +20,18 @@ from typing import Any
 import structlog
 
 from hobus.bus.catalog import row_of
-from hobus.bus.codec import decode, encode
-from hobus.bus.connection import Connection
-from hobus.bus.conversation import Conversation, ConversationCounters, send_or_drop
+from hobus.bus.codec import decode, encode, pack_header
+from hobus.bus.conversation import Connection, Conversation, ConversationCounters, send_or_drop
 from hobus.bus.dispatch import Actor, handlers_of
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.inbox import CAUSE, Inbox, InboxCounters, ReplyRoute
-from hobus.bus.lane_mirror import MIRRORED, Mirror
 from hobus.bus.lane_server import LaneCounters, LaneServer
 from hobus.bus.lanes import role_of
 from hobus.bus.link import Link
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Probe, Probed, Ready, Refused
+from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, LaneFrame, Probe, Probed, Ready, Refused
 from hobus.bus.outbox import Outbox, OutboxCounters
 from hobus.bus.paging import parts_of
 from hobus.bus.port import Clock, R
@@ -470,3 +469,31 @@ def _names_a_tool(head: Header) -> bool:
     """Whether the key is the tool that the request needs, and so makes nobody its owner."""
     row = row_of(role_of(head.destination), head.type)
     return row is not None and row.by_tool
+
+
+MIRRORED = frozenset({"gateway"})
+"""Services whose lanes are mirrored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """Tells the broker, for its tap (`lane=direct`), of every frame of a service's own lane; in the way of none.
+
+    The gateway's lane alone, which carries the degraded call. The ledger's lane is not mirrored: most frames of a turn
+    are records, and what they hold stands in the record.
+    """
+
+    broker: Connection
+    outbox: Outbox
+
+    def __call__(self, verdict: str, head: Header, body: bytes) -> None:
+        """The broker is told, if it is there."""
+        if not self.broker.is_bound:
+            return
+        frame = LaneFrame(
+            verdict=verdict, header=pack_header(head), size=len(body), sha256=hashlib.sha256(body).digest()
+        )
+        try:
+            self.outbox.post(Kind.POST, "broker", frame, key="", trace="")
+        except BusError:
+            return  # the broker went away meanwhile; the lane goes on without it

@@ -1,13 +1,17 @@
-"""Who a hello is from, and who may join: by a token on a local socket, by a proven key on one from elsewhere."""
+"""Who a hello is from, and who may join: by a token on a local socket, by a proven key on one from elsewhere.
+
+The book of keys (`bus/zeromq/key_book.py`) keeps files; a simulated broker has none and lets nobody in from elsewhere.
+A connection's key is its transport's word; what a frame claims counts for nothing.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
+from typing import Protocol
 
 from hobus.bus.broker.events import Origin
-from hobus.bus.broker.records import RecordBook
-from hobus.bus.broker.refused_keys import RefusedKeys
-from hobus.bus.broker.remote import KeyBook, KeyRecord
+from hobus.bus.broker.records import KeyRecord, RecordBook
 from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Kind, header
@@ -94,3 +98,65 @@ class Enrolment:
         if self._keys is not None:
             for record in self._keys.take_records():
                 self._records.keep(record)
+
+
+class RefusedKeys:
+    """Keys that were not let in: all counted, at most `named_max` kept and named per window, as anybody makes them."""
+
+    def __init__(self, *, named_max: int, window_s: float) -> None:
+        self._named_max = named_max
+        self._window_s = window_s
+        self._seen: OrderedDict[str, tuple[str, int, float]] = OrderedDict()  # latest last
+        self._named: set[str] = set()
+        self._window_ends = 0.0
+
+    def add(self, fingerprint: str, address: str, now: float) -> str | None:
+        """The name under which this is to be recorded; "others" beyond the bound; None when that was said already."""
+        _, count, _ = self._seen.pop(fingerprint, ("", 0, 0.0))
+        self._seen[fingerprint] = (address, count + 1, now)
+        while len(self._seen) > self._named_max:
+            self._seen.popitem(last=False)
+        if now >= self._window_ends:
+            self._window_ends = now + self._window_s
+            self._named.clear()
+        name = fingerprint if len(self._named) < self._named_max else "others"
+        if fingerprint in self._named or name in self._named:
+            return None
+        self._named.add(name)
+        return name
+
+    def rows(self, now: float) -> list[RefusedKey]:
+        """Those that are kept, the latest last."""
+        return [
+            RefusedKey(key=key, address=address, count=count, last_ms=max(0, int((now - at) * 1000)))
+            for key, (address, count, at) in self._seen.items()
+        ]
+
+
+class KeyBook(Protocol):
+    """What is asked of the book of keys."""
+
+    @property
+    def listens(self) -> str:
+        """`HOST:PORT` where the broker listens; empty: nowhere."""
+        ...
+
+    def authenticate(self, hello: Hello, key: str) -> Refused | None:
+        """None if this key is enrolled as who the hello says; else why not, and the mend."""
+        ...
+
+    def join(self, join: Join, key: str, now: float) -> Joined | Refused:
+        """The worker's own key is enrolled, durably, under its token's role; or why not. `now`: wall seconds."""
+        ...
+
+    def create_token(self, wanted: CreateToken, now: float) -> TokenCreated:
+        """The token's key counts from now on, durably. Raises BusError."""
+        ...
+
+    def revoke(self, name: str) -> str:
+        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+        ...
+
+    def take_records(self) -> list[KeyRecord]:
+        """What is to be recorded since the last call; at first all that is known."""
+        ...

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from hobus.bus.broker.admission import refusal_of
-from hobus.bus.broker.bounds import Announced, excess_of
+from hobus.bus.broker.admission import Announced, excess_of, refusal_of
 from hobus.bus.broker.endings import Endings, remember_late
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.events import CutKey, CutOff, Origin
@@ -33,7 +32,6 @@ from hobus.bus.messages.control import (
     ToolWord,
     Welcome,
 )
-from hobus.bus.pace import Pace
 
 M = TypeVar("M", bound=Message)
 
@@ -54,9 +52,6 @@ class Membership:
         self._placement = placement
         self._records = records
         self._enrolment = enrolment
-        beat_s, mailbox_max = state.settings.beat_interval_ms / 1000, state.settings.mailbox_max
-        self._asking = Pace(beat_s, mailbox_max)
-        self._refusing = Pace(beat_s, mailbox_max)
 
     def hello(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
         """The connection is bound, or refused and as unbound as before."""
@@ -181,7 +176,7 @@ class Membership:
         """A frame of an unbound connection is dropped; its sender is asked to say hello."""
         state = self._state
         state.counts["unbound_frames"] += 1
-        if frame is not None and self._asking.allows(connection, state.now):
+        if frame is not None and state.conduct.asking.allows(connection, state.now):
             state.control(connection, Kind.WELCOME, Rehello())
             state.tap("denied", _without_body(frame), "", code="unbound")
 
@@ -283,7 +278,7 @@ class Membership:
         state.counts[f"refused_{refused.code}"] += 1
         state.counts["denied"] += 1
         self._records.note("DENIED", refused.code, "unbound", None, "")
-        if self._refusing.allows(connection, state.now):
+        if state.conduct.refusing.allows(connection, state.now):
             state.control(connection, Kind.WELCOME, refused)
             state.tap("denied", _without_body(frame), "", worker=claimed[:160], code=refused.code)
 
@@ -421,7 +416,7 @@ class Membership:
         state.counts["malformed"] += 1
         self._records.note("DENIED", "malformed", peer.instance, None, "")
         state.tap("malformed", frame, peer.instance, body=body, code=fault.code)
-        if self._refusing.allows(peer.connection, state.now):
+        if state.conduct.refusing.allows(peer.connection, state.now):
             state.control(peer.connection, Kind.WELCOME, fault.as_failure())
         if fault.code == "malformed":
             self.malformed(peer.connection)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.membership import Membership
-from hobus.bus.broker.pages import page_of
 from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.broker.tap_record import VERDICTS, BodyFacts
-from hobus.bus.broker.tool_listing import ToolListing
 from hobus.bus.codec import decode, encode, unpack_header
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages import control
-from hobus.bus.messages.base import Message
+from hobus.bus.messages.base import Message, Record, pack
+from hobus.bus.messages.control import WORKERS_SHOWN_MAX, SourceRow, ToolRow, ToolSource, ToolWord
 
 _TO_WORKERS = (int(Kind.REQUEST), int(Kind.CANCEL))
 
@@ -239,3 +240,55 @@ class Operations:
 def _missing_tools(peer: BoundPeer) -> list[str]:
     said = peer.announced_tools
     return [] if said is None else [source.name for source in said.sources.values() if source.state == "failed"]
+
+
+class ToolListing:
+    """What all workers say of their tools, as rows in one order: sources by worker, then tools by id."""
+
+    def __init__(self, peers: Iterable[BoundPeer]) -> None:
+        self._words: dict[str, ToolWord] = {}
+        self._workers: dict[str, list[str]] = {}
+        self._sources: dict[str, tuple[str, ToolSource, int]] = {}
+        for peer in sorted(peers, key=lambda peer: peer.instance):
+            said = peer.announced_tools
+            if said is None or peer.service is None:
+                continue
+            brought = Counter(word.source for word in said.tools.values())
+            for source in said.sources.values():
+                self._sources[f"source {peer.instance} {source.name}"] = (peer.instance, source, brought[source.name])
+            for tool_id, word in said.tools.items():
+                self._words.setdefault(f"tool {tool_id}", word)
+                self._workers.setdefault(f"tool {tool_id}", []).append(peer.instance)
+
+    def keys(self) -> Iterator[str]:
+        """Where a page may end; `source ...` comes before `tool ...`."""
+        yield from self._sources
+        yield from self._words
+
+    def row(self, key: str) -> SourceRow | ToolRow:
+        """What stands under a key."""
+        if key in self._sources:
+            instance, source, brought = self._sources[key]
+            return SourceRow(instance=instance, tools=brought, **dict(source))
+        workers = self._workers[key]
+        return ToolRow(workers=workers[:WORKERS_SHOWN_MAX], worker_count=len(workers), **dict(self._words[key]))
+
+
+R = TypeVar("R", bound=Record)
+
+
+def page_of(keys: Iterable[str], row: Callable[[str], R], *, after: str, max_bytes: int) -> tuple[list[R], str]:
+    """The rows behind `after`, at least one, and where the next page begins ('' if this is the last one).
+
+    Rows that come and go between two pages change nothing about the others: each that stays is read exactly once.
+    """
+    found: list[R] = []
+    size, last = 0, ""
+    for key in sorted(key for key in keys if key > after):
+        record = row(key)
+        size += len(pack(record.model_dump()))
+        if found and size > max_bytes:
+            return found, last
+        found.append(record)
+        last = key
+    return found, ""

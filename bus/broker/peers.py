@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hobus.bus.broker.bounds import Announced, Announcement
+from hobus.bus.broker.admission import Announced, Announcement
 from hobus.bus.broker.sticky import StickyTable
 from hobus.bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, RequestEvent, RequestState
 from hobus.bus.broker.waiting import Place, WaitingRoom

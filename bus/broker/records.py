@@ -9,17 +9,26 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from hobus.bus.broker.remote import KeyRecord
 from hobus.bus.catalog import CLASSES
 from hobus.bus.codec import decode, encode
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.record.payload import pack_payload
-from hobus.bus.record.payloads.governance import Denied, KeyRefused
+from hobus.bus.record.payloads.governance import Denied, KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
 from hobus.bus.settings import BusSettings
 
 _ID = re.compile(r"[A-Za-z0-9._:@#/-]{1,200}")
+
+
+class KeyRecord(NamedTuple):
+    """Something about a key that stands in the ledger; with a `submission_id` a repeat adds nothing."""
+
+    event_type: str
+    decision: str
+    reason: str
+    facts: TokenMade | KeyEnrolled | KeyRevoked | KeyRefused
+    submission_id: str = ""
 
 
 class _Note(NamedTuple):

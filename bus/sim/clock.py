@@ -1,11 +1,12 @@
-"""The simulation's clock port: virtual time, counted ids, seeded draws."""
+"""The simulation's clock port: virtual time, counted ids, seeded draws, which are its only randomness."""
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable
+from random import Random  # noqa: TID251 - seeded: reproducible on purpose
 
-from hobus.bus.sim.draw import digest_of, seeded
 from hobus.bus.sim.loop import VirtualLoop
 
 
@@ -35,3 +36,17 @@ class SimClock:
     def random(self) -> float:
         """The next draw of this process."""
         return self._random.random()
+
+
+Draw = Random
+"""A stream of draws; the same name gives the same ones."""
+
+
+def seeded(seed: int, name: str) -> Draw:
+    """The draws of `name` under this seed, whatever others draw."""
+    return Random(digest_of(seed, name))  # noqa: S311 - the same
+
+
+def digest_of(seed: int, name: str) -> bytes:
+    """What stands for this name under this seed."""
+    return hashlib.sha256(f"{seed}\n{name}".encode()).digest()

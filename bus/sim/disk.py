@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hobus.bus.sim.draw import Draw
+from hobus.bus.sim.clock import Draw
 
 Undo = Callable[[], None]
 _SECTOR_BYTES = 512

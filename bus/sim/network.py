@@ -13,17 +13,17 @@ import asyncio
 import contextvars
 import hashlib
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import Connected, ConnectionLost, CutKey, CutOff, Event, FrameReceived, Send, Tick
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.lane_server import Authenticate, LaneServer
 from hobus.bus.lanes import role_of
+from hobus.bus.link import OnFrames
 from hobus.bus.settings import BusSettings
-from hobus.bus.sim.connection import Direction, LaneEnd, SimConnection, SimLink
 from hobus.bus.sim.loop import VirtualLoop
 from hobus.bus.sim.process import SimProcess
 from hobus.bus.sim.weather import Weather
@@ -33,9 +33,94 @@ DELAY_S = 0.0001
 
 Deliver = Callable[[], None]
 
-
 OnDelivery = Callable[[str, str, bytes, bytes, bool], None]
 """(source, target, header, body, whether it is a copy that only the network made) of every frame delivered."""
+
+Direction = Literal["up", "down"]
+"""up: from the process to its server; down: back."""
+
+
+@dataclass(slots=True, eq=False)
+class SimConnection:
+    """One connection of a process to the broker ("") or to a lane."""
+
+    routing: bytes
+    server: str
+    process: SimProcess
+    on_frames: OnFrames | None = None
+    is_open: bool = True
+    link: int = 1  # counts the times that it was made; 0 while nobody is at the other end
+    links_made: int = 1
+    breaks: int = 0  # how often it broke; what was on its way then is lost
+    closed_until: float = 0.0  # nobody can be reached before
+    waiting: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
+    arrives_at: dict[Direction, float] = field(default_factory=lambda: {"up": 0.0, "down": 0.0})
+    """When the last frame of a direction arrives; none overtakes it."""
+    blocked_until: dict[Direction, float] = field(default_factory=lambda: {"up": 0.0, "down": 0.0})
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the process holds its end."""
+        return self.is_open and self.process.is_alive
+
+
+@dataclass(slots=True)
+class SimLink:
+    """`bus.link.Link` of a simulated process."""
+
+    network: SimNetwork
+    connection: SimConnection
+
+    def attach(self, on_frames: OnFrames) -> None:
+        """Incoming frames go to `on_frames`."""
+        self.connection.on_frames = on_frames
+
+    def send(self, header: bytes, body: bytes) -> None:
+        """On its way to the server."""
+        if not self.connection.is_reachable:
+            return
+        if self.connection.link:
+            self.network.to_server(self.connection, header, body)
+        else:
+            self.connection.waiting.append((header, body))
+
+    def discard(self) -> None:
+        """Frames that never left are forgotten."""
+        self.connection.waiting.clear()
+
+    def close(self) -> None:
+        """Nothing arrives any more."""
+        self.connection.is_open = False
+
+
+@dataclass(slots=True)
+class LaneEnd:
+    """`bus.link.LaneTransport` of a simulated lane."""
+
+    network: SimNetwork
+    process: SimProcess
+    server: LaneServer
+    is_open: bool = True
+
+    def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
+        """False if nobody is connected under this routing id any more."""
+        connection = self.network.connections.get(routing)
+        if connection is None or not connection.is_reachable:
+            return False
+        self.network.to_client(self.server.instance, connection, header, body)
+        return True
+
+    def unsent(self) -> Mapping[bytes, int]:
+        """Nothing: here every answer is on its way at once."""
+        return {}
+
+    def cut(self, routing: bytes, peer: str, why: str) -> None:  # noqa: ARG002 - the transport's signature
+        """This connection ends; a client makes another one and says hello again."""
+        self.network.break_named(routing)
+
+    def close(self) -> None:
+        """Nothing is taken or given afterwards."""
+        self.is_open = False
 
 
 @dataclass(slots=True)

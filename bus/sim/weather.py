@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hobus.bus.envelope import Kind
-from hobus.bus.sim.draw import Draw
+from hobus.bus.sim.clock import Draw
 
 REORDER_S = 0.005
 """A frame that others are to overtake is held up to so long."""

@@ -38,7 +38,7 @@ from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
-from hobus.bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from hobus.bus.zeromq.drained import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
 from hobus.bus.zeromq.key_book import KeyFiles
 from hobus.bus.zeromq.remote_router import MARK, RemoteRouter
 from hobus.bus.zeromq.tap import TapPublisher

@@ -16,9 +16,8 @@ import zmq
 
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.zeromq.descriptors import look, shut
-from hobus.bus.zeromq.doorkeeper import Doorkeeper
-from hobus.bus.zeromq.frames import NOBLOCK, Receive, option_of
+from hobus.bus.zeromq.doorkeeper import Doorkeeper, look, shut
+from hobus.bus.zeromq.drained import NOBLOCK, Receive, option_of
 
 _RCVMORE = int(zmq.RCVMORE)
 

@@ -10,6 +10,7 @@ may be silent, and the other end keeps to it, so that a peer that froze or was c
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import zmq
 
@@ -83,3 +84,16 @@ def end_monitor(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
     """The socket's events are not told any more; before the socket itself is closed."""
     socket.disable_monitor()
     monitor.close(linger=0)
+
+
+class Features(NamedTuple):
+    """Of this process's libzmq."""
+
+    version: str
+    has_curve: bool
+    has_ipc: bool
+
+
+def features() -> Features:
+    """Version of libzmq, and whether it encrypts (CURVE) and has local sockets (ipc)."""
+    return Features(zmq.zmq_version(), zmq.has("curve"), zmq.has("ipc"))

@@ -8,10 +8,14 @@ it is never further ahead than that.
 
 from __future__ import annotations
 
+import os
+import socket
+import stat
 import struct
 import threading
 from collections import Counter
 from contextlib import suppress
+from typing import NamedTuple
 
 import structlog
 import zmq
@@ -19,7 +23,6 @@ import zmq
 from hobus.bus.doorway import Doorway
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.zeromq.descriptors import SocketEnd, look, shut
 
 _EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
@@ -117,3 +120,44 @@ class Doorkeeper:
                 why="too many or too fast (bus.strangers_max, bus.connections_max)",
             )
             self._logged_at, self._ended = now, 0
+
+
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+
+
+class SocketEnd(NamedTuple):
+    """One end of a connection: its socket's inode, and who is at the other end (`pid 123`, an address)."""
+
+    inode: int
+    who: str
+    is_local: bool
+
+
+# A descriptor is the I/O thread's, who may close it, and its number is used again: it is remembered together with the
+# inode of its socket, which is not, and everything below works on a duplicate.
+
+
+def look(descriptor: int) -> SocketEnd:
+    """Raises OSError if it is no connected socket (any more), or a local one on a system without SO_PEERCRED."""
+    with _own(descriptor) as own:
+        inode = os.fstat(own.fileno()).st_ino
+        if own.family != socket.AF_UNIX:
+            return SocketEnd(inode, str(own.getpeername()[0]).removeprefix("::ffff:"), is_local=False)
+        peercred = getattr(socket, "SO_PEERCRED", None)
+        if peercred is None:
+            raise OSError("no SO_PEERCRED here")
+        pid = _CREDENTIALS.unpack(own.getsockopt(socket.SOL_SOCKET, peercred, _CREDENTIALS.size))[0]
+        return SocketEnd(inode, f"pid {pid}", is_local=True)
+
+
+def shut(descriptor: int, inode: int) -> None:
+    """No more of this connection, both ways, if the descriptor is still its own. Raises OSError."""
+    with _own(descriptor) as own:
+        if os.fstat(own.fileno()).st_ino == inode:
+            own.shutdown(socket.SHUT_RDWR)
+
+
+def _own(descriptor: int) -> socket.socket:
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        raise OSError("no socket any more")
+    return socket.socket(fileno=os.dup(descriptor))

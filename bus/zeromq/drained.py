@@ -4,27 +4,21 @@ The descriptor is edge-triggered and says only that *something* may have changed
 drained, and its EVENTS are asked after every message and every send, since either may swallow the edge (sends inside a
 drain are covered by the drain's own question). A drain is bounded, so that timers run in between; the rest is taken by
 a callback at once. Known traps: libzmq#3641, pyzmq#199.
+
+Parts go to and from a socket without what pyzmq does for options that are not used here, most of a message's cost:
+`zmq.Socket.send` only adds the routing ids and groups of draft sockets to the send of its C base, and `recv_multipart`
+asks after a part for one that is certainly there.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import zmq
 
 from hobus.bus.settings import BusSettings
-from hobus.bus.zeromq.frames import (
-    EVENTS,
-    NOBLOCK,
-    NOBLOCK_MORE,
-    POLLIN,
-    POLLOUT,
-    Receive,
-    option_of,
-    receiver_of,
-    sender_of,
-)
 
 
 class DrainedSocket:
@@ -131,3 +125,39 @@ class DrainedSocket:
         if self._again is not None:
             self._again.cancel()
         self._socket.close(linger=linger_ms)
+
+
+EVENTS, POLLIN, POLLOUT = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.POLLOUT)
+"""Plain numbers: pyzmq's enumerations cost as much as the calls that they are used in."""
+NOBLOCK, NOBLOCK_MORE = int(zmq.NOBLOCK), int(zmq.NOBLOCK | zmq.SNDMORE)
+_RCVMORE = int(zmq.RCVMORE)
+
+Option = Callable[[int], int]
+SendPart = Callable[[bytes, int], None]
+Receive = Callable[[], list[bytes]]
+
+
+def option_of(socket: zmq.Socket[bytes]) -> Option:
+    """Reads a socket's numeric options."""
+    return cast("Option", socket.get)
+
+
+def sender_of(socket: zmq.Socket[bytes]) -> SendPart:
+    """Sends one part with flags; raises zmq.Again or another zmq.ZMQError."""
+    return cast("SendPart", super(zmq.Socket, socket).send)
+
+
+def receiver_of(socket: zmq.Socket[bytes]) -> Receive:
+    """Takes one whole message without blocking; raises zmq.Again if there is none."""
+    receive, option = cast("Callable[[int], bytes]", socket.recv), option_of(socket)
+    parts_at_least = 2 if socket.type == zmq.ROUTER else 1  # a routing id never comes alone
+
+    def receive_message() -> list[bytes]:
+        parts = [receive(NOBLOCK)]
+        if parts_at_least > 1:
+            parts.append(receive(NOBLOCK))
+        while option(_RCVMORE):
+            parts.append(receive(NOBLOCK))
+        return parts
+
+    return receive_message

@@ -20,8 +20,7 @@ from typing import NamedTuple, TypeVar
 import structlog
 from pydantic import ValidationError
 
-from hobus.bus.broker.remote import KeyRecord
-from hobus.bus.curve25519 import is_public_key
+from hobus.bus.broker.records import KeyRecord
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Record
@@ -30,6 +29,7 @@ from hobus.bus.messages.ids import iso
 from hobus.bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.curve import is_public_key
 
 _TOKENS, _ENROLLED, _USED, _BROKER_KEY = "tokens", "enrolled", "used", "broker.key"
 R = TypeVar("R", bound=Record)
@@ -78,7 +78,7 @@ class Use(NamedTuple):
 
 
 class KeyFiles:
-    """`bus.broker.remote.KeyBook` over the files of one home."""
+    """`bus.broker.enrolment.KeyBook` over the files of one home."""
 
     def __init__(self, folder: Path, *, settings: BusSettings, version: str, config_digest: str) -> None:
         """Reads everything; a damaged token or worker is none. Raises ConfigError for a damaged broker key, OSError."""

@@ -19,7 +19,7 @@ from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, end_monitor
-from hobus.bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from hobus.bus.zeromq.drained import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
 from hobus.bus.zeromq.key_book import KeyFiles
 from hobus.bus.zeromq.zap import DOMAIN, Stranger, ZapHandler
 

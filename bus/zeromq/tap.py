@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator
 import structlog
 import zmq
 
-from hobus.bus.broker.replays import Replays
-from hobus.bus.broker.ring import Ring
+from hobus.bus.broker.ring import Replays, Ring
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from hobus.bus.clock import SystemClock

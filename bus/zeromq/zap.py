@@ -14,7 +14,7 @@ import zmq
 
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
-from hobus.bus.zeromq.frames import EVENTS, POLLIN, option_of
+from hobus.bus.zeromq.drained import EVENTS, POLLIN, option_of
 
 DOMAIN = b"hobus"
 _ENDPOINT = "inproc://zeromq.zap.01"

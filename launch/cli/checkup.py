@@ -16,7 +16,7 @@ from pathlib import Path
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Breaker
 from hobus.bus.port import Clock
-from hobus.bus.zeromq.features import features
+from hobus.bus.zeromq.context import features
 from hobus.bus.zeromq.key_book import damaged_in
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file

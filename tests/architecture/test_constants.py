@@ -125,7 +125,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
-         "hobus.actors.ho1_executor.tools.keeper.*", "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.curve25519.*", "hobus.bus.disk.*",
+         "hobus.actors.ho1_executor.tools.keeper.*", "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*",
         "hobus.gateway_service.breaker.*", "hobus.gateway_service.pricing.TOKENS_MAX",
         "hobus.gateway_service.providers.http.wire._COUNT_MAX", "hobus.gateway_service.providers.http.faults._LEAST_ERROR",
         "hobus.gateway_service.providers.http.faults._MAY_HAVE_WORKED", "hobus.gateway_service.providers.http.faults._OF_TYPES",
@@ -159,7 +159,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
         "hobus.bus.broker.deadlines._COMPACT_FROM", "hobus.bus.broker.ring.*", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK",
-        "hobus.bus.zeromq.unsent._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
+        "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",

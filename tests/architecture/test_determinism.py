@@ -14,7 +14,7 @@ DRAWN = (
 
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "hobus.bus.clock": DRAWN,  # the one place that reads clocks and draws values
-    "hobus.bus.sim.draw": ("random.Random",),  # draws from its seed
+    "hobus.bus.sim.clock": ("random.Random",),  # draws from its seed
     "hobus.launch.launcher.stop": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
     "hobus.launch.cli.commands.logs": ("time.sleep",),  # waits for files to grow
     "hobus.launch.launcher.operate": ("time.sleep",),  # the same, for what a command asked of them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.bus.connection import Connection
+from hobus.bus.conversation import Connection
 
 
 class NoLink:

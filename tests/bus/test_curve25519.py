@@ -8,7 +8,7 @@ import zmq.utils.z85 as z85  # noqa: PLR0402 - the module ships no names for `fr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hobus.bus.curve25519 import is_public_key
+from hobus.bus.zeromq.curve import is_public_key
 
 PRIME = 2**255 - 19
 LOW_ORDER = (

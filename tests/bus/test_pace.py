@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.bus.pace import Pace
+from hobus.bus.conduct import Pace
 
 
 def test_one_answer_per_connection_and_interval():

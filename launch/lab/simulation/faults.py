@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hobus.bus.sim.draw import Draw
+from hobus.bus.sim.clock import Draw
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 

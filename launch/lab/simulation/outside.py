@@ -17,7 +17,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.port import Provider
-from hobus.bus.sim.draw import Draw
+from hobus.bus.sim.clock import Draw
 from hobus.config.snapshot import Snapshot
 from hobus.launch.lab.simulation.record import Broken, must
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from hobus.bus.sim.draw import Draw, seeded
+from hobus.bus.sim.clock import Draw, seeded
 from hobus.launch.lab.simulation.faults import Faults
 
 Kind = Literal["crash", "torn-disk", "freeze", "partition", "disk-full", "sync-error", "clock-jump"]

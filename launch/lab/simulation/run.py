@@ -15,7 +15,7 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
 from hobus.bus.port import Bus
-from hobus.bus.sim.draw import seeded
+from hobus.bus.sim.clock import seeded
 from hobus.bus.sim.weather import Weather
 from hobus.bus.sim.world import SimulationFailed, World
 from hobus.config.schema import AdminConfig

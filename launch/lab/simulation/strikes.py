@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable
 
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.sim.draw import Draw
+from hobus.bus.sim.clock import Draw
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.plan import PlannedStrike
 from hobus.launch.lab.simulation.record import Broken

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hobus.bus.broker.bounds import Announcement
+from hobus.bus.broker.admission import Announcement
 from hobus.bus.broker.events import FrameReceived
 from hobus.bus.catalog import CLASSES, ROWS
 from hobus.bus.codec import decode, encode, pack_header

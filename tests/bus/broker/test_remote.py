@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.bus.broker.enrolment import RefusedKeys
 from hobus.bus.broker.events import FrameReceived, Origin, UnknownKey
-from hobus.bus.broker.refused_keys import RefusedKeys
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
 from hobus.bus.messages.control import (

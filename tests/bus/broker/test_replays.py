@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hobus.bus.broker.replays import Replays
-from hobus.bus.broker.ring import Ring
+from hobus.bus.broker.ring import Replays, Ring
 from tests.bus.broker.rig import SHIPPED
 
 

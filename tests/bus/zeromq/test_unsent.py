@@ -10,7 +10,7 @@ import zmq
 from hobus.bus.conduct import FRAME_BYTES
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.drained import DrainedSocket
-from hobus.bus.zeromq.unsent import Unsent
+from hobus.bus.zeromq.lane import Unsent
 from tests.conformance.clusters import bus_settings
 
 pytestmark = pytest.mark.process
