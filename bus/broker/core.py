@@ -28,9 +28,9 @@ from hobus.bus.broker.events import (
     Origin,
     UnknownKey,
 )
-from hobus.bus.broker.paced import Paced
 from hobus.bus.broker.membership import Membership
 from hobus.bus.broker.operations import Operations
+from hobus.bus.broker.paced import Paced
 from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.records import RecordBook
