@@ -271,7 +271,7 @@ def test_second_folder_for_one_framework_is_a_fault(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ("spec_id: [\n", "line 2, column 1: not YAML"),
-        ("spec_id: " + "[" * 100_000, "not YAML: RecursionError"),
+        ("spec_id: " + "[" * 100_000, "not YAML: "),  # RecursionError, or the depth at which PyYAML gives up
         ("spec_id: a\nspec_id: b\n", "'spec_id' is written twice"),
         ("!!python/object/apply:os.getcwd []", "not YAML"),
         ("spec_id: SPEC-MINE-001\n", "framework_id: missing"),
