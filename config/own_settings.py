@@ -7,6 +7,9 @@ from typing import Any
 
 from hobus.config.load import merged
 
+_DEPTH_MAX = 64
+"""Dots in a path: more than any setting has."""
+
 
 class NoSuchSetting(ValueError):
     """A path that leads nowhere; the message says how far it leads."""
@@ -58,6 +61,8 @@ def _steps(values: Any, path: str, above: str = "") -> list[str]:
     """The keys behind a path; one that is there may have dots in it."""
     if not isinstance(values, Mapping):
         raise NoSuchSetting(f"{above}{path}: {above.rstrip('.')} is no object")
+    if path.count(".") > _DEPTH_MAX:
+        raise NoSuchSetting(f"{above}{path[:40]}…: no path of a setting")
     known = [key for key in values if path == key or path.startswith(f"{key}.")]
     step = max(known, key=len, default=path.partition(".")[0])
     rest = path[len(step) + 1 :]

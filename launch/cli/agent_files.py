@@ -36,7 +36,7 @@ def {package}_note(text: str, *, call: Invocation) -> dict[str, int | str]:
 '''
 
 _PROJECT = """[project]
-name = "{package}"
+name = "hobus-agent-{package}"
 version = "0.1.0"
 dependencies = ["hobus"]
 

@@ -97,12 +97,21 @@ class View(Protocol):
         ...
 
 
+class _Console(Console):
+    """A terminal whose cursor stays: what ends this process would not show it again."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        """Nothing is done."""
+        del show
+        return False
+
+
 class LiveView:
     """The last rows of a terminal, rewritten in place."""
 
     def __init__(self) -> None:
         self._provisional = Provisional()
-        self._console = Console(file=sys.stdout, no_color=not colours(), highlight=False, markup=False, emoji=False)
+        self._console = _Console(file=sys.stdout, no_color=not colours(), highlight=False, markup=False, emoji=False)
         self._live = self._in_place()
 
     def begin(self) -> None:

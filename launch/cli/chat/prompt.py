@@ -6,16 +6,19 @@ Editing, history, completion and pasted texts are prompt_toolkit's; a terminal t
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import json
 import os
 import signal
+import stat
 import sys
 import termios
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -25,6 +28,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import DummyHistory, History
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -96,7 +100,8 @@ class EditedPrompt:
         output.enable_cpr = False  # a terminal need not say where its cursor is: a prompt begins where nothing stands
         self._session: PromptSession[str] = PromptSession(
             self._above, history=history, completer=_Commands(commands), complete_while_typing=False,
-            key_bindings=_keys(on_interrupt), multiline=True, prompt_continuation=" " * len(_YOU), erase_when_done=True,
+            key_bindings=_keys(on_interrupt), multiline=True,
+            enable_suspend=True, prompt_continuation=" " * len(_YOU), erase_when_done=True,
             color_depth=None if colours() else ColorDepth.DEPTH_1_BIT, input=_Keyboard(sys.stdin),
             output=output,
         )  # fmt: skip
@@ -196,19 +201,30 @@ class ChatHistory(History):
 
     def load_history_strings(self) -> Iterable[str]:
         """Newest first; a line that is no JSON text is taken as it is."""
-        return map(_message_of, reversed(self._lines()))
+        with suppress(OSError), self._locked(os.O_RDONLY) as file:
+            return [_message_of(line) for line in reversed(_lines(file))]
+        return []
 
     def store_string(self, string: str) -> None:
-        """What cannot be remembered is still said."""
-        lines = [*self._lines(), json.dumps(string)][-self._lines_max :]
-        with suppress(OSError), os.fdopen(os.open(self._path, os.O_CREAT | os.O_WRONLY, _PRIVATE), "r+b") as file:
+        """What cannot be remembered is still said; several chats of one home take turns."""
+        with suppress(OSError), self._locked(os.O_RDWR | os.O_CREAT) as file:
+            lines = [*_lines(file), json.dumps(string)][-self._lines_max :]
+            file.seek(0)
             file.truncate(file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace")))
 
-    def _lines(self) -> list[str]:
-        try:
-            return self._path.read_text("utf-8", "replace").split("\n")[:-1]
-        except OSError:
-            return []
+    @contextmanager
+    def _locked(self, flags: int) -> Generator[BinaryIO]:
+        """Raises OSError, also for what is no plain file."""
+        descriptor = os.open(self._path, flags | os.O_NONBLOCK | os.O_CLOEXEC, _PRIVATE)
+        with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "r+b") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "no plain file", str(self._path))
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield file
+
+
+def _lines(file: BinaryIO) -> list[str]:
+    return file.read().decode("utf-8", "replace").split("\n")[:-1]
 
 
 def _message_of(line: str) -> str:
@@ -252,6 +268,10 @@ def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
     @keys.add("escape", "enter")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
+
+    @keys.add(Keys.Vt100MouseEvent)
+    def _(event: KeyPressEvent) -> None:
+        """Colours that somebody types or pastes look like one; nobody asked for the mouse."""
 
     @keys.add("c-c")
     def _(event: KeyPressEvent) -> None:

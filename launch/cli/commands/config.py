@@ -21,7 +21,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.running import cluster_gone
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, next_command, next_here, of_os_error
 from hobus.launch.console.output import as_json, say, styled, table
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
@@ -64,7 +64,7 @@ def show(*, home: Home, prefix: str, with_origin: bool, as_json_: bool) -> int:
     said, values = settings_in(own), settings_in(merged(_shipped(), own))
     found = {path: value for path, value in values.items() if not prefix or _is_below(path, prefix)}
     if not found:
-        raise CommandError(f"there is no setting {prefix}", hint="hobus config show", exit_code=exit_codes.USAGE)
+        raise CommandError(f"there is no setting {prefix}", hint=_next(), exit_code=exit_codes.USAGE)
     origins = {path: _file_of(home) if _is_said(path, said) else "shipped" for path in found}
     if as_json_:
         rows = [{"setting": path, "value": value, "origin": origins[path]} for path, value in found.items()]
@@ -146,7 +146,7 @@ def _laid_over(home: Home, setting: str, value: Any) -> dict[str, Any]:
 
 
 def _refused(error: NoSuchSetting) -> CommandError:
-    return CommandError(str(error), hint="hobus config show", exit_code=exit_codes.USAGE)
+    return CommandError(str(error), hint=_next(), exit_code=exit_codes.USAGE)
 
 
 def _changed(home: Home, own: dict[str, Any]) -> int:
@@ -155,16 +155,18 @@ def _changed(home: Home, own: dict[str, Any]) -> int:
     target, text = home.config / ADMIN_CONFIG, f"{json.dumps(own, indent=2, ensure_ascii=False)}\n"
     with tempfile.TemporaryDirectory() as directory:
         candidate = Path(directory) / ADMIN_CONFIG
-        candidate.write_text(text, encoding="utf-8")
+        try:
+            candidate.write_text(text, encoding="utf-8")
+        except UnicodeEncodeError:
+            raise CommandError("the setting is no valid text", hint=_next(), exit_code=exit_codes.USAGE) from None
         try:
             digest = load_snapshot(_overrides(home), candidate).digest
         except ConfigError as error:
             faults = error.detail.replace(str(candidate), str(target))
-            raise CommandError(
-                f"nothing was changed: {faults}", hint="hobus config show", exit_code=exit_codes.USAGE
-            ) from None
+            raise CommandError(f"nothing was changed: {faults}", hint=_next(), exit_code=exit_codes.USAGE) from None
     try:
         make_private(home.config)
+        target = target.resolve()  # a link stays one
         new = target.with_name(f".{target.name}.new")
         new.write_text(text, encoding="utf-8")
         new.replace(target)
@@ -186,6 +188,8 @@ def _shipped() -> dict[str, Any]:
 def _own(home: Home) -> dict[str, Any]:
     """What the home's own file says; nothing where there is none. Raises CommandError (usage)."""
     path = home.config / ADMIN_CONFIG
+    if path.exists() and not path.is_file():
+        raise CommandError(f"{path} is no plain file", hint="move it away", exit_code=exit_codes.USAGE)
     try:
         value = json_value(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (BadText, UnicodeDecodeError) as error:
@@ -195,6 +199,10 @@ def _own(home: Home) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CommandError(f"{path}: not an object", hint="mend the file", exit_code=exit_codes.USAGE)
     return value
+
+
+def _next() -> str:
+    return next_here("config show")
 
 
 def _overrides(home: Home) -> Path | None:

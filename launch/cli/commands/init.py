@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -61,7 +62,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
 
 def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: tuple[str, ...]) -> int:
     if names or re.fullmatch(_AGENT, agent) is None or f"agents/{agent}.json" in files:
-        why = "takes no FILE" if names else "a name that no shipped agent has, of capital letters, digits and _"
+        why = "takes no FILE" if names else "a new name: a capital letter, then up to 63 more, digits and _"
         raise CommandError(f"--agent {agent}: {why}", hint="hobus init --agent CLERK", exit_code=exit_codes.USAGE)
     shipped = json.loads(files["agents/ADMIN.json"].path.read_text(encoding="utf-8"))
     package = Path(agent.lower())
@@ -97,7 +98,10 @@ def _copy(texts: dict[Path, str], home: Home) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise of_os_error(error, doing="the files cannot be written") from error
+        for path in texts:  # none of them was there before
+            with suppress(OSError):
+                path.unlink()
+        raise of_os_error(error, doing="the files cannot be written, and none of them was") from error
 
 
 def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[GovernedFile]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -45,3 +48,27 @@ def test_a_history_that_cannot_be_kept_ends_no_chat(tmp_path):
     directory.mkdir()
     ChatHistory(directory, 5).store_string("hello")
     assert remembered(directory) == []
+
+
+def test_chats_of_one_home_lose_nothing_of_each_other(tmp_path):
+    """They take turns at the file."""
+    path = tmp_path / "chat_history"
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", (
+                "import sys, pathlib; from hobus.launch.cli.chat.prompt import ChatHistory; "
+                "history = ChatHistory(pathlib.Path(sys.argv[1]), 1000); "
+                "[history.store_string(f'{sys.argv[2]} {n}') for n in range(100)]"
+            ), str(path), name],
+        )
+        for name in "ab"
+    ]  # fmt: skip
+    assert [writer.wait(30) for writer in writers] == [0, 0]
+    assert sorted(remembered(path, 1000)) == sorted(f"{name} {n}" for name in "ab" for n in range(100))
+
+
+def test_what_is_no_plain_file_is_no_history(tmp_path):
+    """A pipe would be waited for."""
+    os.mkfifo(tmp_path / "chat_history")
+    ChatHistory(tmp_path / "chat_history", 5).store_string("hello")
+    assert remembered(tmp_path / "chat_history") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -56,6 +57,9 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
         (("set", "bus.body_max_bytes.x", "1"), "bus.body_max_bytes is no object"),
         (("set", "", "1"), "no path of a setting"),
         (("unset", "ho2.runs_max"), "as it is shipped"),
+        (("set", "tools.approval", '["\\ud800"]'), "no valid text"),
+        (("set", "." * 40_000, "1"), "no path of a setting"),
+        (("set", "a" + ".a" * 4_000, "1"), "no path of a setting"),
         (("show", "nothing"), "there is no setting nothing"),
     ],
 )
@@ -86,3 +90,17 @@ def test_files_of_a_home_are_part_of_what_differs(config, tmp_path):
 def test_the_schema_is_one(config):
     """For editors."""
     assert json.loads(config("schema"))["properties"]["ho2"]
+
+
+def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, tmp_path):
+    """Who keeps the file in a repository changes it there."""
+    (tmp_path / "config").mkdir()
+    kept, own = tmp_path / "kept.json", tmp_path / "config" / "admin_config.json"
+    kept.write_text("{}")
+    own.symlink_to(kept)
+    config("set", "ho2.runs_max", "256")
+    assert own.is_symlink() and json.loads(kept.read_text()) == {"ho2": {"runs_max": 256}}
+    own.unlink()
+    os.mkfifo(own)
+    for words in (("show",), ("set", "ho2.runs_max", "1")):
+        assert "no plain file" in config(*words, code=exit_codes.USAGE)

@@ -33,3 +33,16 @@ def test_an_unknown_name_is_refused(tmp_path, capsys):
         assert cli.run(["init", name, "--home", str(tmp_path)]) == exit_codes.USAGE
         assert name in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_agent_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
+    """A file where its directory has to be: nothing of it is left, and the same command succeeds once that is away."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clerk").write_text("in the way")
+    words = ["--home", str(tmp_path / "home"), "init", "--agent", "CLERK"]
+    assert cli.run(words) == exit_codes.FAILED
+    assert "none of them was" in capsys.readouterr().err
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    (tmp_path / "clerk").unlink()
+    assert cli.run(words) == exit_codes.OK
+    assert 'name = "hobus-agent-clerk"' in (tmp_path / "clerk" / "pyproject.toml").read_text()
