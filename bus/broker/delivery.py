@@ -91,7 +91,7 @@ class Delivery:
             return
         if not is_post:
             state.asked[peer.role][frame.message_id] = pending
-        state.deadlines.push(deadline, pending)
+        state.deadlines.set(pending, deadline)
         if service.early_cancels:
             service.early_cancels.pop(frame.message_id, None)  # wanted again
         holder = self._announced_holder(pending)
@@ -250,9 +250,7 @@ class Delivery:
             else:
                 self._endings.expire(pending)
             return
-        if state.now >= pending.seen_at:
-            pending.seen_at = pending.deadline
-            state.deadlines.push(pending.deadline, pending)
+        state.deadlines.set(pending, pending.deadline)  # which may have been prolonged
         if pending.state != "waiting" or state.is_collecting:
             return
         if pending.tool:

@@ -34,7 +34,7 @@ class Endings:
         if pending.share:
             self._state.shares.give_back(pending.share, len(pending.body))
         pending.body = b""
-        self._state.deadlines.ended()
+        self._state.deadlines.forget(pending)
 
     def unbind(self, pending: OpenRequest, *, keeps_slot: bool = False) -> None:
         """Its worker does not work on it any more; with `keeps_slot` it still does, but nobody will want the answer."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 
-from hobus.bus.broker.deadlines import DeadlineHeap
 from hobus.bus.broker.events import Action, Send
 from hobus.bus.broker.intake import Asked, shares_of
 from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
@@ -12,6 +11,7 @@ from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header
 from hobus.bus.conduct import Conduct
+from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.fair import Shares
 from hobus.bus.histogram import Histogram
@@ -48,7 +48,7 @@ class State:
         self.pacing: PacedIntake[Asked] = PacedIntake(
             client_rate_of(settings), shares_max=settings.mailbox_max, is_contended=self.others.are_about
         )
-        self.deadlines: DeadlineHeap[OpenRequest] = DeadlineHeap()
+        self.deadlines: Deadlines[OpenRequest] = Deadlines()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()
         self.times = {name: Histogram() for name in (_QUEUE_WAIT, *sorted({row.timed for row in ROWS if row.timed}))}
