@@ -119,6 +119,17 @@ class State:
         elif not to.is_lost:
             self.actions.append(Send(to.connection, pack_header(frame), body))
 
+    def say(  # noqa: PLR0913 - what a frame of the broker's own says
+        self, to: BoundPeer, kind: Kind, message: Message, *, correlation_id: str, trace: str = "", body: bytes = b""
+    ) -> Header:
+        """Sends an answer or a cancel of the broker's own, of this body if it is packed already; its header."""
+        frame = header(
+            kind, f"{self.me.instance}:{self.sequence + 1}", correlation_id=correlation_id, type=message.TYPE,
+            destination=to.instance, trace=trace, sender=self.me.instance,
+        )  # fmt: skip
+        self.send(to, frame, body or encode(message, self.settings.body_max_bytes))
+        return frame
+
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
         """Sends a control frame of the broker's own."""
         frame = header(kind, "", type=message.TYPE, sender=self.me.instance)
