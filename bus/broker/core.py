@@ -255,7 +255,7 @@ class BrokerCore:
             if not pending.is_done:  # ended by what became of an earlier one
                 self._delivery.look_at(pending)
         for asked in self._paced.due():
-            self._ask(asked.peer, asked.frame, asked.header_bytes, asked.body or b"")
+            self._ask(asked.client, asked.frame, asked.header_bytes, asked.body or b"")
         for service in state.services.values():
             service.sticky.expire(state.now)
             if service.absent_since is None or service.is_flushed or state.is_collecting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 
 from hobus.bus.broker.events import Action, Send
-from hobus.bus.broker.intake import Asked, shares_of
+from hobus.bus.broker.intake import shares_of
 from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
@@ -17,7 +17,7 @@ from hobus.bus.fair import Shares
 from hobus.bus.histogram import Histogram
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat
-from hobus.bus.pacing import Others, PacedIntake, client_rate_of
+from hobus.bus.pacing import ClientIntake, Others
 from hobus.bus.settings import BusSettings
 
 _QUEUE_WAIT = "queue_wait"
@@ -45,9 +45,7 @@ class State:
         self.others = Others(
             settings.contended_ms / 1000, lambda principal: self.shares.has_others(*shares_of(principal))
         )
-        self.pacing: PacedIntake[Asked] = PacedIntake(
-            client_rate_of(settings), shares_max=settings.mailbox_max, is_contended=self.others.are_about
-        )
+        self.pacing: ClientIntake[BoundPeer] = ClientIntake(settings, self.others.are_about)
         self.deadlines: Deadlines[OpenRequest] = Deadlines()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()
