@@ -21,7 +21,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import is_terminal, note, say, styled
 from hobus.launch.sessions.following import beside, follow
@@ -103,9 +103,7 @@ async def _ask(  # noqa: PLR0913 - one per option
     try:
         turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, agent_id=agent, stream=is_shown)
     except ValidationError:
-        raise CommandError(
-            "--input-id: expected 1 to 128 letters, digits and ._:@-", exit_code=exit_codes.USAGE
-        ) from None
+        raise UsageFault("--input-id: expected 1 to 128 letters, digits and ._:@-") from None
     view = PlainView(lambda _text: None, is_terminal=False) if as_json else view_on_stdout(is_live=is_shown)
     view.begin()
     try:

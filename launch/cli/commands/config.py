@@ -21,7 +21,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.running import cluster_gone
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.console.output import as_json, say, styled, table
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
@@ -64,7 +64,7 @@ def show(*, home: Home, prefix: str, with_origin: bool, as_json_: bool) -> int:
     said, values = settings_in(own), settings_in(merged(_shipped(), own))
     found = {path: value for path, value in values.items() if not prefix or _is_below(path, prefix)}
     if not found:
-        raise CommandError(f"there is no setting {prefix}", hint="hobus config show", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"there is no setting {prefix}", hint="hobus config show")
     origins = {path: _file_of(home) if _is_said(path, said) else "shipped" for path in found}
     if as_json_:
         rows = [{"setting": path, "value": value, "origin": origins[path]} for path, value in found.items()]
@@ -146,7 +146,7 @@ def _laid_over(home: Home, setting: str, value: Any) -> dict[str, Any]:
 
 
 def _refused(error: NoSuchSetting) -> CommandError:
-    return CommandError(str(error), hint="hobus config show", exit_code=exit_codes.USAGE)
+    return UsageFault(str(error), hint="hobus config show")
 
 
 def _changed(home: Home, own: dict[str, Any]) -> int:
@@ -160,9 +160,7 @@ def _changed(home: Home, own: dict[str, Any]) -> int:
             digest = load_snapshot(_overrides(home), candidate).digest
         except ConfigError as error:
             faults = error.detail.replace(str(candidate), str(target))
-            raise CommandError(
-                f"nothing was changed: {faults}", hint="hobus config show", exit_code=exit_codes.USAGE
-            ) from None
+            raise UsageFault(f"nothing was changed: {faults}", hint="hobus config show") from None
     try:
         make_private(home.config)
         new = target.with_name(f".{target.name}.new")
@@ -189,11 +187,11 @@ def _own(home: Home) -> dict[str, Any]:
     try:
         value = json_value(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (BadText, UnicodeDecodeError) as error:
-        raise CommandError(f"{path}: {error}", hint="mend the file", exit_code=exit_codes.USAGE) from None
+        raise UsageFault(f"{path}: {error}", hint="mend the file") from None
     except OSError as error:
         raise of_os_error(error, doing=f"{path} cannot be read") from error
     if not isinstance(value, dict):
-        raise CommandError(f"{path}: not an object", hint="mend the file", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"{path}: not an object", hint="mend the file")
     return value
 
 

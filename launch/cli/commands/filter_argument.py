@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.filters.meaning import Filter, S
 from hobus.launch.filters.quantities import duration_of
 from hobus.launch.filters.syntax import FilterError
@@ -20,10 +19,8 @@ def filter_given(
     try:
         return make(texts)
     except FilterError as error:
-        raise CommandError(
-            f"not a filter: {error.message}\n{error.pointed()}\n  fields: {', '.join(sorted(names))}",
-            hint=example,
-            exit_code=exit_codes.USAGE,
+        raise UsageFault(
+            f"not a filter: {error.message}\n{error.pointed()}\n  fields: {', '.join(sorted(names))}", hint=example
         ) from None
 
 

@@ -24,7 +24,7 @@ from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
@@ -177,7 +177,7 @@ def _progress(entries: int) -> None:
 def _must_exist(home: Home) -> None:
     if not is_ledger(home.ledger):
         hint = next_command("up", home.root)
-        raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
+        raise UsageFault(f"there is no record in {home.root}", hint=hint)
 
 
 async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:

@@ -13,8 +13,7 @@ import click
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import home_of
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, is_about, next_here
+from hobus.launch.console.errors import UsageFault, is_about, next_here
 
 DEFAULT_HOME = ".hobus"
 
@@ -45,10 +44,8 @@ def known_agent(agent: str | None, snapshot: Snapshot) -> str | None:
     """The agent as it was given. Raises CommandError (usage), which names those that there are."""
     if agent is None or agent in snapshot.agents:
         return agent
-    raise CommandError(
-        f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"),
-        exit_code=exit_codes.USAGE,
-    )  # fmt: skip
+    raise UsageFault(
+        f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"))  # fmt: skip
 
 
 def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:
@@ -57,8 +54,7 @@ def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int
         return default_ms / 1000
     longest_s = config.budget.timeout_seconds
     if not 0 < given <= longest_s:  # also false for nan
-        raise CommandError(
-            f"--timeout {given:g}: expected a positive number of seconds, at most {longest_s} (budget.timeout_seconds)",
-            exit_code=exit_codes.USAGE,
+        raise UsageFault(
+            f"--timeout {given:g}: expected a positive number of seconds, at most {longest_s} (budget.timeout_seconds)"
         )
     return given

@@ -15,7 +15,7 @@ from hobus.launch.cli.providers.check import check
 from hobus.launch.cli.providers.rows import provider_lines
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import as_json, is_terminal, say, styled, table
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
@@ -67,10 +67,9 @@ def check_providers(*, home: Home, names: tuple[str, ...], as_json_: bool) -> in
     snapshot = make_plan(home, StartOptions()).snapshot
     known = snapshot.config.gateway.providers
     if unknown := [name for name in names if name not in known]:
-        raise CommandError(
+        raise UsageFault(
             f"there is no provider {', '.join(name[:64] for name in unknown)}; configured: {', '.join(known)}",
             hint=next_command("provider add", home.root),
-            exit_code=exit_codes.USAGE,
         )
     given = dict(os.environ)  # before an SDK's own variables are taken away from it
     found = [one for name in names or sorted(known) for one in check(name, snapshot, given)]
@@ -135,10 +134,10 @@ def add_provider(  # noqa: PLR0913 - one per option
     kind = kind or _asked("Kind (openai, anthropic, plugin)", asks, flag="--kind", default="openai")
     for flag, is_given in (("--entry-point", bool(entry_point)), ("--option", bool(options))):
         if is_given and kind != "plugin":
-            raise CommandError(f"{flag} is for kind plugin", exit_code=exit_codes.USAGE)
+            raise UsageFault(f"{flag} is for kind plugin")
     if kind == "plugin":
         if base_url is not None:
-            raise CommandError("--base-url is for kinds openai and anthropic", exit_code=exit_codes.USAGE)
+            raise UsageFault("--base-url is for kinds openai and anthropic")
         entry_point = entry_point or _asked("Entry point", asks, flag="--entry-point")
     elif base_url is None:
         base_url = _asked("Address", asks, flag="", default=_ADDRESSES.get(kind, ""))
@@ -148,7 +147,7 @@ def add_provider(  # noqa: PLR0913 - one per option
     if key is None:
         key = _asked("Key: env:NAME, file:PATH, stdin to type it, or none", asks, flag="--key", default="none")
     if becomes_default and not models:
-        raise CommandError("--default needs a --model", exit_code=exit_codes.USAGE)
+        raise UsageFault("--default needs a --model")
     secret = ""
     if key == "stdin":
         secret, key = _secret(asks=asks), f"file:{key_path(home, name)}"
@@ -175,7 +174,7 @@ def _asked(what: str, asks: bool, *, flag: str, default: str | None = None) -> s
     if asks:
         return str(click.prompt(what, default=default, err=True))
     if flag and default is None:
-        raise CommandError(f"missing {flag}", hint="hobus provider add --help", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"missing {flag}", hint="hobus provider add --help")
     return default or ""
 
 
@@ -184,9 +183,9 @@ def _secret(*, asks: bool) -> str:
     try:
         text = str(click.prompt("Key", hide_input=True, err=True)) if asks else sys.stdin.readline()
     except UnicodeDecodeError:
-        raise CommandError("standard input holds no key: it is not UTF-8", exit_code=exit_codes.USAGE) from None
+        raise UsageFault("standard input holds no key: it is not UTF-8") from None
     key = text.removesuffix("\n").removesuffix("\r")
     if (fault := key_fault(key)) is not None:
         said, mend = fault
-        raise CommandError(f"standard input holds no key: it {said}", hint=mend, exit_code=exit_codes.USAGE)
+        raise UsageFault(f"standard input holds no key: it {said}", hint=mend)
     return key

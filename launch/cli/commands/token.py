@@ -21,7 +21,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.errors import UsageFault, next_command, of_os_error
 from hobus.launch.console.output import as_json, duration, note, say, table
 from hobus.launch.http import keys as http_keys
 
@@ -37,9 +37,7 @@ def seconds_of(text: str) -> int:
     """`90s`, `10m`, `1h`, `2d` as seconds. Raises CommandError (usage)."""
     match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
     if match is None or int(match[1]) == 0:
-        raise CommandError(
-            f"--ttl {text[:40]}: expected a length of time like 30m, 1h or 2d", exit_code=exit_codes.USAGE
-        )
+        raise UsageFault(f"--ttl {text[:40]}: expected a length of time like 30m, 1h or 2d")
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -69,7 +67,7 @@ def create(  # noqa: PLR0913 - one per option
     if role == "http":
         return _http_key(home, name, ttl, as_json_=as_json_)
     if name is not None:
-        raise CommandError("--name: a worker's name is made when it joins", exit_code=exit_codes.USAGE)
+        raise UsageFault("--name: a worker's name is made when it joins")
     ttl = ttl or "1h"
     ttl_s = seconds_of(ttl)
     place = place_of(home, running(home))
@@ -98,20 +96,13 @@ def create(  # noqa: PLR0913 - one per option
 def _http_key(home: Home, name: str | None, ttl: str | None, *, as_json_: bool) -> int:
     principal = name or "default"
     if not http_keys.PRINCIPAL.fullmatch(principal):
-        raise CommandError(
-            f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one no sign",
-            exit_code=exit_codes.USAGE,
-        )
+        raise UsageFault(f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one no sign")
     clock = SystemClock()
     ttl_s = None if ttl is None else seconds_of(ttl)
     try:
         word = http_keys.create(home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s)
     except FileExistsError:
-        raise CommandError(
-            f"{principal} has a key",
-            hint=next_command(f"keys revoke {principal}", home.root),
-            exit_code=exit_codes.USAGE,
-        ) from None
+        raise UsageFault(f"{principal} has a key", hint=next_command(f"keys revoke {principal}", home.root)) from None
     except OSError as error:
         raise of_os_error(error, doing="no key can be written") from error
     if as_json_:
@@ -130,10 +121,7 @@ def check_bounds(ttl_s: int, uses: int, settings: BusSettings) -> None:
     ):
         if value > limit:
             unit = " seconds" if option == "--ttl" else ""
-            raise CommandError(
-                f"{option}: {str(value)[:40]}{unit} are too many, at most {limit}{unit} ({setting})",
-                exit_code=exit_codes.USAGE,
-            )
+            raise UsageFault(f"{option}: {str(value)[:40]}{unit} are too many, at most {limit}{unit} ({setting})")
 
 
 async def _created(place: Place, wanted: CreateToken) -> TokenCreated:
@@ -149,10 +137,9 @@ def _reached_at(bound: str, given: str | None) -> str:
         parts_of(with_port)
         return with_port
     if is_every_host(bound):
-        raise CommandError(
+        raise UsageFault(
             f"the cluster listens at {bound}, on every address of this machine: say which one the other host reaches",
             hint="hobus token create --address HOST",
-            exit_code=exit_codes.USAGE,
         )
     return bound
 

@@ -18,8 +18,7 @@ from hobus.config.parse import BadText, json_value
 from hobus.config.schema import GatewayConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, of_os_error
 
 _LOCK = ".admin_config.lock"
 _PRICES = 3
@@ -63,10 +62,9 @@ def add(home: Home, wanted: Wanted) -> Path:
             before = _written(own)
             shipped = load_snapshot(home.config).config.gateway
             if wanted.provider_id in shipped.providers:
-                raise CommandError(
+                raise RefusedFault(
                     f"there is a provider {wanted.provider_id} already",
                     hint=f"choose another name, or change it in {own}; {next_command('provider list', home.root)}",
-                    exit_code=exit_codes.REFUSED,
                 )
             _replace(home, own, _with(before, wanted, shipped), wanted)
     except OSError as error:
@@ -85,10 +83,8 @@ def _stored(home: Home, wanted: Wanted) -> Generator[None]:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise CommandError(
-            f"{path} holds a key already",
-            hint=f"use it with --key file:{path}, or remove it first",
-            exit_code=exit_codes.REFUSED,
+        raise RefusedFault(
+            f"{path} holds a key already", hint=f"use it with --key file:{path}, or remove it first"
         ) from None
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -122,10 +118,8 @@ def instance_of(wanted: Wanted, gateway: GatewayConfig) -> dict[str, Any]:
 def _option(text: str) -> tuple[str, Any]:
     name, separator, said = text.partition("=")
     if not name or not separator:
-        raise CommandError(
-            f"--option {text[:64]}: an option is NAME=VALUE",
-            hint="--option prefix=hello, or --option depth=3",
-            exit_code=exit_codes.USAGE,
+        raise UsageFault(
+            f"--option {text[:64]}: an option is NAME=VALUE", hint="--option prefix=hello, or --option depth=3"
         )
     try:
         return name, json_value(said)
@@ -149,10 +143,9 @@ def _model(text: str) -> dict[str, Any]:
         except ValueError:
             prices = []
         if len(prices) != _PRICES or not all(price is not None and 0 <= price < 1e6 for price in prices):  # noqa: PLR2004 - also false for nan
-            raise CommandError(
+            raise UsageFault(
                 f"--model {model_id}: a price is INPUT/OUTPUT/CACHED, dollars per million tokens",
                 hint=f"--model {model_id}=2.5/10/1.25, or --model {model_id} where it is unknown",
-                exit_code=exit_codes.USAGE,
             )
     names = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million")
     return {"model_id": model_id, **dict(zip(names, prices, strict=True))}
