@@ -15,7 +15,8 @@ from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
-from hobus.launch.cli.commands.options import known_agent, seconds_to_wait, with_agent, with_home
+from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home

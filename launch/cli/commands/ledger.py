@@ -16,8 +16,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
-from hobus.launch.cli.commands.filter_argument import filter_given
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import filter_given, with_home
 from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from hobus.bus.catalog import CLASSES, ROWS, row_of
 from hobus.bus.messages.base import Message, named
 from hobus.bus.messages.control import Done
-from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cli.commands.cluster_options import seconds_to_wait
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home

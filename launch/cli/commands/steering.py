@@ -23,7 +23,8 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.launch.cli.chat.outcome import exit_code_of, warnings_about
-from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cli.commands.cluster_options import seconds_to_wait
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home

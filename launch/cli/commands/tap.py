@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cli.commands.filter_argument import duration_given, filter_given
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import duration_given, filter_given, with_home
 from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
 from hobus.launch.cli.tap.choice import Chooser
 from hobus.launch.cli.tap.live import Live, Watched
