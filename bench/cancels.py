@@ -32,9 +32,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.builders import order
 from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.outside import Outside, asking_for
+from bench.real_cluster import Cluster, cluster_in
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.ledger import Entries, Entry, Tail
@@ -45,8 +47,6 @@ from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.lab.simulation.record import check_record
 from hobus.launch.sessions.turns import process_turn
-from tests.actors.ho1_executor.rig import order
-from tests.process.cluster import Cluster, cluster_in
 
 WAYS = ("command", "order")
 TARGETS = ("provider", "tool")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from bench.real_cluster import Cluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Entry, Tail
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.console.errors import CommandError
-from tests.process.cluster import Cluster
 
 
 async def follow(cluster: Cluster, is_over: Callable[[], bool], take: Callable[[Entry], None]) -> None:

@@ -22,7 +22,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.actors.ho2_supervisor.session.lives import FORWARD, MOVES, OPENING, Life, differences
+from bench.lives import FORWARD, MOVES, OPENING, Life, differences
 
 RESULTS = Path("bench/results/journals.json")
 STRETCHES = 60

@@ -40,12 +40,12 @@ import psutil
 from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.outside import Outside, asking_for
+from bench.real_cluster import Cluster, cluster_in, eventually
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster import identity
 from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.launch.process.failpoint import parse_drill as point_of
-from tests.process.cluster import Cluster, cluster_in, eventually
 
 INPUT_ID = "in-1"
 THINKING_MS = 600

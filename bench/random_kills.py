@@ -37,6 +37,7 @@ from bench.cluster import machine
 from bench.documents import put_between
 from bench.following import follow
 from bench.outside import Outside, asking_for
+from bench.real_cluster import Cluster, cluster_in, eventually
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
@@ -46,7 +47,6 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
 from hobus.launch.lab.simulation.record import answer_text, answers_of, check_record
 from hobus.launch.sessions.watched_turn import answer_of
-from tests.process.cluster import Cluster, cluster_in, eventually
 
 QUESTIONS = (
     "what packages are installed?",

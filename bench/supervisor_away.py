@@ -29,8 +29,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench.builders import write_config
 from bench.cluster import machine
 from bench.documents import markdown, put_between
+from bench.real_cluster import Cluster, cluster_in, eventually
 from hobus.bus.messages.ledger import Entries, Tail
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
@@ -38,7 +40,6 @@ from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.lab.simulation.record import answer_text, answers_of, check_record
 from hobus.launch.sessions.turns import process_turn
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 CLIENT_S = 5.0
 THINKING_MS = 200

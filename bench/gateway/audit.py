@@ -26,12 +26,12 @@ from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import TIRELESS, Books, ask, call_of, cluster_of, kill_gateway
+from bench.gateway.servers import served
+from bench.real_cluster import Cluster, eventually
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.process.failpoint import VARIABLE, parse_drill
-from tests.gateway_service.providers.servers import served
-from tests.process.cluster import Cluster, eventually
 
 POINTS: dict[str, tuple[str, str]] = {
     "nobody": ("", "nobody is killed"),

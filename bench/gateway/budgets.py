@@ -27,13 +27,13 @@ from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.gateway.compared import compared
 from bench.gateway.parts import TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
+from bench.gateway.servers import Request, served
+from bench.real_cluster import Cluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected, place_of
-from tests.gateway_service.providers.servers import Request, served
-from tests.process.cluster import Cluster
 
 AT_ONCE = 64
 ESTIMATE = 25  # tokens of the prompt: 100 characters

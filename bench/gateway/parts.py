@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.builders import prompt, write_config
+from bench.gateway.instances import KEY, MODEL, OPENAI
+from bench.gateway.servers import DONE, Request, completion, head, piece
+from bench.real_cluster import Cluster, cluster_in
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.port import Bus
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster import identity
-from tests.gateway_service.providers.instances import KEY, MODEL, OPENAI
-from tests.gateway_service.providers.servers import DONE, Request, completion, head, piece
-from tests.gateway_service.rig import prompt
-from tests.process.cluster import Cluster, cluster_in, write_config
 
 MANY = 1_000_000_000
 MODEL_ID = str(MODEL["model_id"])

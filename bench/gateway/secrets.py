@@ -30,7 +30,11 @@ import psutil
 
 from bench.cluster import machine
 from bench.documents import markdown, put_between
+from bench.far_worker import FarWorker, token_of
+from bench.gateway.instances import ANTHROPIC
 from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
+from bench.gateway.servers import DONE, Request, completion, head, message, piece, served
+from bench.real_cluster import Cluster, alive, eventually, family_in, hobus
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
 from hobus.bus.messages.base import unpack
@@ -40,10 +44,6 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.sessions.turns import process_turn
-from tests.gateway_service.providers.instances import ANTHROPIC
-from tests.gateway_service.providers.servers import DONE, Request, completion, head, message, piece, served
-from tests.process.cluster import Cluster, alive, eventually, family_in, hobus
-from tests.process.far_worker import FarWorker, token_of
 
 FAULTS = ("answer", "tool", "401", "403", "429", "500", "malformed", "header", "redirect", "broken off", "stuck")
 LIMIT_S = 20.0
@@ -301,7 +301,7 @@ async def _asked(
             await asyncio.gather(*asking)
             print(fault, [(what, outcome) for what, outcome, _, _ in told[-3:]], file=sys.stderr, flush=True)
         await asyncio.to_thread(eventually, lambda: all(row.state == "ready" for row in cluster.run().children))
-        return told, executor._hello.token  # noqa: SLF001 - what this connection proves itself with
+        return told, executor._hello.token
 
 
 def _run_commands(cluster: Cluster, said: list[tuple[str, bytes]]) -> None:

@@ -34,16 +34,16 @@ import openai
 
 from bench.cluster import machine
 from bench.documents import markdown, put_between
+from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import KEY, MANY, MODEL_ID, TIRELESS, call_of, cluster_of
 from bench.gateway.parts import ask as repeat
 from bench.peers.environment import PeerAway, python_of
+from bench.real_cluster import eventually
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected, place_of
-from tests.gateway_service.providers.instances import OPENAI, instance
-from tests.process.cluster import eventually
 
 LITELLM = ("litellm[proxy]==1.106.2",)
 DOCUMENT = Path("docs/performance.md")

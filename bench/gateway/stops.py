@@ -26,7 +26,10 @@ from pathlib import Path
 from bench.cancels import GOAL_MS, percentile
 from bench.cluster import machine
 from bench.documents import markdown, put_between
+from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
+from bench.gateway.servers import Request, served
+from bench.real_cluster import Cluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import iso, session_id_of
@@ -35,9 +38,6 @@ from hobus.bus.port import Bus
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.sessions.turns import process_turn
-from tests.gateway_service.providers.instances import OPENAI, instance
-from tests.gateway_service.providers.servers import Request, served
-from tests.process.cluster import Cluster
 
 HANGS = {"silent": "before its answer", "stuck": "in the middle of its answer", "streamed": "in the middle of a stream"}
 CHAIN = ("silent", "stuck", "drip")

@@ -37,11 +37,11 @@ import structlog
 from bench.charges import charges_of
 from bench.cluster import machine
 from bench.documents import markdown, put_between
+from bench.real_cluster import Cluster
 from bench.storms.plan import Plan, plans
 from bench.storms.running import DEADLINE_S, PEOPLE, THINKING_MS, Seen, Weather
 from bench.storms.verdict import Row, grown, storm_of
 from hobus.launch.lab.simulation.record import check_record
-from tests.process.cluster import Cluster
 
 ROW = 12
 RESULTS = Path("bench/results/storms.json")

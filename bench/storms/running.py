@@ -13,6 +13,7 @@ import psutil
 
 from bench.following import follow
 from bench.outside import Outside, asking_for
+from bench.real_cluster import cluster_in, eventually, family_in
 from bench.storms.left import Left
 from bench.storms.plan import Plan
 from hobus.bus.clock import SystemClock
@@ -27,7 +28,6 @@ from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.turns import Watch, process_turn
 from hobus.ledger_service.segment import DIRECTORY
-from tests.process.cluster import cluster_in, eventually, family_in
 
 PEOPLE = 8
 TOOLS = ("charge_keyed", "charge_unkeyed")

@@ -8,8 +8,8 @@ import pytest
 
 from bench import cluster as module
 from bench.cluster import cluster
+from bench.real_cluster import alive, family_in
 from hobus.launch.cluster.home import home_of
-from tests.process.cluster import alive, family_in
 
 
 @pytest.mark.process

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_service.providers.servers import Behave, Server, serving
-from tests.process.cluster import Cluster, cluster_in
+from bench.gateway.servers import Behave, Server, serving
+from bench.real_cluster import Cluster, cluster_in
 
 
 @pytest.fixture

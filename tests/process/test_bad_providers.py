@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from bench.gateway.servers import Behave, Request, answering, completion, head, piece
+from bench.real_cluster import Cluster
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.launch.cluster.client import place_of
 from hobus.launch.sessions.watched_turn import answer_of
-from tests.gateway_service.providers.servers import Behave, Request, answering, completion, head, piece
-from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 

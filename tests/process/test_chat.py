@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.real_cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
 from tests.journals import check_record
 from tests.process import chat_transcript
-from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.real_cluster import alive, eventually, family_in
 from hobus.launch.cluster.home import home_of
 from hobus.launch.launcher.children import environment
-from tests.process.cluster import alive, eventually, family_in
 
 pytestmark = pytest.mark.process
 

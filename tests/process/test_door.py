@@ -16,10 +16,11 @@ import openai
 import psutil
 import pytest
 
+from bench.builders import write_config
+from bench.real_cluster import Cluster, cluster_in, eventually
 from hobus import Client, HttpError
 from hobus.launch.cluster.addresses import http_address, parts_of
 from hobus.launch.http.turns import input_of
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process
 

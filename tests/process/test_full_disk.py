@@ -12,11 +12,12 @@ from typing import IO
 
 import pytest
 
+from bench.builders import write_config
+from bench.real_cluster import cluster_in, eventually
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.sessions.turns import process_turn
 from hobus.launch.sessions.watched_turn import ROLE as DOOR
-from tests.process.cluster import cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.real_cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
 
 pytestmark = pytest.mark.process
 

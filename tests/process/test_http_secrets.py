@@ -7,9 +7,9 @@ import httpx2
 import psutil
 import pytest
 
+from bench.real_cluster import eventually, hobus
 from hobus import Client
 from hobus.launch.cluster.addresses import http_address
-from tests.process.cluster import eventually, hobus
 
 pytestmark = pytest.mark.process
 

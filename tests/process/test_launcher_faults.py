@@ -12,12 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bench.builders import write_config
+from bench.real_cluster import Cluster, eventually
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 

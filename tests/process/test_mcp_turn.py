@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.far_worker import FarWorker, token_of, workers
+from bench.real_cluster import Cluster, eventually
 from hobus.bus.messages.session import Approve, Cancel
 from hobus.launch.cluster.client import connected, place_of
-from tests.process.cluster import Cluster, eventually
-from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
 from tests.sessions import Person, stands_still
 

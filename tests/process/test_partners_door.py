@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.real_cluster import Cluster
 from hobus.launch.cluster.addresses import http_address
-from tests.process.cluster import Cluster
 from tests.process.door_clients import CHECKS
 
 pytestmark = pytest.mark.process

@@ -17,12 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.far_worker import FarWorker, token_of, workers
+from bench.real_cluster import Cluster, environment, eventually, family_in
 from hobus.config.secret_refs import allowed
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.kernel import keep_memory_private
 from tests.actors.ho1_executor.tools.packages import install
-from tests.process.cluster import Cluster, environment, eventually, family_in
-from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import ROOT, configure, stdio, use
 
 pytestmark = pytest.mark.process

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.real_cluster import Cluster, cluster_in, eventually
 from hobus.bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
 from hobus.launch.cluster.client import connected, place_of
 from tests import sessions
 from tests.journals import check_record
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 from tests.sessions import QUESTION, Person, answering, names, stands_still
 
 pytestmark = pytest.mark.process

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
+from bench.builders import write_config
+from bench.real_cluster import Cluster, eventually
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 

@@ -6,13 +6,13 @@ import socket
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.addresses import bound_address, is_every_host, parts_of
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import check_free, make_plan
-from tests.shipped import shipped_snapshot
 
 
 @pytest.mark.parametrize(

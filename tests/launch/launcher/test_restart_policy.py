@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.builders import shipped_snapshot
 from hobus.config.schema import LauncherConfig
 from hobus.launch.launcher.restart_policy import History, after_crash, backoff_s
-from tests.shipped import shipped_snapshot
 
 CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
     update={

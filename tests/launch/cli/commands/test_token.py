@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.join_token import JoinToken
 from hobus.launch.cli.commands.token import check_bounds, seconds_of
 from hobus.launch.cli.main import run
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.main import check_slots
-from tests.shipped import shipped_snapshot
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2d", 172_800)])

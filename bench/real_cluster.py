@@ -17,7 +17,6 @@ import psutil
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
-from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder, home_of
@@ -70,20 +69,6 @@ def eventually(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
             return value
         time.sleep(max(LOOK_INTERVAL_S, time.monotonic() - began))  # else it is this look that it would wait for
     raise AssertionError(f"not within {within_s} s")
-
-
-def write_config(path: Path, *changes: tuple[str, Any]) -> Path:
-    """The shipped admin_config.json with some settings (by dotted path) changed."""
-    config = load_snapshot().config.model_dump(mode="json")
-    for dotted, value in changes:
-        *sections, name = dotted.split(".")
-        target = config
-        for section in sections:
-            target = target[section]
-        assert name in target, f"{dotted} is no setting"
-        target[name] = value
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return path
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from bench.real_cluster import Cluster, eventually
 from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, eventually
 
 
 class FarWorker:
