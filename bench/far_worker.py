@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.launch.launcher.children import environment
 
 

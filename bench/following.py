@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bench.real_cluster import Cluster
+from bench.cluster import Cluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Entry, Tail
 from hobus.launch.cluster.client import connected, place_of

@@ -28,13 +28,12 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster, alive, eventually, family_in, hobus
 from bench.far_worker import FarWorker, token_of
 from bench.gateway.instances import ANTHROPIC
 from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
 from bench.gateway.servers import DONE, Request, completion, head, message, piece, served
-from bench.real_cluster import Cluster, alive, eventually, family_in, hobus
+from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
 from hobus.bus.messages.base import unpack
@@ -391,9 +390,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0 where no secret is anywhere that it must not be."""
     found = drill()
-    print(table(found))
-    print(*found.faults[:80], sep="\n")
-    if given.write:
-        RESULTS.write_text(json.dumps({**machine(), "faults": found.faults, **asdict(found)}) + "\n", encoding="utf-8")
-        put_between("gateway secrets", "goal: 0 everywhere", table(found))
-    return 1 if found.faults else 0
+    goal = "goal: 0 everywhere"
+    figures = asdict(found)
+    return concluded(
+        given, table(found), found.faults, results=RESULTS, figures=figures, name="gateway secrets", how=goal
+    )

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in
+from bench.cluster import Cluster, cluster_in
 from tests.architecture.source import ROOT
 from tests.process.pseudo_terminal import typing
 

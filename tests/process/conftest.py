@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cluster import Cluster, cluster_in
 from bench.gateway.servers import Behave, Server, serving
-from bench.real_cluster import Cluster, cluster_in
 
 
 @pytest.fixture

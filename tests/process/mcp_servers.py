@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster
+from bench.cluster import Cluster
 from hobus.config.snapshot import load_snapshot
 
 EVERYTHING = "HOBUS_TEST_MCP_EVERYTHING"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster, cluster_in, eventually
 from tests.architecture.source import ROOT
 from tests.process.pseudo_terminal import typing
 

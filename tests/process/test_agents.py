@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.real_cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
 from tests.process.pseudo_terminal import typing

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster
+from bench.cluster import Cluster
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process

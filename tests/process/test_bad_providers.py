@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from bench.cluster import Cluster
 from bench.gateway.servers import Behave, Request, answering, completion, head, piece
-from bench.real_cluster import Cluster
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.launch.cluster.client import place_of

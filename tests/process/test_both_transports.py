@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.real_cluster import Cluster
+from bench.cluster import Cluster
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.ledger_service.reader import read_entries

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.bus.record.journal import event_in
 from hobus.launch.process.failpoint import VARIABLE
 from tests.journals import check_record

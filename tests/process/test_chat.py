@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in, eventually, hobus
+from bench.cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
 from tests.journals import check_record

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
 from tests.process import steering_transcript

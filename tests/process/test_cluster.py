@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, eventually, hobus
+from bench.cluster import Cluster, eventually, hobus
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.real_cluster import Cluster
+from bench.cluster import Cluster
 from hobus import AsyncClusterClient, ClusterClient
 from hobus.bus.messages.session import TurnResult
 from hobus.launch.console.errors import CommandError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.real_cluster import alive, eventually, family_in
+from bench.cluster import alive, eventually, family_in
 from hobus.launch.cluster.home import home_of
 from hobus.launch.launcher.children import environment
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus import Client, HttpError
 from hobus.launch.cluster.addresses import http_address, parts_of
 from hobus.launch.http.turns import input_of

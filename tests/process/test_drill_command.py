@@ -13,7 +13,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from bench.builders import write_config
-from bench.real_cluster import Answer, alive, eventually, family_in, hobus
+from bench.cluster import Answer, alive, eventually, family_in, hobus
 from hobus.launch.cluster.home import home_of
 from hobus.launch.lab.drill_moments import MOMENTS, ROLES
 from hobus.launch.launcher.children import environment

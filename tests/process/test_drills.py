@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.ledger_service.reader import read_entries

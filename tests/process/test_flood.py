@@ -10,7 +10,7 @@ import time
 import pytest
 import zmq
 
-from bench.real_cluster import Cluster
+from bench.cluster import Cluster
 from hobus.bus.codec import decode, encode
 from hobus.bus.envelope import Kind, header
 from hobus.bus.messages.control import Peers, ReadPeers

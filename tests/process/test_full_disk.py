@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import cluster_in, eventually
+from bench.cluster import cluster_in, eventually
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.sessions.turns import process_turn

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bench.cluster import Cluster, eventually
 from bench.gateway.servers import answering, completion
-from bench.real_cluster import Cluster, eventually
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.config.snapshot import load_snapshot

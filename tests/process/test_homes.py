@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in, eventually, hobus
+from bench.cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes

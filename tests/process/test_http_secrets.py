@@ -7,7 +7,7 @@ import httpx2
 import psutil
 import pytest
 
-from bench.real_cluster import eventually, hobus
+from bench.cluster import eventually, hobus
 from hobus import Client
 from hobus.launch.cluster.addresses import http_address
 

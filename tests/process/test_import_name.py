@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cluster import Cluster
 from bench.far_worker import FarWorker, token_of, workers
-from bench.real_cluster import Cluster
 from hobus.launch.launcher.children import environment
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.mcp_servers import ROOT, configure, use

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.cluster import Cluster, eventually
 from bench.far_worker import FarWorker, token_of, workers
-from bench.real_cluster import Cluster, eventually
 from hobus.bus.messages.session import Approve, Cancel
 from hobus.launch.cluster.client import connected, place_of
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use

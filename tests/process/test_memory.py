@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import iso
 from hobus.bus.record.payload import payload_of

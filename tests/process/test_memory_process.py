@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
 from tests.actors.ho3_memory.builders import artifact

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.bus.errors import BusError
 from hobus.launch.cluster import identity
 from hobus.launch.console import exit_codes

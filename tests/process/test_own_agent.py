@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.real_cluster import cluster_in, hobus
+from bench.cluster import cluster_in, hobus
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
 from tests.architecture.source import ROOT

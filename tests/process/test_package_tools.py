@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.launch.console import exit_codes
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.mcp_servers import ROOT, configure, use

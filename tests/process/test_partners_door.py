@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.real_cluster import Cluster
+from bench.cluster import Cluster
 from hobus.launch.cluster.addresses import http_address
 from tests.process.door_clients import CHECKS
 

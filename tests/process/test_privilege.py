@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.cluster import Cluster, environment, eventually, family_in
 from bench.far_worker import FarWorker, token_of, workers
-from bench.real_cluster import Cluster, environment, eventually, family_in
 from hobus.config.secret_refs import allowed
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.kernel import keep_memory_private

@@ -12,6 +12,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from bench.cluster import Cluster, eventually, family_in
 from bench.gateway.servers import (
     DONE,
     USAGE_PIECE,
@@ -22,7 +23,6 @@ from bench.gateway.servers import (
     piece,
     streaming,
 )
-from bench.real_cluster import Cluster, eventually, family_in
 from hobus.bus.record.catalog import read_body
 from tests.process.mcp_servers import ROOT
 

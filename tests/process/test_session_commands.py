@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
 from hobus.launch.cluster.client import connected, place_of
 from tests import sessions

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.console import exit_codes

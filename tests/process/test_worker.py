@@ -16,8 +16,8 @@ import pytest
 import zmq
 
 from bench.builders import write_config
+from bench.cluster import Cluster, eventually, hobus
 from bench.far_worker import FarWorker, token_of, workers
-from bench.real_cluster import Cluster, eventually, hobus
 from hobus.bus.clock import SystemClock
 from hobus.bus.envelope import HEADER_VERSION, Kind
 from hobus.bus.join_token import JoinToken, decode

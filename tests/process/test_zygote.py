@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from bench.builders import write_config
-from bench.real_cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands.ps import own_lines
 from hobus.launch.cluster import identity
