@@ -51,6 +51,12 @@ class Answer:
         return json.loads(self.out)
 
 
+def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:
+    """`hobus WORDS`, beside this process; what it prints comes by pipes, unless the options say otherwise."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen([sys.executable, "-P", "-m", "hobus", *words], env=environment() | (env or {}), **streams)
+
+
 def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None) -> Answer:
     """One command, to its end."""
     done = subprocess.run(
@@ -89,6 +95,10 @@ class Cluster:
         """`hobus COMMAND --home <home> WORDS`; a family's subcommand is written `ledger verify`."""
         return hobus(*command.split(), "--home", str(self.home.root), *words, stdin=stdin, env=self.env)
 
+    def begin(self, command: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+        """The same command beside this process; see `begun`."""
+        return begun(*command.split(), "--home", str(self.home.root), *words, env=self.env, **options)
+
     def up(self, *words: str) -> Answer:
         """Up, and every process ready."""
         answer = self("up", "--wait", *words)
@@ -118,14 +128,8 @@ class Cluster:
 
     def start_ask(self, text: str, *words: str) -> subprocess.Popen[bytes]:
         """A turn that runs while the test does something else."""
-        asked = subprocess.Popen(
-            [sys.executable, "-P", "-m", "hobus", "ask", "--json", "--home", str(self.home.root), *words, text],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment() | self.env,
-        )
-        self.asked.append(asked)
-        return asked
+        self.asked.append(self.begin("ask", "--json", *words, text))
+        return self.asked[-1]
 
     async def turn(self, text: str, *, timeout_s: float, **config: Any) -> TurnResult:
         """A turn of this process's own, beside others; `config`: what its run does in another way."""

@@ -28,7 +28,7 @@ from bench.gateway.servers import served
 from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.process.failpoint import VARIABLE, parse_drill
 
 POINTS: dict[str, tuple[str, str]] = {
@@ -109,7 +109,7 @@ async def _until_killed(
     is_over = asyncio.Event()
     mark = parse_drill(cluster.env[VARIABLE]).mark_in(cluster.home.run) if VARIABLE in cluster.env else None
 
-    async with connected(place_of(cluster.home, cluster.run()), "ho1") as bus:
+    async with connected(cluster.place, "ho1") as bus:
 
         async def one(asker: int) -> None:
             session_id = session_id_of("door", f"audit-{asker}")

@@ -31,7 +31,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 
 AT_ONCE = 64
 ESTIMATE = 25  # tokens of the prompt: 100 characters
@@ -125,7 +125,7 @@ def _name(number: int) -> str:
 async def _all_rounds(cluster: Cluster, rounds: int, seed: int, kill_every: int) -> tuple[list[Round], dict[str, str]]:
     found: list[Round] = []
     told: dict[str, str] = {}
-    async with connected(place_of(cluster.home, cluster.run()), "ho1") as bus:
+    async with connected(cluster.place, "ho1") as bus:
         for number in range(1, rounds + 1):
             found.append(await _one_round(cluster, bus, number, seed, number % kill_every == 0, told))
             if number % 50 == 0:

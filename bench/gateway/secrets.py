@@ -41,7 +41,7 @@ from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
 
 FAULTS = ("answer", "tool", "401", "403", "429", "500", "malformed", "header", "redirect", "broken off", "stuck")
@@ -260,7 +260,7 @@ async def _asked(
 ) -> tuple[list[tuple[str, str, bytes, bool]], str]:
     """What somebody was told, by fault: (of what, outcome, bytes, whether it is an answer); and a connection's token."""
     told: list[tuple[str, str, bytes, bool]] = []
-    place = place_of(cluster.home, cluster.run())
+    place = cluster.place
     async with connected(place, "door") as door, connected(place, "ho1") as executor:
 
         async def turn(name: str) -> None:

@@ -42,7 +42,7 @@ from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 
 LITELLM = ("litellm[proxy]==1.106.2",)
 DOCUMENT = Path("docs/performance.md")
@@ -256,7 +256,7 @@ def run_all(rounds: int, *, with_peer: bool, scale: float = 1.0) -> dict[str, Fi
         "budget.budget_mode": "enforce", "gateway.provider_rates": {"mine": RATE}, "gateway.session_rate": RATE,
     }  # fmt: skip
     with upstream() as url, cluster_of({"mine": url}, settings) as cluster:
-        place = place_of(cluster.home, cluster.run())
+        place = cluster.place
         if not with_peer:
             return asyncio.run(measure(place, url, None, rounds, scale))
         with litellm(url) as proxy:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.children import environment
 
 pytestmark = pytest.mark.process
 
@@ -342,12 +339,7 @@ def test_a_flipped_bit_is_found_with_file_and_byte(cluster: Cluster):
 
 def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
     """`up` without --detach stays; SIGINT takes it down in order and leaves nothing."""
-    front = subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
+    front = cluster.begin("up")
     eventually(lambda: cluster.home.run_file.exists() and cluster.run().phase == "running")
     assert front.poll() is None
     run = cluster.run()

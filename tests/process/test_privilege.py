@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bench.cluster import Cluster, environment, eventually, family_in
+from bench.cluster import Cluster, eventually, family_in
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.config.secret_refs import allowed
 from hobus.config.snapshot import load_snapshot
@@ -136,11 +136,8 @@ def with_one_server(family: list[psutil.Process]) -> tuple[list[psutil.Process],
 @contextmanager
 def foreground(cluster: Cluster, words: list[str]) -> Generator[None]:
     """`hobus up` in the foreground, until Ctrl-C."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root), *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env=environment() | cluster.env, start_new_session=True,
-    )  # fmt: skip
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    process = cluster.begin("up", *words, start_new_session=True, **silent)
     try:
         eventually(
             lambda: cluster.home.run_file.exists() and all(cluster.is_up(row.actor) for row in cluster.run().children)
