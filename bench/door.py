@@ -22,7 +22,7 @@ from bench.turn import QUESTION, ROWS
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.cluster.addresses import http_address, parts_of
+from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.client import connected
 from hobus.launch.http import keys
 from hobus.launch.sessions.http_client import AsyncClient
@@ -129,7 +129,7 @@ def run(turns: int, readers: int) -> dict[str, Any]:
     with cluster(ROWS[0][1], "--http", "127.0.0.1:0") as found:
         home, clock = found.place.home, SystemClock()
         key = keys.create(home, "bench", new_id=clock.new_id, now_us=0, ttl_s=None)
-        url = f"http://{http_address(home)}"
+        url = f"http://{home.bound(http=True)}"
         figures = {"added": asyncio.run(added(found, url, key, turns)), "held": asyncio.run(held(url, key, readers))}
         figures["held"]["door_rss_mb"] = round(found.processes["http/1"].memory_info().rss / 1e6)
     return {"measured_on": measured_on(before), "turns": turns, **figures}

@@ -19,7 +19,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.running import cluster_gone
+from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command, of_os_error
 from hobus.launch.console.output import as_json, say, styled, table

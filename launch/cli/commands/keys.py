@@ -12,11 +12,10 @@ from hobus.bus.messages.ids import iso
 from hobus.bus.zeromq.key_book import revoke, workers_in
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.addresses import bound_address
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import as_json, say, table
@@ -81,7 +80,7 @@ def revoke_key(*, home: Home, name: str) -> int:
             f"no worker {name[:80]!r} is enrolled, and there is no HTTP key of that name",
             hint=next_command("keys list", home.root),
         )
-    if bound_address(home) and run_file.read(home.run_file) is not None:
+    if home.bound() and run_file.read(home.run_file) is not None:
         asyncio.run(_revoked(place_of(home, running(home)), name))
     else:
         revoke(home.keys, name)

@@ -6,8 +6,7 @@ import click
 
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import ChildRow
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import ChildRow, running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import say
 from hobus.launch.launcher.control import ScaleCommand

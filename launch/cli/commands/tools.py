@@ -13,7 +13,7 @@ from hobus.launch.cli.tool_rows import SourceLine, ToolLine, source_lines, tool_
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json, cell, note, say, table
 
