@@ -55,7 +55,7 @@ def options_of(victim: Victim, scale: tuple[str, ...]) -> StartOptions:
 
 
 @dataclass(slots=True, kw_only=True)
-class Drill:
+class CrashDrill:
     """One drill in an empty home; its cluster is down when `carry_out` returns, which may be called once."""
 
     home: Home
