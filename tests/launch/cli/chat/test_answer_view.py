@@ -60,6 +60,11 @@ class Screen(io.StringIO):
         return len(text)
 
     @property
+    def is_cursor_hidden(self) -> bool:
+        """As the terminal shows it now."""
+        return self._screen.cursor.hidden
+
+    @property
     def seen(self) -> list[str]:
         """What scrolled away and what stands there, without empty rows at the end."""
         columns = range(self._screen.columns)
@@ -121,6 +126,12 @@ def test_what_is_taken_back_gives_way_to_the_reason(screen, reason):
     assert " ".join(screen.seen) == WHY_AGAIN[reason]
     view.on_frame(delta(0, "three", attempt=2))
     assert screen.seen == ["three"]
+
+
+def test_the_cursor_is_never_hidden(screen):
+    """A signal that ends this process in the middle of an answer would leave the terminal without one."""
+    view_of(screen, delta(0, "one"))
+    assert not screen.is_cursor_hidden
 
 
 def test_a_hole_shows_nothing_until_the_answer_and_a_pause_is_named(screen):
