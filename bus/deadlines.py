@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -31,6 +32,11 @@ class Deadlines(Generic[K]):
         if len(self._heap) > 2 * len(self._due) + _SLACK:
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
+
+    def hasten(self, key: K, due: float) -> None:
+        """`key` is due at `due` at the latest."""
+        if due < self._due.get(key, math.inf):
+            self.set(key, due)
 
     def forget(self, key: K) -> None:
         """`key` is never due."""

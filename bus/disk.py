@@ -1,4 +1,4 @@
-"""The real disk port: files of one process below one directory, private to its user.
+"""The real disk port: files of one process below one directory, private to its user; and single private files.
 
 Directories are 0700 and files 0600. `sync` is fdatasync: what was written before it is on the device when it returns.
 """
@@ -12,6 +12,39 @@ from pathlib import Path
 
 _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
+
+
+def private_folder(path: Path) -> Path:
+    """The directory, there and for this user alone. Raises OSError."""
+    path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    path.chmod(_DIRECTORY_MODE)
+    return path
+
+
+def write_private(path: Path, data: bytes, *, is_durable: bool = True) -> None:
+    """The file is there whole or as it was, and was never readable for others; `is_durable`: on the device.
+
+    Its directory is made, or made private. Raises OSError.
+    """
+    private_folder(path.parent)
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as file:
+        file.write(data)
+        file.flush()
+        if is_durable:
+            os.fsync(file.fileno())
+    beside.replace(path)
+    if is_durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class RealFile:
@@ -111,11 +144,7 @@ class RealDisk:
 
     def sync_dir(self, path: str = "") -> None:
         """Names made, renamed and removed in this directory are on the device."""
-        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(self._path(path))
 
     def free_bytes(self) -> int:
         """What an ordinary user may still write."""

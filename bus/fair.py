@@ -13,6 +13,7 @@ using deficit round robin", 1995.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
@@ -235,3 +236,22 @@ class Shares:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def excess(
+        self, share: str, size_bytes: int, settings: BusSettings, *, is_client: bool, least_bytes: float = math.inf
+    ) -> str:
+        """Why one more request of this size is too much for now; "" if it may come in.
+
+        Whatever the others have open, whoever has nothing may ask for something of at most `least_bytes`.
+        """
+        held = self.of(share)
+        count_max = settings.client_open_max if is_client else settings.service_open_max
+        if held.count >= count_max:
+            name = "client_open_max" if is_client else "service_open_max"
+            return f"{held.count} requests of {share} are open (bus.{name})"
+        if held.count and held.size_bytes + size_bytes > settings.client_open_max_bytes:
+            return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
+        is_least = held.count == 0 and size_bytes <= least_bytes
+        if not is_least and self.size_bytes + size_bytes > settings.clients_open_max_bytes:
+            return f"{self.size_bytes} bytes are open (bus.clients_open_max_bytes)"
+        return ""

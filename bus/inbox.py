@@ -159,16 +159,8 @@ class Inbox:
         In bytes each may have one request whatever the others have.
         """
         principal, settings = header.principal or principal_of(header.sender), self.settings
-        is_client = sender_role in CLIENT_ROLES
-        most = settings.client_open_max if is_client else settings.service_open_max
-        held = self._shares.of(principal)
-        if held.count >= most:
-            name = "client_open_max" if is_client else "service_open_max"
-            raise self._busy(f"{self.role} has {held.count} requests of {principal} (bus.{name})")
-        if held.count and held.size_bytes + size_bytes > settings.client_open_max_bytes:
-            raise self._busy(f"{self.role} has {held.size_bytes} bytes of {principal} (bus.client_open_max_bytes)")
-        if held.count and self._shares.size_bytes + size_bytes > settings.clients_open_max_bytes:
-            raise self._busy(f"{self.role} has {self._shares.size_bytes} bytes open (bus.clients_open_max_bytes)")
+        if over := self._shares.excess(principal, size_bytes, settings, is_client=sender_role in CLIENT_ROLES):
+            raise self._busy(f"{self.role}: {over}")
         if len(self._running) >= settings.mailbox_max:
             raise self._busy(f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
 

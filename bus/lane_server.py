@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import structlog
 
@@ -28,7 +27,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.outcome import failure_answer
-from hobus.bus.pacing import TOO_MUCH, Others, PacedIntake, client_rate_of, may_wait_whole
+from hobus.bus.pacing import TOO_MUCH, ClientIntake, Others
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply
@@ -60,16 +59,6 @@ class _Client:
     instance: str
     principal: str
     heard_at: float
-
-
-class _Asked(NamedTuple):
-    """A client's request that waits until its rate allows it."""
-
-    client: _Client
-    head: Header
-    body: bytes | None  # None: there was no room for it
-    size_bytes: int
-    arrived_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +93,12 @@ class LaneServer:
     _count: int = 0
     _conduct: Conduct = field(init=False)
     _others: Others = field(init=False)
-    _pacing: PacedIntake[_Asked] = field(init=False)
+    _pacing: ClientIntake[_Client] = field(init=False)
 
     def __post_init__(self) -> None:
         self._conduct = Conduct(self.settings)
         self._others = Others(self.settings.contended_ms / 1000, lambda _: False)  # the cluster's own ask often
-        self._pacing = PacedIntake(
-            client_rate_of(self.settings), shares_max=self.settings.mailbox_max, is_contended=self._others.are_about
-        )
+        self._pacing = ClientIntake(self.settings, self._others.are_about)
 
     @property
     def service(self) -> str:
@@ -244,59 +231,45 @@ class LaneServer:
 
     def _has_turn(self, client: _Client, head: Header, body: bytes) -> bool:
         """Whether this goes on now: a client's request may have to wait, or be refused (`bus/pacing.py`)."""
-        now, pacing, principal = self.clock.monotonic(), self._pacing, client.principal
+        now, principal = self.clock.monotonic(), client.principal
         self._others.heard(principal, now)
         if role_of(client.instance) not in CLIENT_ROLES:
             return True
-        if pacing.arrives(principal, principal, now):
-            self._charge(client, head.type, len(body))
+        row = row_of(self.service, head.type)
+        verdict = self._pacing.takes(
+            client, head, 0, body, instance=client.instance, principal=principal, share=principal,
+            work=row.work if row is not None else 1, now=now,
+        )  # fmt: skip
+        if verdict == "goes on":
             return True
-        fits = may_wait_whole(pacing.sizes, principal, len(body), self.settings)
-        asked = _Asked(client, head, body if fits else None, len(body), now)
-        kept = len(body) if fits else 0
-        key = f"{client.instance} {head.message_id}"
-        verdict = pacing.wait(principal, key, asked, kept, dropped_bytes=len(body) - kept)
         if verdict == "cut off":
             self._cut_off(client.routing, TOO_MUCH)
         elif verdict == "full":
-            self._busy(asked)
+            self._busy(client, head)
         self._arm_release()
         return False
 
     def release(self) -> None:
         """Those whose turn has come go on, with the time left to them; who left meanwhile will ask again."""
-        now = self.clock.monotonic()
-        for asked in self._pacing.take(now):
-            client, head, body, size_bytes, arrived_at = asked
-            self._charge(client, head.type, size_bytes)
-            left_ms = max(0, head.deadline_ms - int((now - arrived_at) * 1000))
-            if self._by_instance.get(client.instance) is not client:
+        for asked in self._pacing.due(self.clock.monotonic()):
+            if self._by_instance.get(asked.client.instance) is not asked.client:
                 continue
-            if body is None:
-                self._busy(asked)
+            if asked.body is None:
+                self._busy(asked.client, asked.frame)
             else:
-                self._request(client, head._replace(deadline_ms=left_ms), body)
+                self._request(asked.client, asked.frame, asked.body)
         self._arm_release()
 
     def _stops_waiting(self, client: _Client, cancel: Header) -> bool:
-        asked = self._pacing.leave(client.principal, f"{client.instance} {cancel.correlation_id}")
+        asked = self._pacing.given_up(client.instance, cancel.correlation_id, client.principal)
         if asked is not None:
-            detail = f"{asked.head.type} {asked.head.message_id} was cancelled before it came in"
-            self._fail(client, asked.head, BusError("cancelled", detail))
+            detail = f"{asked.frame.type} {asked.frame.message_id} was cancelled before it came in"
+            self._fail(client, asked.frame, BusError("cancelled", detail))
         return asked is not None
 
-    def _charge(self, client: _Client, type_name: str, size_bytes: int) -> None:
-        row = row_of(self.service, type_name)
-        self._charge_units(client, (row.work if row is not None else 1) + size_bytes // self.settings.fair_unit_bytes)
-
-    def _charge_units(self, client: _Client, units: int) -> None:
-        if role_of(client.instance) in CLIENT_ROLES:
-            self._pacing.charge(client.principal, client.principal, units, self.clock.monotonic())
-
-    def _busy(self, asked: _Asked) -> None:
-        detail = f"{self.service} has requests of {asked.client.principal} waiting (bus.client_rate)"
-        fault = BusError("busy", detail, retry_after_ms=self.settings.busy_retry_ms)
-        self._fail(asked.client, asked.head, fault)
+    def _busy(self, client: _Client, head: Header) -> None:
+        detail = f"{self.service} has requests of {client.principal} waiting (bus.client_rate)"
+        self._fail(client, head, BusError("busy", detail, retry_after_ms=self.settings.busy_retry_ms))
 
     def _arm_release(self) -> None:
         at = self._pacing.next_at()
@@ -420,8 +393,9 @@ class LaneServer:
         if client is None:
             self.counters.unreachable += 1
             return
-        if units := len(answer.body) // self.settings.fair_unit_bytes:
-            self._charge_units(client, units)
+        units = len(answer.body) // self.settings.fair_unit_bytes
+        if units and role_of(instance) in CLIENT_ROLES:
+            self._pacing.charge(client.principal, client.principal, units, self.clock.monotonic())
         row = row_of(self.service, request.type)
         head = header(
             kind,

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from hobus.bus.errors import LedgerError, RuntimeFault, fault_of
 from hobus.bus.messages.ledger import (
@@ -43,6 +43,7 @@ from hobus.bus.messages.ledger import (
 )
 from hobus.bus.port import Bus
 from hobus.bus.record.entry import wire_size, with_bytes
+from hobus.bus.settings import LedgerClientSettings
 
 LEDGER = "ledger"
 
@@ -70,54 +71,10 @@ class _Frame:
     is_urgent: bool
 
 
-class LedgerSettings(Protocol):
-    """What a client goes by: of section `ledger` of the configuration."""
-
-    @property
-    def request_timeout_ms(self) -> int:
-        """A read or write unanswered this long is sent again."""
-        ...
-
-    @property
-    def outage_wait_ms(self) -> int:
-        """How long a barrier waits for a restart of the ledger."""
-        ...
-
-    @property
-    def resubmit_pause_ms(self) -> int:
-        """Pause before writes that the ledger did not take are handed over again."""
-        ...
-
-    @property
-    def client_outstanding_max(self) -> int:
-        """Unacknowledged entries kept."""
-        ...
-
-    @property
-    def client_frames_max(self) -> int:
-        """Frames of urgent writes on their way."""
-        ...
-
-    @property
-    def lazy_commit_ms(self) -> int:
-        """How long a write that nobody waits for waits for one that somebody waits for."""
-        ...
-
-    @property
-    def batch_entries_max(self) -> int:
-        """Entries that share a frame, as they will share a sync."""
-        ...
-
-    @property
-    def batch_bytes_max(self) -> int:
-        """Bytes that share a frame, as they will share a sync."""
-        ...
-
-
 class LedgerClient:
     """The ledger as one process sees it; bounded, in order, surviving the ledger's restarts."""
 
-    def __init__(self, bus: Bus, settings: LedgerSettings) -> None:
+    def __init__(self, bus: Bus, settings: LedgerClientSettings) -> None:
         self._bus = bus
         self._request_timeout_s = settings.request_timeout_ms / 1000
         self._resubmit_pause_s = settings.resubmit_pause_ms / 1000

@@ -119,26 +119,24 @@ class Outbox:
         *,
         expect: type[R],
         timeout_s: float,
-        key: str,
-        message_id: str | None,
-        attempt: int,
-        trace: str,
-        on_stream: Callable[[Message], None] | None,
-        reached_within_s: float | None,
+        key: str = "",
+        message_id: str | None = None,
+        attempt: int = 1,
+        trace: str = "",
+        on_stream: Callable[[Message], None] | None = None,
+        reached_within_s: float | None = None,
     ) -> R:
-        """The decoded reply, or the fault behind the failure."""
+        """The decoded reply, or the fault behind the failure; see `bus.port.Bus.request`."""
         body = self._encoded(message)
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         pending = self._pending.get(message_id) if message_id is not None else None
         if pending is not None:
             pending.waiters.append(waiter)  # the same id is on its way: one request, one outcome, both get it
         else:
-            row = row_of(role_of(service), message.TYPE)
-            head = self._header(
-                _REQUEST, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
-                deadline_ms=max(1, int(timeout_s * 1000)),
+            pending = self._open(
+                service, message, body, waiter, timeout_s, key=key, message_id=message_id, attempt=attempt,
+                trace=trace, on_stream=on_stream, reached_within_s=reached_within_s,
             )  # fmt: skip
-            pending = self._open(head, body, row, waiter, timeout_s, on_stream, reached_within_s)
         try:
             head, answer = await waiter
         except asyncio.CancelledError:
@@ -155,10 +153,10 @@ class Outbox:
         *,
         expect: type[R],
         timeout_s: float,
-        trace: str,
+        trace: str = "",
         on_outcome: Callable[[R | RuntimeFault], None],
     ) -> None:
-        """The same without a task; `on_outcome` gets what `request` returns or raises."""
+        """`request` without a task; `on_outcome` gets what that returns or raises. See `bus.port.Bus.ask`."""
         body = self._encoded(message)
 
         def on_reply(head: Header, body: bytes) -> None:
@@ -172,12 +170,7 @@ class Outbox:
         def on_fault(fault: BaseException) -> None:
             on_outcome(fault if isinstance(fault, RuntimeFault) else BusError("internal", type(fault).__name__))
 
-        row = row_of(role_of(service), message.TYPE)
-        head = self._header(
-            _REQUEST, service, message, row, key="", message_id=None, attempt=1, trace=trace,
-            deadline_ms=max(1, int(timeout_s * 1000)),
-        )  # fmt: skip
-        self._open(head, body, row, Callback(on_reply, on_fault), timeout_s, None, None)
+        self._open(service, message, body, Callback(on_reply, on_fault), timeout_s, trace=trace)
 
     def _encoded(self, message: Message) -> bytes:
         body = encode(message, self.settings.body_max_bytes)
@@ -185,17 +178,27 @@ class Outbox:
             raise BusError("cancelled", f"{self.instance} has stopped; {message.TYPE} was not sent")
         return body
 
-    def _open(  # noqa: PLR0913, PLR0917 - one request's particulars
+    def _open(  # noqa: PLR0913 - one request's particulars
         self,
-        head: Header,
+        service: str,
+        message: Message,
         body: bytes,
-        row: Row | None,
         waiter: Waiter,
         timeout_s: float,
-        on_stream: Callable[[Message], None] | None,
-        reached_within_s: float | None,
+        *,
+        key: str = "",
+        message_id: str | None = None,
+        attempt: int = 1,
+        trace: str,
+        on_stream: Callable[[Message], None] | None = None,
+        reached_within_s: float | None = None,
     ) -> OwnRequest[Waiter]:
-        name = lane_for(head.destination, head.type)
+        row = row_of(role_of(service), message.TYPE)
+        head = self._header(
+            _REQUEST, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
+            deadline_ms=max(1, int(timeout_s * 1000)),
+        )  # fmt: skip
+        name = lane_for(service, head.type)
         connection = self.connections.get(name) or self.connections[""]
         now = self.clock.monotonic()
         if self.before_send is not None:

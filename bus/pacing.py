@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from hobus.bus.deadlines import Deadlines
+from hobus.bus.envelope import Header
 from hobus.bus.fair import Shares
 from hobus.bus.settings import BusSettings
 
@@ -199,3 +200,56 @@ class PacedIntake(Generic[T]):
 
     def _set_due(self, share: str, flow: _Flow[T]) -> None:
         self._due.set(share, flow.at + max(0.0, -flow.credit) / self._rate.per_s)
+
+
+class WaitingAsk(NamedTuple, Generic[T]):
+    """A client's request that waits until its rate allows it."""
+
+    client: T
+    share: str
+    principal: str
+    frame: Header
+    header_bytes: int
+    body: bytes | None  # None: there was no room for it
+    units: int  # what it costs
+    arrived_at: float
+
+
+class ClientIntake(PacedIntake[WaitingAsk[T]]):
+    """Clients' requests on their way in at a server; two connections of one process may ask under the same id."""
+
+    def __init__(self, settings: BusSettings, is_contended: Callable[[str, float], bool]) -> None:
+        super().__init__(client_rate_of(settings), shares_max=settings.mailbox_max, is_contended=is_contended)
+        self._settings = settings
+
+    def takes(  # noqa: PLR0913 - who asks what, and at which cost
+        self, client: T, frame: Header, header_bytes: int, body: bytes, *, instance: str, principal: str, share: str,
+        work: int, now: float,
+    ) -> Verdict:  # fmt: skip
+        """Whether this may come in now, and is charged; else what is to be done about it, as `wait` says."""
+        units = work + len(body) // self._settings.fair_unit_bytes
+        if self.arrives(share, principal, now):
+            self.charge(share, principal, units, now)
+            return "goes on"
+        kept = body if may_wait_whole(self.sizes, share, len(body), self._settings) else None
+        kept_bytes = 0 if kept is None else len(body)
+        asked = WaitingAsk(client, share, principal, frame, header_bytes, kept, units, now)
+        key = f"{instance} {frame.message_id}"
+        return self.wait(share, key, asked, kept_bytes, dropped_bytes=len(body) - kept_bytes)
+
+    def due(self, now: float) -> list[WaitingAsk[T]]:
+        """Those whose turn has come, charged, each with the time that is left to it."""
+        found: list[WaitingAsk[T]] = []
+        for asked in self.take(now):
+            self.charge(asked.share, asked.principal, asked.units, now)
+            left_ms = max(0, asked.frame.deadline_ms - int((now - asked.arrived_at) * 1000))
+            found.append(asked._replace(frame=asked.frame._replace(deadline_ms=left_ms)))
+        return found
+
+    def given_up(self, instance: str, message_id: str, *shares: str) -> WaitingAsk[T] | None:
+        """The request that its client cancels; it waits no longer. None if it did not."""
+        for share in shares:
+            asked = self.leave(share, f"{instance} {message_id}")
+            if asked is not None:
+                return asked
+        return None

@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import CoroutineType
-from typing import Any
 
 import structlog
 
@@ -34,7 +32,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, LaneFrame, Probe, Probed, Ready, Refused
 from hobus.bus.outbox import Outbox, OutboxCounters
 from hobus.bus.paging import parts_of
-from hobus.bus.port import Clock, R
+from hobus.bus.port import Clock
 from hobus.bus.readiness import Readiness, State
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply
@@ -90,6 +88,7 @@ class Peer:
         }
         self._broker = self._connections[""]
         self._outbox = Outbox(instance, settings, clock, self._connections, self._arm)
+        self.request, self.ask = self._outbox.request, self._outbox.ask  # see `bus.port.Bus`
         self._conversation = Conversation(
             self,
             instance=instance,
@@ -169,39 +168,6 @@ class Peer:
     async def sleep(self, seconds: float) -> None:
         """Returns after `seconds` of the running loop's time."""
         await asyncio.sleep(seconds)
-
-    def request(  # noqa: PLR0913 - an envelope has these fields
-        self,
-        service: str,
-        message: Message,
-        *,
-        expect: type[R],
-        timeout_s: float,
-        key: str = "",
-        message_id: str | None = None,
-        attempt: int = 1,
-        trace: str = "",
-        on_stream: Callable[[Message], None] | None = None,
-        reached_within_s: float | None = None,
-    ) -> CoroutineType[Any, Any, R]:
-        """The reply, within `timeout_s`; see `bus.port.Bus.request`."""
-        return self._outbox.request(
-            service, message, expect=expect, timeout_s=timeout_s, key=key, message_id=message_id, attempt=attempt,
-            trace=trace, on_stream=on_stream, reached_within_s=reached_within_s,
-        )  # fmt: skip
-
-    def ask(  # noqa: PLR0913 - an envelope has these fields
-        self,
-        service: str,
-        message: Message,
-        *,
-        expect: type[R],
-        timeout_s: float,
-        trace: str = "",
-        on_outcome: Callable[[R | RuntimeFault], None],
-    ) -> None:
-        """`request` without a task; see `bus.port.Bus.ask`."""
-        self._outbox.ask(service, message, expect=expect, timeout_s=timeout_s, trace=trace, on_outcome=on_outcome)
 
     async def post(self, service: str, message: Message, *, key: str = "", trace: str = "") -> None:
         """Handed to the broker, or BusError."""

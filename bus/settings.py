@@ -1,4 +1,4 @@
-"""Settings of broker, lanes and endpoints: section `bus` of `admin_config.json` (no field has a default)."""
+"""Settings of broker, lanes, endpoints and clients of the ledger, of `admin_config.json` (no field has a default)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,34 @@ Positive = Annotated[int, Field(gt=0)]
 NonNegative = Annotated[int, Field(ge=0)]
 
 
-class BusSettings(BaseModel):
-    """Broker, lanes and endpoints; units stand last in names."""
+class Section(BaseModel):
+    """A frozen part of the configuration; unknown keys are errors; units stand last in names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LedgerClientSettings(Section):
+    """What a client of the ledger goes by: the first part of section `ledger`."""
+
+    batch_entries_max: Positive = Field(description="entries that share one sync, or one frame on their way to it")
+    batch_bytes_max: Positive = Field(description="the same in bytes; an entry that is larger goes alone")
+    lazy_commit_ms: Positive = Field(
+        description="how long a write that nobody waits for may wait in its client, to share a frame with one that "
+        "somebody waits for, and again in the ledger, to share a sync"
+    )
+    outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
+    client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
+    client_frames_max: Positive = Field(
+        description="frames of urgent writes that a client has on their way; further ones leave together with an answer"
+    )
+    request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
+    resubmit_pause_ms: Positive = Field(
+        description="pause before a client hands writes over again that the ledger did not take"
+    )
+
+
+class BusSettings(Section):
+    """Broker, lanes and endpoints."""
 
     body_max_bytes: Positive = Field(description="a larger body is refused where it is made, naming size and limit")
     service_grace_ms: Positive = Field(

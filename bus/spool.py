@@ -14,11 +14,11 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
 from hobus.bus.errors import LedgerError, MessageTooLarge
+from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.port import Disk, FileHandle
@@ -31,16 +31,6 @@ _CHECK = struct.Struct(">I")  # CRC-32 of the head: a length that it vouches for
 _HEAD_BYTES = _HEAD.size + _CHECK.size
 _MAGIC = b"HSP5"
 _START = b"\0" * 32
-
-
-class Writes(Protocol):
-    """The part of the ledger client that a keeper uses."""
-
-    def submit(
-        self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
-    ) -> asyncio.Future[list[Ack]]:
-        """Pipelines a write; the future holds its acks."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +180,7 @@ class RecordKeeper:
     the end of a call is offered to the record ahead of the next call that spends what it gave back.
     """
 
-    def __init__(self, ledger: Writes, spool: Spool, *, spool_after_s: float, retry_s: float) -> None:
+    def __init__(self, ledger: LedgerClient, spool: Spool, *, spool_after_s: float, retry_s: float) -> None:
         self._ledger = ledger
         self._spool = spool
         self._spool_after_s = spool_after_s

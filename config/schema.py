@@ -9,31 +9,21 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from hobus.bus.settings import BusSettings
+from hobus.bus.settings import BusSettings, LedgerClientSettings, NonNegative, Positive, Section
 from hobus.config.secret_refs import is_secret_ref
 
-Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Section(BaseModel):
-    """A frozen part of the configuration; unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LedgerConfig(Section):
+class LedgerConfig(LedgerClientSettings):
     """The record."""
 
     segment_bytes: Positive = Field(description="size of one file of the record")
     reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
     zero_fill_chunk_bytes: Positive = Field(description="how much of a segment is zero-filled ahead at once")
-    batch_entries_max: Positive = Field(description="entries that share one sync, or one frame on their way to it")
-    batch_bytes_max: Positive = Field(description="the same in bytes; an entry that is larger goes alone")
     entry_max_bytes: Positive = Field(description="one entry without its bodies")
     bodies_max_bytes: Positive = Field(description="bodies of one entry together; with the entry they must fit a reply")
     read_bytes_max: Positive = Field(description="a page of entries ends here, though one entry is always given")
@@ -42,29 +32,16 @@ class LedgerConfig(Section):
     )
     outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
     outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
-    lazy_commit_ms: Positive = Field(
-        description="how long a write that nobody waits for may wait in its client, to share a frame with one that "
-        "somebody waits for, and again in the ledger, to share a sync"
-    )
     index_interval_ms: Positive = Field(description="how far the index may trail the record")
     known_filter_bytes: Positive = Field(
         description="memory for what is known of ids without asking the index: two bytes per entry keep nearly all "
         "new ids from being looked up; with less, more of them are"
     )
-    outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
-    client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
-    client_frames_max: Positive = Field(
-        description="frames of urgent writes that a client has on their way; further ones leave together with an answer"
-    )
-    request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
     principal_tails_max: Positive = Field(
         description="long polls of one principal (a client's process with all its connections) that wait at once"
     )
     denied_interval_ms: Positive = Field(description="how often what was denied is recorded, in batches")
     denied_max: Positive = Field(description="different denials kept for one such interval; the rest is a number")
-    resubmit_pause_ms: Positive = Field(
-        description="pause before a client hands writes over again that the ledger did not take"
-    )
     spool_retry_ms: Positive = Field(
         description="pause before records that the ledger could not take (its disk is full) are handed over again"
     )

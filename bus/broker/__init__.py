@@ -11,7 +11,7 @@ admission.py    which hello and which frame is allowed, how much it may say (pla
 intake.py       on whose behalf, and how much of one principal; paced.py: at which rate
 operations.py   what the broker answers itself (service `broker`)
 records.py      denials and dead letters on their way into the ledger
-waiting.py      bounded fair queues; sticky.py: key -> owner; deadlines.py: the heap
+waiting.py      bounded fair queues; sticky.py: key -> owner
 state.py        peers, services, pending requests, and the list of actions of the running step
 tap_record.py   what is said about every frame; tap_wire.py: batches, losses
 ring.py         recent frames, and answers from them within their share of the broker's time

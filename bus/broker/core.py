@@ -167,7 +167,7 @@ class BrokerCore:
         """When a Tick is due; None if nothing will ever be."""
         state = self._state
         at = self._liveness.next_at()
-        for other in (state.deadlines.next_at(), self._records.next_at(), state.pacing.next_at()):
+        for other in (state.deadlines.earliest(), self._records.next_at(), state.pacing.next_at()):
             if other is not None and other < at:
                 at = other
         if state.is_collecting:
@@ -251,10 +251,11 @@ class BrokerCore:
         self._records.set_time(state.now + state.wall_offset)
         if state.is_collecting and state.now >= state.collects_until:
             self._end_collecting()
-        while (pending := state.deadlines.pop_due(state.now)) is not None:
-            self._delivery.look_at(pending)
+        for pending in state.deadlines.take_due(state.now):
+            if not pending.is_done:  # ended by what became of an earlier one
+                self._delivery.look_at(pending)
         for asked in self._paced.due():
-            self._ask(asked.peer, asked.frame, asked.header_bytes, asked.body or b"")
+            self._ask(asked.client, asked.frame, asked.header_bytes, asked.body or b"")
         for service in state.services.values():
             service.sticky.expire(state.now)
             if service.absent_since is None or service.is_flushed or state.is_collecting:

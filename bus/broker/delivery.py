@@ -8,7 +8,7 @@ from __future__ import annotations
 from hobus.bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
-from hobus.bus.broker.intake import behalf_of, over_share, share_of
+from hobus.bus.broker.intake import behalf_of, share_of
 from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
@@ -91,7 +91,7 @@ class Delivery:
             return
         if not is_post:
             state.asked[peer.role][frame.message_id] = pending
-        state.deadlines.push(deadline, pending)
+        state.deadlines.set(pending, deadline)
         if service.early_cancels:
             service.early_cancels.pop(frame.message_id, None)  # wanted again
         holder = self._announced_holder(pending)
@@ -110,9 +110,13 @@ class Delivery:
         """The request, counted in its principal's share; None when that is full, and its sender was told so."""
         state = self._state
         share = share_of(peer, row)
-        if share and (over := over_share(state.shares, share, len(body), peer, state.settings)):
-            self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
-            return None
+        if share:
+            settings, is_asking_client = state.settings, peer.role in CLIENT_ROLES
+            least_bytes = settings.fair_unit_bytes
+            over = state.shares.excess(share, len(body), settings, is_client=is_asking_client, least_bytes=least_bytes)
+            if over:
+                self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
+                return None
         pending = OpenRequest(
             frame, body, row,
             service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, now=state.now,
@@ -250,9 +254,7 @@ class Delivery:
             else:
                 self._endings.expire(pending)
             return
-        if state.now >= pending.seen_at:
-            pending.seen_at = pending.deadline
-            state.deadlines.push(pending.deadline, pending)
+        state.deadlines.set(pending, pending.deadline)  # which may have been prolonged
         if pending.state != "waiting" or state.is_collecting:
             return
         if pending.tool:

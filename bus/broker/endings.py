@@ -6,11 +6,9 @@ from hobus.bus.broker.peers import BoundPeer, Late, OpenRequest
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.state import State
 from hobus.bus.broker.transitions import RequestEvent
-from hobus.bus.codec import encode
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Cancelled
-from hobus.bus.messages.failure import Failure
 
 _VERDICTS = {"denied": "denied", "malformed": "malformed", "expired": "expired", "cancelled": "cancelled"}
 
@@ -34,7 +32,7 @@ class Endings:
         if pending.share:
             self._state.shares.give_back(pending.share, len(pending.body))
         pending.body = b""
-        self._state.deadlines.ended()
+        self._state.deadlines.forget(pending)
 
     def unbind(self, pending: OpenRequest, *, keeps_slot: bool = False) -> None:
         """Its worker does not work on it any more; with `keeps_slot` it still does, but nobody will want the answer."""
@@ -79,15 +77,8 @@ class Endings:
         worker = pending.worker
         if worker is not None:
             self.unbind(pending, keeps_slot=True)
-            stop = header(
-                Kind.CANCEL,
-                self._next_id(),
-                correlation_id=pending.header.message_id,
-                type=Cancelled.TYPE,
-                destination=worker.instance,
-                sender=self._state.me.instance,
-            )
-            self._state.send(worker, stop, encode(Cancelled(reason="deadline"), self._state.settings.body_max_bytes))
+            message_id = pending.header.message_id
+            self._state.say(worker, Kind.CANCEL, Cancelled(reason="deadline"), correlation_id=message_id)
         where = f"at {worker.instance}" if worker is not None else "in the queue"
         words = f"{_name(pending.header)} was not answered within its deadline; it was {where}"
         self.fail(pending, "expired", words, by="expired")
@@ -142,20 +133,8 @@ class Endings:
         state = self._state
         retry_after_ms = state.settings.busy_retry_ms if code == "busy" else None
         failure = BusError(code, detail, retryable=retryable, retry_after_ms=retry_after_ms).as_failure()
-        answer = header(
-            Kind.FAILURE,
-            self._next_id(),
-            correlation_id=frame.message_id,
-            type=Failure.TYPE,
-            destination=to.instance,
-            trace=frame.trace,
-            sender=state.me.instance,
-        )
-        state.send(to, answer, encode(failure, state.settings.body_max_bytes))
+        state.say(to, Kind.FAILURE, failure, correlation_id=frame.message_id, trace=frame.trace)
         state.tap(verdict, frame, to.instance, body=body, code=shown or code)
-
-    def _next_id(self) -> str:
-        return f"{self._state.me.instance}:{self._state.sequence + 1}"
 
 
 def remember_late(worker: BoundPeer, message_id: str, late: Late, *, bound: int) -> None:

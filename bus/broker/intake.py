@@ -6,27 +6,12 @@ and only a supervisor of this machine, whose runs outlive the requests that bega
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header
-from hobus.bus.fair import Shares
-from hobus.bus.settings import BusSettings
 
 _BELIEVED = "ho2"
 _ABOUT = ":about"
-
-
-class Asked(NamedTuple):
-    """A client's request that waits until its rate allows it (`bus/pacing.py`)."""
-
-    peer: BoundPeer
-    frame: Header
-    header_bytes: int
-    body: bytes | None  # None: there was no room for it
-    size_bytes: int
-    arrived_at: float
 
 
 def behalf_of(peer: BoundPeer, frame: Header) -> str:
@@ -52,21 +37,3 @@ def share_of(peer: BoundPeer, row: Row) -> str:
 def shares_of(principal: str) -> tuple[str, str]:
     """Both that a client has."""
     return principal, principal + _ABOUT
-
-
-def over_share(shares: Shares, share: str, size_bytes: int, peer: BoundPeer, settings: BusSettings) -> str:
-    """Why one more request of this size is too much for now; "" if it may come in.
-
-    Whatever the others have open, whoever has nothing may ask for something of at most `bus.fair_unit_bytes`.
-    """
-    held = shares.of(share)
-    count_max = settings.client_open_max if peer.role in CLIENT_ROLES else settings.service_open_max
-    if held.count >= count_max:
-        name = "client_open_max" if peer.role in CLIENT_ROLES else "service_open_max"
-        return f"{held.count} requests of {share} are open (bus.{name})"
-    if held.size_bytes + size_bytes > settings.client_open_max_bytes:
-        return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
-    is_least = held.count == 0 and size_bytes <= settings.fair_unit_bytes
-    if not is_least and shares.size_bytes + size_bytes > settings.clients_open_max_bytes:
-        return f"{shares.size_bytes} bytes are open for those outside (bus.clients_open_max_bytes)"
-    return ""

@@ -14,7 +14,7 @@ from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.broker.tap_record import VERDICTS, BodyFacts
 from hobus.bus.codec import decode, encode, unpack_header
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record, pack
@@ -94,16 +94,7 @@ class Operations:
         state.tap("delivered", frame, peer.instance, worker=state.me.instance, body=body)
         if reply is None:
             return
-        stamped = header(
-            Kind.REPLY,
-            f"{state.me.instance}:{state.sequence + 1}",
-            correlation_id=frame.message_id,
-            type=reply.TYPE,
-            destination=peer.instance,
-            trace=frame.trace,
-            sender=state.me.instance,
-        )
-        state.send(peer, stamped, data)
+        stamped = state.say(peer, Kind.REPLY, reply, correlation_id=frame.message_id, trace=frame.trace, body=data)
         state.tap("delivered", stamped, state.me.instance, worker=state.me.instance, body=data)
 
     def _mirror(self, peer: BoundPeer, frame: Header, body: bytes) -> None:

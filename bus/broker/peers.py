@@ -131,7 +131,6 @@ class OpenRequest:
         "principal",
         "requester",
         "row",
-        "seen_at",
         "service",
         "share",
         "slotted",
@@ -165,7 +164,6 @@ class OpenRequest:
         self.requester = requester  # the newest one
         self.also: list[BoundPeer] = []  # earlier ones that still live: whoever asks gets the answer
         self.deadline = deadline
-        self.seen_at = deadline  # when the heap has it looked at; an earlier time than a deadline that was prolonged
         self.tool = header.key if row.by_tool and not self.direct else ""  # the one that its worker must have announced
         self.unable_since: float | None = None  # nobody that has the tool is there since
         self.is_post = header.kind == _POST

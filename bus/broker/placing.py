@@ -87,7 +87,7 @@ class Placement:
             pending.unable_since = None
         elif pending.unable_since is None:
             pending.unable_since = self._state.now
-            self._state.deadlines.push(self._state.now + self._grace_s, pending)
+            self._state.deadlines.hasten(pending, self._state.now + self._grace_s)
 
     def look_at_tool(self, pending: OpenRequest) -> None:
         """Fails one for whose tool nobody has come within the grace, and nobody still starts what would bring it.
@@ -95,12 +95,15 @@ class Placement:
         Asking again would not help.
         """
         self._note_ability(pending, [peer for peer in pending.service.offering if pending.tool in peer.tools])
-        if pending.unable_since is None or self._state.now < pending.unable_since + self._grace_s:
+        if pending.unable_since is None:
             return
-        look_again_at = self._state.now + self._grace_s
+        grace_ends_at, look_again_at = pending.unable_since + self._grace_s, self._state.now + self._grace_s
+        if self._state.now < grace_ends_at:
+            self._state.deadlines.hasten(pending, grace_ends_at)
+            return
         if look_again_at < pending.deadline and _is_on_its_way(pending):
             # Else what was begun elsewhere would end without need, though it may run again here in a moment.
-            self._state.deadlines.push(look_again_at, pending)
+            self._state.deadlines.hasten(pending, look_again_at)
             return
         words = f"no worker of {pending.service.name} announces the tool {pending.tool[:64]}; see `hobus tools`"
         if pending.header.attempt > 1:
@@ -288,7 +291,7 @@ class Placement:
         if why is not None:
             self._endings.fail(pending, "no_route", f"{pending.direct} is gone ({why})")
             return
-        self._state.deadlines.push(self._state.now + self._grace_s, pending)
+        self._state.deadlines.hasten(pending, self._state.now + self._grace_s)
         self._wait(pending, pending.direct, bounded=bounded)
 
     def _no_service(self, pending: OpenRequest) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 
-from hobus.bus.broker.deadlines import DeadlineHeap
 from hobus.bus.broker.events import Action, Send
-from hobus.bus.broker.intake import Asked, shares_of
+from hobus.bus.broker.intake import shares_of
 from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header
 from hobus.bus.conduct import Conduct
+from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.fair import Shares
 from hobus.bus.histogram import Histogram
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat
-from hobus.bus.pacing import Others, PacedIntake, client_rate_of
+from hobus.bus.pacing import ClientIntake, Others
 from hobus.bus.settings import BusSettings
 
 _QUEUE_WAIT = "queue_wait"
@@ -45,10 +45,8 @@ class State:
         self.others = Others(
             settings.contended_ms / 1000, lambda principal: self.shares.has_others(*shares_of(principal))
         )
-        self.pacing: PacedIntake[Asked] = PacedIntake(
-            client_rate_of(settings), shares_max=settings.mailbox_max, is_contended=self.others.are_about
-        )
-        self.deadlines: DeadlineHeap[OpenRequest] = DeadlineHeap()
+        self.pacing: ClientIntake[BoundPeer] = ClientIntake(settings, self.others.are_about)
+        self.deadlines: Deadlines[OpenRequest] = Deadlines()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()
         self.times = {name: Histogram() for name in (_QUEUE_WAIT, *sorted({row.timed for row in ROWS if row.timed}))}
@@ -118,6 +116,17 @@ class State:
             self.own_answers.append((frame, body))
         elif not to.is_lost:
             self.actions.append(Send(to.connection, pack_header(frame), body))
+
+    def say(  # noqa: PLR0913 - what a frame of the broker's own says
+        self, to: BoundPeer, kind: Kind, message: Message, *, correlation_id: str, trace: str = "", body: bytes = b""
+    ) -> Header:
+        """Sends an answer or a cancel of the broker's own, of this body if it is packed already; its header."""
+        frame = header(
+            kind, f"{self.me.instance}:{self.sequence + 1}", correlation_id=correlation_id, type=message.TYPE,
+            destination=to.instance, trace=trace, sender=self.me.instance,
+        )  # fmt: skip
+        self.send(to, frame, body or encode(message, self.settings.body_max_bytes))
+        return frame
 
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
         """Sends a control frame of the broker's own."""

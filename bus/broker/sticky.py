@@ -109,12 +109,6 @@ class StickyTable(Generic[P]):
             else:
                 self._forget(key, owner)
 
-    def next_expiry(self) -> float | None:
-        """When the least recently used key becomes idle."""
-        for owner in self._owners.values():
-            return owner.used_at + self._idle_s
-        return None
-
     def _forget(self, key: str, owner: Owner[P]) -> None:
         del self._owners[key]
         owner.peer.keys.pop(key, None)

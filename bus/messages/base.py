@@ -13,9 +13,6 @@ from hobus.bus.text import cut
 _PACKER = msgpack.Packer(use_bin_type=True)
 _set = object.__setattr__  # of a frozen model, as pydantic does it
 
-type_of_json = Any
-"""A JSON-like value: None, bool, int, float, str, list or dict with string keys."""
-
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Count = Annotated[int, Field(ge=0)]
 Sendable = Annotated[int, Field(lt=1 << 63)]

@@ -159,60 +159,60 @@ def _fence(about: _About) -> dict[str, Any] | None:
     return {"run_id": run, "session_epoch": about.session_epoch, "step_epoch": about.step_epoch}
 
 
-def _without_known(form: dict[str, Any], about: _About) -> dict[str, Any]:
+class _Way(NamedTuple):
+    """What becomes of times, refs and digests in an order or a receipt: as the entry has them, or back."""
+
+    time: Callable[[Any, _About], Any]
+    ref: Callable[[Any, str], Any]
+    digest: Callable[[Any, _About], Any]
+
+
+def _rewritten(form: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
+    return {
+        name: value if value is None or name not in _PARTS else _PARTS[name](value, about, way)
+        for name, value in form.items()
+    }
+
+
+def _segment(segment: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
+    ref = segment.get("ref")
+    return segment if ref is None else segment | {"ref": way.ref(ref, about.session_id)}
+
+
+def _segments(segments: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
+    return [_segment(segment, about, way) for segment in _listed(segments)]
+
+
+def _exchanges(exchanges: Any, about: _About, way: _Way) -> list[dict[str, Any]]:
+    return [_rewritten(exchange, about, way) for exchange in _listed(exchanges)]
+
+
+def _id(text: Any, about: _About, way: _Way) -> Any:
+    return way.ref(text, about.session_id)
+
+
+def _ids(texts: Any, about: _About, way: _Way) -> list[Any]:
+    return [way.ref(text, about.session_id) for text in _listed(texts)]
+
+
+_PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
+    **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
+    **dict.fromkeys(("parent_wo_id", "like"), _id),
+    **dict.fromkeys(("input_context", "more_context", "results"), _segments),
+    "config_digest": lambda value, about, way: way.digest(value, about),
+    "prompt_received_ids": _ids,
+    "exchanges": _exchanges,
+    "output_result": _rewritten,
+    "text": _segment,
+}
+"""By the name of a field of an order, of an exchange in it, of a receipt, or of its result."""
+_KNOWN = frozenset({"wo_id", "session_id", "wo_type"})
+
+
+def _form(form: dict[str, Any], about: _About) -> dict[str, Any]:
     fence = _fence(about)
     kept = {name: value for name, value in form.items() if name not in _KNOWN and (name != "fence" or value != fence)}
-    for name in _TIMES:
-        if name in kept:
-            kept[name] = us_of_iso(kept[name]) - about.at_us
-    return kept
-
-
-def _order(form: dict[str, Any], about: _About) -> dict[str, Any]:
-    session_id = about.session_id
-    kept = _without_known(form, about)
-    for name in _ORDER_IDS:
-        if name in kept and kept[name] is not None:
-            kept[name] = _of_session(kept[name], session_id)
-    if "config_digest" in kept:
-        kept["config_digest"] = _digest(kept["config_digest"], about)
-    for name in _CONTEXTS:
-        if name in kept:
-            kept[name] = [_segment(segment, session_id) for segment in kept[name]]
-    if "exchanges" in kept:
-        kept["exchanges"] = [
-            {
-                name: _segment(value, session_id)
-                if name == "text"
-                else [_segment(segment, session_id) for segment in value]
-                if name == "results"
-                else value
-                for name, value in exchange.items()
-            }
-            for exchange in kept["exchanges"]
-        ]
-    return kept
-
-
-def _receipt(form: dict[str, Any], about: _About) -> dict[str, Any]:
-    session_id = about.session_id
-    kept = _without_known(form, about)
-    if "text" in (output := kept.get("output_result") or {}):
-        kept["output_result"] = output | {"text": _segment(output["text"], session_id)}
-    if "prompt_received_ids" in kept:
-        kept["prompt_received_ids"] = [_of_session(one, session_id) for one in kept["prompt_received_ids"]]
-    return kept
-
-
-def _segment(segment: dict[str, Any], session_id: str) -> dict[str, Any]:
-    ref = segment.get("ref")
-    return segment if ref is None else segment | {"ref": _of_session(ref, session_id)}
-
-
-_KNOWN = frozenset({"wo_id", "session_id", "wo_type"})
-_TIMES = ("planned_at", "completed_at")
-_ORDER_IDS = ("parent_wo_id", "like")
-_CONTEXTS = ("input_context", "more_context")
+    return _rewritten(kept, about, _WRITING)
 
 
 def pack_result(result: TurnResult) -> bytes:
@@ -409,45 +409,13 @@ def _open_calls_of(value: Any, about: _About) -> dict[str, Any]:
     return {"wo_id": _with_session(wo_id, about.session_id), "call_ids": call_ids}
 
 
-def _order_of(form: Any, about: _About) -> dict[str, Any]:
-    session_id = about.session_id
-    found = _with_times(form, about)
-    for name in _ORDER_IDS:
-        if found.get(name) is not None:
-            found[name] = _with_session(found[name], session_id)
-    for name in _CONTEXTS:
-        if name in found:
-            found[name] = [_segment_of(segment, session_id) for segment in _listed(found[name])]
-    if "config_digest" in found:
-        found["config_digest"] = _digest_of(found["config_digest"], about)
-    if "exchanges" in found:
-        found["exchanges"] = [
-            exchange
-            | {"results": [_segment_of(segment, session_id) for segment in exchange["results"]]}
-            | ({"text": _segment_of(exchange["text"], session_id)} if "text" in exchange else {})
-            for exchange in _listed(found["exchanges"])
-        ]
-    return found
-
-
-def _receipt_of(form: Any, about: _About) -> dict[str, Any]:
-    session_id = about.session_id
-    found = _with_times(form, about)
-    if "text" in (output := found.get("output_result") or {}):
-        found["output_result"] = output | {"text": _segment_of(output["text"], session_id)}
-    if "prompt_received_ids" in found:
-        found["prompt_received_ids"] = [_with_session(one, session_id) for one in found["prompt_received_ids"]]
-    return found
-
-
-def _with_times(form: Any, about: _About) -> dict[str, Any]:
+def _form_of(form: Any, about: _About) -> dict[str, Any]:
     if type(form) is not dict:
         raise ValueError("not a map")
-    return form | {name: _time(form[name], about) for name in _TIMES if name in form}
+    return _rewritten(form, about, _READING)
 
 
-def _segment_of(segment: dict[str, Any], session_id: str) -> dict[str, Any]:
-    return segment | {"ref": _with_session(segment["ref"], session_id)} if "ref" in segment else segment
+_WRITING, _READING = _Way(_us_after, _of_session, _digest), _Way(_time, _with_session, _digest_of)
 
 
 def _fill(kind: type[Any], values: dict[str, Any], about: _About) -> None:
@@ -473,8 +441,7 @@ _WRITTEN: dict[str, _Writer] = {
     "input_digest": _hash,
     "config_digest": _digest,
     "command": _command,
-    "order": _order,
-    "receipt": _receipt,
+    **dict.fromkeys(("order", "receipt"), _form),
     **dict.fromkeys(("session_config", "run_overrides", "lease"), _record),
     **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), _us_after),
     **dict.fromkeys(("after", "lease_id", "continues"), _short),
@@ -484,8 +451,7 @@ _WRITTEN: dict[str, _Writer] = {
 
 _READERS: dict[_Writer, Callable[[Any, _About], Any]] = {
     _short: _long, _shorts: _longs, _subject: _of_subject, _us_after: _time, _step: _step_of, _batch: _batch_of,
-    _hash: _hash_of, _digest: _digest_of, _given: _given_of, _open_calls: _open_calls_of, _order: _order_of,
-    _receipt: _receipt_of,
+    _hash: _hash_of, _digest: _digest_of, _given: _given_of, _open_calls: _open_calls_of, _form: _form_of,
 }  # fmt: skip
 
 _CLASSES: dict[str, type[events.SessionFact]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 import struct
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 import zmq
 import zmq.utils.z85 as z85  # noqa: PLR0402 - the module ships no names for `from`
 
+from hobus.bus import disk
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import ConfigError
 
@@ -80,7 +80,7 @@ def kept_pair(path: Path, *, after_loss: str = BROKER_MEND) -> KeyPair:
         secret = path.read_bytes().strip()
     except FileNotFoundError:
         pair = new_pair()
-        write_durably(path, pair.secret + b"\n")
+        disk.write_private(path, pair.secret + b"\n")
         return pair
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigError(f"the key file {path} can be read by others: chmod 600 it, then start again")
@@ -88,31 +88,6 @@ def kept_pair(path: Path, *, after_loss: str = BROKER_MEND) -> KeyPair:
         return pair_of(secret)
     except ValueError:
         raise ConfigError(f"the key file {path} is damaged: put its copy back, or remove it; {after_loss}") from None
-
-
-def private_folder(path: Path) -> Path:
-    """The directory, there and for this user alone. Raises OSError."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
-    return path
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """The file is there whole or as it was, on the device, and was never readable for others. Raises OSError."""
-    private_folder(path.parent)
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 _PRIME = 2**255 - 19

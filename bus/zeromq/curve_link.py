@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import zmq
 
-from hobus.bus.errors import BusError
-from hobus.bus.link import OnFrames
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve import KeyPair
 from hobus.bus.zeromq.drained import DrainedSocket
+from hobus.bus.zeromq.link import DealerLink
 
-_FRAMES = 2
 _EVENTS = int(
     zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -65,8 +62,8 @@ class CurveEnds:
     pair: KeyPair = field(repr=False)
 
 
-class CurveLink:
-    """`bus.link.Link`; made and used on a running event loop."""
+class CurveLink(DealerLink):
+    """To a broker on another host."""
 
     def __init__(
         self,
@@ -77,40 +74,21 @@ class CurveLink:
         clock: Clock,
         on_happened: Callable[[Happened], None],
     ) -> None:
-        self._zeromq = zeromq
-        self._settings = settings
+        super().__init__(zeromq, settings)
         self._ends = ends
         self._clock = clock
         self._on_happened = on_happened
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
-        self._on_frames: OnFrames | None = None
-        self._dealer: zmq.Socket[bytes] | None = None
-        self._sockets: tuple[DrainedSocket, DrainedSocket] | None = None  # the dealer and its monitor
+        self._raw: zmq.Socket[bytes] | None = None
+        self._monitor: DrainedSocket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_connected = False
         self._failures = 0
-        self.garbage = 0
         self._open()
-
-    def attach(self, on_frames: OnFrames) -> None:
-        """Incoming frame pairs go to `on_frames`."""
-        self._on_frames = on_frames
-
-    def send(self, header: bytes, body: bytes) -> None:
-        """Handed to ZeroMQ, or waiting in order for the connection; BusError(busy) beyond `bus.high_water_mark`."""
-        if not self._waiting and self._sockets is not None and self._sockets[0].send((header, body)):
-            return
-        if len(self._waiting) >= self._settings.high_water_mark:
-            raise BusError("busy", f"{len(self._waiting)} frames wait for the connection (bus.high_water_mark)")
-        self._waiting.append((header, body))
-
-    def discard(self) -> None:
-        """Frames that never left are forgotten."""
-        self._waiting.clear()
 
     def close(self) -> None:
         """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; nothing is tried any more."""
+        self._is_open = False
         self._waiting.clear()
         self._end(linger_ms=self._settings.heartbeat_interval_ms)
 
@@ -118,9 +96,7 @@ class CurveLink:
 
     def _open(self) -> None:
         settings, ends = self._settings, self._ends
-        dealer = self._zeromq.connecting(zmq.DEALER)
-        dealer.setsockopt(zmq.IMMEDIATE, 1)
-        dealer.setsockopt(zmq.PROBE_ROUTER, 1)
+        self._raw = dealer = self._dealer()
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
         dealer.setsockopt(zmq.HANDSHAKE_IVL, settings.handshake_timeout_ms)
@@ -130,11 +106,8 @@ class CurveLink:
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
         monitor = dealer.get_monitor_socket(_EVENTS)
-        self._dealer = dealer
-        self._sockets = (
-            DrainedSocket(dealer, settings, self._received, self._flush),
-            DrainedSocket(monitor, settings, self._monitored),
-        )
+        self._socket = DrainedSocket(dealer, settings, self._received, self._flush)
+        self._monitor = DrainedSocket(monitor, settings, self._monitored)
         # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
         self._timer = self._loop.call_later(3 * settings.handshake_timeout_ms / 1000, self._failed, "unreachable", "")
         try:
@@ -156,7 +129,7 @@ class CurveLink:
 
     def _failed(self, what: Literal["refused", "no_handshake", "unreachable", "lost"], why: str) -> None:
         """This connection is over; the next one is tried after a pause."""
-        if self._sockets is None:
+        if self._socket is None:
             return
         self._end(linger_ms=0)
         settings = self._settings
@@ -168,30 +141,14 @@ class CurveLink:
     def _end(self, *, linger_ms: int) -> None:
         self._cancel_timer()
         self._is_connected = False
-        if self._sockets is None or self._dealer is None:
+        if self._socket is None or self._monitor is None or self._raw is None:
             return
-        (dealer, monitor), self._sockets = self._sockets, None
-        self._dealer.disable_monitor()
-        monitor.close()
-        dealer.close(linger_ms=linger_ms)
-        self._dealer = None
+        self._raw.disable_monitor()
+        self._monitor.close()
+        self._socket.close(linger_ms=linger_ms)
+        self._socket = self._monitor = self._raw = None
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    # --- frames -----------------------------------------------------------------------------------------------------
-
-    def _flush(self) -> bool:
-        has_sent = False
-        while self._waiting and self._sockets is not None and self._sockets[0].send(self._waiting[0]):
-            self._waiting.popleft()
-            has_sent = True
-        return has_sent
-
-    def _received(self, frames: list[bytes]) -> None:
-        if len(frames) == _FRAMES and self._on_frames is not None:
-            self._on_frames(frames[0], frames[1])
-        else:
-            self.garbage += 1

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 import structlog
 from pydantic import ValidationError
 
+from hobus.bus import disk
 from hobus.bus.broker.records import KeyRecord
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError
@@ -82,7 +83,7 @@ class KeyFiles:
 
     def __init__(self, folder: Path, *, settings: BusSettings, version: str, config_digest: str) -> None:
         """Reads everything; a damaged token or worker is none. Raises ConfigError for a damaged broker key, OSError."""
-        self._folder = curve.private_folder(folder)
+        self._folder = disk.private_folder(folder)
         self._settings = settings
         self._version = version
         self._digest = config_digest
@@ -221,7 +222,7 @@ class KeyFiles:
     def _mark_used(self, worker: WorkerFile) -> None:
         use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
         if use not in self._uses:
-            curve.write_durably(self._folder / _USED / use.file_name, b"")
+            disk.write_private(self._folder / _USED / use.file_name, b"")
             self._uses.add(use)
 
     # --- taking back ------------------------------------------------------------------------------------------------
@@ -274,7 +275,7 @@ class KeyFiles:
         return token
 
     def _write(self, path: str, record: Record) -> None:
-        curve.write_durably(self._folder / path, record.model_dump_json().encode() + b"\n")
+        disk.write_private(self._folder / path, record.model_dump_json().encode() + b"\n")
 
 
 def tokens_in(folder: Path) -> list[TokenFile]:
@@ -304,7 +305,7 @@ def revoke(folder: Path, name: str) -> WorkerFile | None:
     for worker in workers_in(folder):
         if worker.name == name:
             use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
-            curve.write_durably(folder / _USED / use.file_name, b"")
+            disk.write_private(folder / _USED / use.file_name, b"")
             (folder / _ENROLLED / f"{_short(worker.name)}.json").unlink()
             return worker
     return None

@@ -21,28 +21,26 @@ from hobus.bus.zeromq.drained import DrainedSocket
 _FRAMES = 2
 
 
-class ZeroMQLink:
-    """`bus.link.Link`; made and used on a running event loop."""
+class DealerLink:
+    """`bus.link.Link` over a DEALER that its kind opens; made and used on a running event loop."""
 
-    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str) -> None:
+    def __init__(self, zeromq: ZeroMQ, settings: BusSettings) -> None:
         self._zeromq = zeromq
         self._settings = settings
-        self._endpoint = endpoint
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._on_frames: OnFrames | None = None
-        self.garbage = 0
         self._socket: DrainedSocket | None = None
         self._is_open = True
+        self.garbage = 0
 
-    def _connected(self) -> DrainedSocket:
-        socket = self._zeromq.connecting(zmq.DEALER)
-        socket.setsockopt(zmq.IMMEDIATE, 1)
-        socket.setsockopt(zmq.PROBE_ROUTER, 1)
-        if self._endpoint.startswith("ipc://"):
-            socket.setsockopt(zmq.RECONNECT_IVL, self._settings.local_reconnect_min_ms)
-            socket.setsockopt(zmq.RECONNECT_IVL_MAX, self._settings.local_reconnect_max_ms)
-        socket.connect(self._endpoint)
-        return DrainedSocket(socket, self._settings, self._received, self._flush)
+    def _dealer(self) -> zmq.Socket[bytes]:
+        dealer = self._zeromq.connecting(zmq.DEALER)
+        dealer.setsockopt(zmq.IMMEDIATE, 1)
+        dealer.setsockopt(zmq.PROBE_ROUTER, 1)
+        return dealer
+
+    def _begin(self) -> None:
+        """There is a frame to send, and no socket."""
 
     def attach(self, on_frames: OnFrames) -> None:
         """Incoming frame pairs go to `on_frames`."""
@@ -53,8 +51,8 @@ class ZeroMQLink:
         if not self._is_open:
             return
         if self._socket is None:
-            self._socket = self._connected()
-        if not self._waiting and self._socket.send((header, body)):
+            self._begin()
+        if not self._waiting and self._socket is not None and self._socket.send((header, body)):
             return
         if len(self._waiting) >= self._settings.high_water_mark:
             raise BusError("busy", f"{len(self._waiting)} frames wait for the connection (bus.high_water_mark)")
@@ -83,3 +81,19 @@ class ZeroMQLink:
         self._waiting.clear()
         if self._socket is not None:
             self._socket.close(linger_ms=self._settings.heartbeat_interval_ms)
+
+
+class ZeroMQLink(DealerLink):
+    """To an endpoint of this machine."""
+
+    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str) -> None:
+        super().__init__(zeromq, settings)
+        self._endpoint = endpoint
+
+    def _begin(self) -> None:
+        dealer = self._dealer()
+        if self._endpoint.startswith("ipc://"):
+            dealer.setsockopt(zmq.RECONNECT_IVL, self._settings.local_reconnect_min_ms)
+            dealer.setsockopt(zmq.RECONNECT_IVL_MAX, self._settings.local_reconnect_max_ms)
+        dealer.connect(self._endpoint)
+        self._socket = DrainedSocket(dealer, self._settings, self._received, self._flush)

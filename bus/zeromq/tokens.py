@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.disk import write_private
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import ConfigError
 from hobus.bus.lanes import INSTANCE_PATTERN
@@ -47,7 +47,7 @@ def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
     for older in folder.glob(_file_name(instance.partition("@")[0] + "@*")):
         if older != path:
             older.unlink(missing_ok=True)
-    _write_private(path, json.dumps(content).encode())
+    write_private(path, json.dumps(content).encode(), is_durable=False)
     return secret
 
 
@@ -126,18 +126,6 @@ def _file_name(instance: str) -> str:
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """The file is there whole or not at all, and was never readable for others."""
-    temporary = path.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)
-    temporary.replace(path)
 
 
 def _start_time(pid: int) -> str | None:

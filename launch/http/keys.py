@@ -25,13 +25,13 @@ from uuid import UUID
 import structlog
 from pydantic import Field, ValidationError
 
+from hobus.bus.disk import write_private
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import HttpKeyCreated, HttpKeyRevoked
-from hobus.bus.zeromq.curve import write_durably
 from hobus.launch.cluster.home import Home, make_private
 
 R = TypeVar("R", bound=Record)
@@ -81,7 +81,7 @@ def create(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int
     word = _PREFIX + (new_id() + new_id()).replace("-", "")
     until = None if ttl_s is None else now_us + ttl_s * 1_000_000
     kept = HttpKey(principal=principal, sha256=_hash(word), created_at_us=now_us, expires_at_us=until)
-    write_durably(path, kept.model_dump_json().encode())
+    write_private(path, kept.model_dump_json().encode())
     return word
 
 
@@ -91,7 +91,7 @@ def revoke(home: Home, principal: str, *, now_us: int) -> bool:
     if key is None:
         return False
     gone = RevokedKey(principal=principal, fingerprint=key.fingerprint, revoked_at_us=now_us)
-    write_durably(_revoked(home) / f"{key.fingerprint}.json", gone.model_dump_json().encode())
+    write_private(_revoked(home) / f"{key.fingerprint}.json", gone.model_dump_json().encode())
     _path_of(home, principal).unlink(missing_ok=True)
     return True
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from hobus.bus import disk
 from hobus.bus.messages.base import Record
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.curve_link import CurveEnds
@@ -93,7 +94,7 @@ class WorkerHome:
 
     def joined(self, cluster: Cluster) -> None:
         """It is this cluster's worker, durably. Raises OSError."""
-        curve.write_durably(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
+        disk.write_private(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
 
     def ends(self, cluster: Cluster) -> CurveEnds:
         """Both ends of its connection. Raises CommandError when its key is gone: a new one is enrolled nowhere."""
@@ -124,7 +125,7 @@ class WorkerHome:
 
     def keep_snapshot(self, digest: str, data: bytes, *, kept_max: int) -> None:
         """It is kept here; the oldest ones beyond `kept_max` are gone. Raises OSError."""
-        curve.write_durably(self._snapshot(digest), data)
+        disk.write_private(self._snapshot(digest), data)
         for path in _all_but_newest(self._kept(), kept_max):
             path.unlink(missing_ok=True)
 

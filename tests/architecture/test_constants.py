@@ -103,7 +103,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.broker.delivery._CANCEL_MAX_BYTES", "hobus.bus.broker.tap_wire.*", "hobus.bus.codec.HEADER_MAX_BYTES",
         "hobus.bus.envelope.*", "hobus.bus.join_token.*", "hobus.bus.messages.control.*", "hobus.bus.messages.failure.*",
         "hobus.bus.messages.base.Sendable:*", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
-        "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.curve_link._FRAMES", "hobus.bus.zeromq.link._FRAMES",
+        "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.link._FRAMES",
         "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.zap._KEY_BYTES",
         "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*",
         "hobus.launch.launcher.control.*", "hobus.launch.launcher.options.PROCESSES_MAX", "hobus.launch.cli.commands.steering.EPOCH_MAX",
@@ -158,7 +158,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.config.json_schema._*_MAX", "hobus.config.json_schema._PATTERNS_BYTES", "hobus.config.schema_cost.*",
     ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
-        "hobus.bus.broker.deadlines._COMPACT_FROM", "hobus.bus.broker.ring.*", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK",
+        "hobus.bus.broker.ring.*", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK",
         "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.config.own_settings._DEPTH_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",

@@ -25,6 +25,15 @@ def test_ties_come_in_the_order_in_which_they_were_set() -> None:
     assert deadlines.take_due(1.0) == ["b", "c", "a"]
 
 
+def test_what_is_hastened_is_due_at_the_earlier_time() -> None:
+    """A later time changes nothing."""
+    deadlines = Deadlines[str]()
+    for due in (3.0, 2.0, 4.0):
+        deadlines.hasten("a", due)
+    assert deadlines.earliest() == 2.0
+    assert deadlines.take_due(5.0) == ["a"]
+
+
 def test_a_thousand_short_lives_leave_no_heap_behind() -> None:
     """Forgotten entries are dropped in bulk: the heap stays near the number of living ones."""
     deadlines = Deadlines[int]()

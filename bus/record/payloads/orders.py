@@ -46,18 +46,8 @@ class Used(NamedTuple):
     @staticmethod
     def of(cost: Cost) -> Used:
         """The same as a payload has it."""
-        return Used(
-            cost.input_tokens,
-            cost.output_tokens,
-            cost.total_tokens,
-            cost.cached_tokens,
-            cost.reasoning_tokens,
-            cost.llm_calls,
-            cost.tool_calls,
-            tuple(cost.tool_ids_used),
-            cost.elapsed_ms,
-            cost.cost_usd,
-        )
+        values: dict[str, Any] = dict(cost) | {"tool_ids_used": tuple(cost.tool_ids_used)}
+        return Used(**values)
 
     def cost(self) -> Cost:
         """The same as a message has it."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.broker.admission import denial_of, row_for
-from hobus.bus.broker.deadlines import DeadlineHeap
 from hobus.bus.broker.peers import BoundPeer, OpenRequest
 from hobus.bus.broker.sticky import StickyTable, first_owner
 from hobus.bus.broker.waiting import ANYBODY, WaitingRoom
@@ -148,35 +145,6 @@ def test_a_claimed_key_does_not_take_it_from_its_owner():
     table.claim("k", owner, 0.0)
     table.claim("k", other, 1.0)
     assert table.owner("k", 2.0) is owner
-
-
-def test_the_heap_does_not_grow_with_what_has_ended():
-    """20,000 requests answered long before their deadlines leave a heap of a few thousand at most."""
-    heap = DeadlineHeap()
-    frame = pending("m")
-    for number in range(20_000):
-        item = copy(frame)
-        heap.push(1000.0 + number, item)
-        item.move("failed")
-        heap.ended()
-        assert len(heap) < 3000
-    assert heap.next_at() is None
-
-
-@given(st.lists(st.floats(min_value=0, max_value=100), max_size=50))
-def test_the_heap_gives_what_is_due_in_order_and_nothing_early(times):
-    """Everything at or before now, ordered by time, nothing else."""
-    heap = DeadlineHeap()
-    for at in times:
-        item = pending(str(at))
-        item.deadline = at
-        heap.push(at, item)
-    due = []
-    while (item := heap.pop_due(50.0)) is not None:
-        due.append(item.deadline)
-    assert due == sorted(at for at in times if at <= 50.0)
-    rest = [at for at in times if at > 50.0]
-    assert heap.next_at() == (min(rest) if rest else None)
 
 
 def test_every_row_and_role_pair_is_allowed_exactly_as_the_catalog_says():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import zmq
 
+from hobus.bus import disk
 from hobus.bus.errors import ConfigError
 from hobus.bus.zeromq import curve
 
@@ -44,9 +45,9 @@ def test_a_kept_pair_is_made_once_for_its_owner_alone(tmp_path):
 def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path):
     """What a crash left beside it is overwritten; nothing of it is ever open to others."""
     path = tmp_path / "f"
-    curve.write_durably(path, b"first")
+    disk.write_private(path, b"first")
     (tmp_path / ".f.new").write_bytes(b"torn")
-    curve.write_durably(path, b"second")
+    disk.write_private(path, b"second")
     assert path.read_bytes() == b"second"
     assert [found.name for found in tmp_path.iterdir()] == ["f"]
     assert path.stat().st_mode & 0o777 == 0o600
