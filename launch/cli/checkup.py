@@ -22,9 +22,8 @@ from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
 from hobus.launch.cluster.run_file import RunFile
-from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
-from hobus.launch.console.finding import Finding, Verdict
+from hobus.launch.console.finding import Finding, Verdict, fail, ok, warn
 from hobus.launch.launcher.stop import living
 from hobus.launch.launcher.zygote import is_possible
 
@@ -45,28 +44,28 @@ def machine() -> list[Finding]:
 def _python() -> Finding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < _PYTHON:
-        return Finding(check="python", verdict="fail", said=version, mend="hobus needs Python 3.11 or newer")
+        return fail("python", version, "hobus needs Python 3.11 or newer")
     how = "processes are forked from a zygote" if is_possible() else "processes are fresh interpreters (no pidfd)"
-    return Finding(check="python", verdict="ok", said=f"{version} on {sys.platform}; {how}")
+    return ok("python", f"{version} on {sys.platform}; {how}")
 
 
 def _libzmq() -> Finding:
     found = features()
     if not found.has_ipc:
         mend = "install a pyzmq whose libzmq has ipc"
-        return Finding(check="libzmq", verdict="fail", said=f"{found.version} without local sockets", mend=mend)
+        return fail("libzmq", f"{found.version} without local sockets", mend)
     if not found.has_curve:
         mend = "install the pyzmq wheel, which has libsodium; without it no worker of another host can join"
-        return Finding(check="libzmq", verdict="warn", said=f"{found.version} without CURVE", mend=mend)
-    return Finding(check="libzmq", verdict="ok", said=f"{found.version} with CURVE")
+        return warn("libzmq", f"{found.version} without CURVE", mend)
+    return ok("libzmq", f"{found.version} with CURVE")
 
 
 def _open_files() -> Finding:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a cluster raises the soft one itself
     if 0 <= hard < _FILES_MIN:
         mend = f"raise the hard limit, as root: ulimit -Hn {_FILES_MIN}"
-        return Finding(check="open files", verdict="warn", said=f"at most {hard} per process", mend=mend)
-    return Finding(check="open files", verdict="ok", said=f"at most {'any number' if hard < 0 else hard} per process")
+        return warn("open files", f"at most {hard} per process", mend)
+    return ok("open files", f"at most {'any number' if hard < 0 else hard} per process")
 
 
 def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
@@ -75,10 +74,10 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
         snapshot = load_snapshot(home.config if home.config.is_dir() else None)
     except RuntimeFault as fault:
         mend = next_command("config check", home.root)
-        return Finding(check="configuration", verdict="fail", said=fault.detail, mend=mend), None
+        return fail("configuration", fault.detail, mend), None
     replaced = [name for name, origin in snapshot.origins.items() if origin != "shipped"]
     own = f"{len(replaced)} files of {home.config}" if replaced else "all files as shipped"
-    return Finding(check="configuration", verdict="ok", said=f"{own}; digest {snapshot.digest[:19]}"), snapshot
+    return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
 
 
 def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:
@@ -97,12 +96,12 @@ def _writable(home: Home) -> Finding:
     except OSError as error:
         mend = "choose another directory with --home DIR, or mend its rights"
         said = f"{there}: {error.strerror}"
-        return Finding(check="home", verdict="fail", said=said, mend=mend)
+        return fail("home", said, mend)
     if there != home.root:
-        return Finding(check="home", verdict="ok", said=f"{home.root} is not there yet and can be made")
+        return ok("home", f"{home.root} is not there yet and can be made")
     if _mode(home.root) & 0o077 and _mode(home.run) & 0o077:
-        return Finding(check="home", verdict="fail", said=f"{home.run} is open to others", mend=f"chmod 700 {home.run}")
-    return Finding(check="home", verdict="ok", said=f"{home.root} is writable")
+        return fail("home", f"{home.run} is open to others", f"chmod 700 {home.run}")
+    return ok("home", f"{home.root} is writable")
 
 
 def _disk(home: Home, snapshot: Snapshot) -> Finding:
@@ -111,39 +110,36 @@ def _disk(home: Home, snapshot: Snapshot) -> Finding:
     free = shutil.disk_usage(_nearest(home.ledger)).free
     said = f"{free >> 20} MB free; the record wants {needed >> 20} MB (a segment and ledger.reserve_bytes)"
     if free < needed:
-        return Finding(check="disk", verdict="fail", said=said, mend="free some space on that disk")
+        return fail("disk", said, "free some space on that disk")
     if free < _PLENTY * needed:
-        return Finding(check="disk", verdict="warn", said=said, mend="free some space before it is needed")
-    return Finding(check="disk", verdict="ok", said=said)
+        return warn("disk", said, "free some space before it is needed")
+    return ok("disk", said)
 
 
 def _sockets(home: Home) -> Finding:
     length = len(os.fsencode(longest_socket(home.run)))
     if length <= IPC_PATH_MAX_BYTES:
         said = f"paths of {length} bytes, at most {IPC_PATH_MAX_BYTES}"
-        return Finding(check="sockets", verdict="ok", said=said)
+        return ok("sockets", said)
     said = f"paths of {length} bytes are too long: sockets will lie in {tempfile.gettempdir()}"
-    return Finding(check="sockets", verdict="warn", said=said, mend="a shorter --home avoids that")
+    return warn("sockets", said, "a shorter --home avoids that")
 
 
 def _keys(home: Home) -> list[Finding]:
     """Tokens and workers that cannot be read; nothing to say where there are none."""
     mend = "put its copy back, or remove it; who it names then has to join again"
-    return [
-        Finding(check="keys", verdict="warn", said=f"{path} is damaged and lets nobody in", mend=mend)
-        for path in damaged_in(home.keys)
-    ]
+    return [warn("keys", f"{path} is damaged and lets nobody in", mend) for path in damaged_in(home.keys)]
 
 
 def _clock(home: Home, clock: Clock) -> Finding:
     now = clock.now()
     newest = max(map(_changed_at, _files(home.ledger)), default=0.0)
     if now < _YEAR_2024:
-        return Finding(check="clock", verdict="fail", said="the clock of this machine is years behind", mend="set it")
+        return fail("clock", "the clock of this machine is years behind", "set it")
     if newest > now + _CLOCK_SLACK_S:
         said = f"the clock is {newest - now:.0f} s behind the youngest file of the record"
-        return Finding(check="clock", verdict="warn", said=said, mend="set it: times in the record would go backwards")
-    return Finding(check="clock", verdict="ok", said="not behind the record")
+        return warn("clock", said, "set it: times in the record would go backwards")
+    return ok("clock", "not behind the record")
 
 
 def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
@@ -152,26 +148,26 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     try:
         run = run_file.read(home.run_file)
     except CommandError as error:
-        stale = Finding(check="run file", verdict="fail", said=error.message, mend=next_command("down", home.root))
+        stale = fail("run file", error.message, next_command("down", home.root))
         return [stale], None
     if pid is None:
         left = living(run)
         if run is None:
-            return [Finding(check="launcher", verdict="ok", said="no cluster runs, and none was left behind")], None
+            return [ok("launcher", "no cluster runs, and none was left behind")], None
         names = ", ".join(f"{row.actor} (pid {row.pid})" for row in left) or "no process"
         said = f"the launcher of an earlier run is dead; it left its run file and {names}"
-        return [Finding(check="launcher", verdict="warn", said=said, mend=next_command("down", home.root))], None
+        return [warn("launcher", said, next_command("down", home.root))], None
     if run is None or not home.snapshot.exists():
         said = f"a launcher (pid {pid}) holds this home, but its run directory is gone: nobody can reach the cluster"
-        return [Finding(check="launcher", verdict="fail", said=said, mend=next_command("down", home.root))], None
-    found = [Finding(check="launcher", verdict="ok", said=f"pid {run.launcher_pid}, {run.phase}")]
+        return [fail("launcher", said, next_command("down", home.root))], None
+    found = [ok("launcher", f"pid {run.launcher_pid}, {run.phase}")]
     if not run.zygote_pid and is_possible():
         why = "it ended too often (launcher.crash_budget)" if run.zygote_state == "failed" else "no zygote"
         said = f"{why}: processes are started as fresh interpreters, which takes about a second each"
         mend = f"launcher.start_method, or its log: {next_command('logs zygote launcher', home.root)}"
-        found.append(Finding(check="zygote", verdict="warn", said=said, mend=mend))
+        found.append(warn("zygote", said, mend))
     elif run.zygote_pid and not identity.is_alive(run.zygote_pid, run.zygote_mark):
-        found.append(Finding(check="zygote", verdict="warn", said="it has just died; it is being replaced"))
+        found.append(warn("zygote", "it has just died; it is being replaced"))
     return found, run
 
 
@@ -192,7 +188,7 @@ def health(
     found: list[Finding] = []
     if not broker_answers:
         mend = next_command("logs broker", home.root)
-        found.append(Finding(check="broker", verdict="fail", said="it does not answer", mend=mend))
+        found.append(fail("broker", "it does not answer", mend))
     for actor, state, note in everybody:
         if state == "ready":
             continue
@@ -203,18 +199,17 @@ def health(
         mend = _mend(actor, state, home, is_damaged=actor in damaged)
         found.append(Finding(check=actor, verdict=verdict, said=said, mend=mend))
     if not found:
-        found.append(Finding(check="processes", verdict="ok", said="all are ready"))
+        found.append(ok("processes", "all are ready"))
     return found
 
 
 def breakers(rows: Iterable[Breaker], home: Home) -> list[Finding]:
     """One line for each model that is left alone, or tried again; nothing where all are called."""
     return [
-        Finding(
-            check=f"breaker {one.provider_id}/{one.model_id}",
-            verdict="warn",
-            said=f"{one.state}: {_BREAKER[one.state]}, after {one.failures} faults of the provider in a row",
-            mend=next_command(f"provider check {one.provider_id}", home.root),
+        warn(
+            f"breaker {one.provider_id}/{one.model_id}",
+            f"{one.state}: {_BREAKER[one.state]}, after {one.failures} faults of the provider in a row",
+            next_command(f"provider check {one.provider_id}", home.root),
         )
         for one in rows
         if one.state != "closed"
@@ -232,11 +227,6 @@ def _mend(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
     if state in ("failed", "stopped"):
         return f"{next_command(f'restart {actor}', home.root)}; {logs}"
     return logs
-
-
-def code_of(findings: Iterable[Finding]) -> int:
-    """0 unless something fails."""
-    return exit_codes.FAILED if any(one.verdict == "fail" for one in findings) else exit_codes.OK
 
 
 def _nearest(path: Path) -> Path:

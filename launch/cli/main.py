@@ -22,54 +22,46 @@ from hobus.launch.console.errors import CommandError, of_os_error
 from hobus.launch.console.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
 from hobus.launch.console.output import always_encodable, debug_if_asked, note, unheard, wants_debug
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": (
-        "hobus.launch.cli.commands.demo:demo",
-        "A whole cluster, three turns, one kill, one verification; leaves nothing.",
-    ),
-    "up": ("hobus.launch.cli.commands.up:up", "Start the cluster of a home."),
-    "init": ("hobus.launch.cli.commands.init:init", "Copy the governed files into the home, to change them there."),
-    "doctor": (
-        "hobus.launch.cli.commands.doctor:doctor",
-        "Check this machine, home and cluster, and say what mends it.",
-    ),
-    "ps": ("hobus.launch.cli.commands.ps:ps", "List its processes and their states."),
-    "logs": ("hobus.launch.cli.commands.logs:logs", "Show and follow what its processes log."),
-    "scale": ("hobus.launch.cli.commands.scale:scale", "Run more or fewer processes of a role."),
-    "restart": ("hobus.launch.cli.commands.restart:restart", "Start one process anew, after it has finished its work."),
-    "drain": ("hobus.launch.cli.commands.drain:drain", "Let one process finish its work and rest."),
-    "down": ("hobus.launch.cli.commands.down:down", "Drain and stop it."),
-    "ask": ("hobus.launch.cli.commands.ask:ask", "Ask the agent one question and print the answer."),
-    "agent": ("hobus.launch.cli.commands.agent:agent", "Which agents there are, and what each may do."),
-    "chat": ("hobus.launch.cli.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
-    "session": ("hobus.launch.cli.commands.session:session", "List, show, steer, pause, cancel and replay sessions."),
-    "tap": ("hobus.launch.cli.commands.tap:tap", "Watch the frames on the bus."),
-    "request": ("hobus.launch.cli.commands.request:request", "Send one typed message as the operator."),
-    "tools": ("hobus.launch.cli.commands.tools:tools", "Which tools there are, where from, and who may use them."),
-    "memory": ("hobus.launch.cli.commands.memory:memory", "What an agent has learned, why, and how to switch it off."),
-    "ledger": ("hobus.launch.cli.commands.ledger:ledger", "Show, follow and verify the record."),
-    "provider": ("hobus.launch.cli.commands.provider:provider", "List, check and add providers of models."),
-    "cost": ("hobus.launch.cli.commands.cost:cost", "What models have used and cost, by the record."),
-    "budget": ("hobus.launch.cli.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
-    "breaker": (
-        "hobus.launch.cli.commands.breaker:breaker",
-        "Circuit breakers: which models are called, and which left alone.",
-    ),
-    "token": ("hobus.launch.cli.commands.token:token", "Let workers on other hosts join: make and list tokens."),
-    "worker": ("hobus.launch.cli.commands.worker:worker", "Be a worker of a cluster on another host."),
-    "keys": ("hobus.launch.cli.commands.keys:keys", "Show which workers on other hosts may connect."),
-    "drill": (
-        "hobus.launch.cli.commands.drill:drill",
-        "Kill a process at an exact moment of a turn, and see what it costs.",
-    ),
-    "simulate": (
-        "hobus.launch.cli.commands.simulate:simulate",
-        "The whole cluster in virtual time, under seeded faults.",
-    ),
-    "config": ("hobus.launch.cli.commands.config:config", "Check, show and change the configuration."),
-    "completion": ("hobus.launch.cli.commands.completion:completion", "Complete commands in bash, zsh or fish."),
+COMMANDS: dict[str, str] = {
+    "demo": "A whole cluster, three turns, one kill, one verification; leaves nothing.",
+    "up": "Start the cluster of a home.",
+    "init": "Copy the governed files into the home, to change them there.",
+    "doctor": "Check this machine, home and cluster, and say what mends it.",
+    "ps": "List its processes and their states.",
+    "logs": "Show and follow what its processes log.",
+    "scale": "Run more or fewer processes of a role.",
+    "restart": "Start one process anew, after it has finished its work.",
+    "drain": "Let one process finish its work and rest.",
+    "down": "Drain and stop it.",
+    "ask": "Ask the agent one question and print the answer.",
+    "agent": "Which agents there are, and what each may do.",
+    "chat": "Talk with the agent, in a terminal or over a pipe.",
+    "session": "List, show, steer, pause, cancel and replay sessions.",
+    "tap": "Watch the frames on the bus.",
+    "request": "Send one typed message as the operator.",
+    "tools": "Which tools there are, where from, and who may use them.",
+    "memory": "What an agent has learned, why, and how to switch it off.",
+    "ledger": "Show, follow and verify the record.",
+    "provider": "List, check and add providers of models.",
+    "cost": "What models have used and cost, by the record.",
+    "budget": "Token budgets: limits, used, reserved, left.",
+    "breaker": "Circuit breakers: which models are called, and which left alone.",
+    "token": "Let workers on other hosts join: make and list tokens.",
+    "worker": "Be a worker of a cluster on another host.",
+    "keys": "Show which workers on other hosts may connect.",
+    "drill": "Kill a process at an exact moment of a turn, and see what it costs.",
+    "simulate": "The whole cluster in virtual time, under seeded faults.",
+    "config": "Check, show and change the configuration.",
+    "completion": "Complete commands in bash, zsh or fish.",
 }
-"""Name -> where the command is, and its line in `hobus --help`."""
+"""Name -> its line in `hobus --help`."""
+
+_FAMILIES = {
+    **dict.fromkeys(("scale", "restart", "drain", "down"), "operating"),
+    **dict.fromkeys(("budget", "breaker"), "limits"),
+    **dict.fromkeys(("token", "keys"), "access"),
+}
+"""Name -> the module in `commands/` that has the command, where that is not its own."""
 
 _PRIVATE = 0o077
 """Of every file and directory that a command, or a process that it starts, makes: for this user alone."""
@@ -88,22 +80,21 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        module = importlib.import_module(f"hobus.launch.cli.commands.{_FAMILIES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands that begin so, none of them imported; else as every command does, for options."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        found = [(name, line) for name, (_where, line) in COMMANDS.items() if name.startswith(incomplete)]
-        return [CompletionItem(name, help=line) for name, line in found]
+        return [CompletionItem(name, help=line) for name, line in COMMANDS.items() if name.startswith(incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, written without importing one of them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_where, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:

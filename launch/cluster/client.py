@@ -7,8 +7,10 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.messages.base import Message
 from hobus.bus.peer import Peer
 from hobus.bus.port import Bus, Clock
 from hobus.bus.zeromq import tokens
@@ -17,11 +19,13 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import RunFile
-from hobus.launch.cluster.running import not_reachable
+from hobus.launch.cluster.running import not_reachable, running
 from hobus.launch.cluster.transport import links
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console.errors import CommandError, next_command, of_os_error
 from hobus.launch.logs import own_log
+
+R = TypeVar("R", bound=Message)
 
 _OPEN: set[str] = set()
 """`<role>/<n>` of the connections that this process holds now."""
@@ -37,6 +41,11 @@ def place_of(home: Home, run: RunFile) -> Place:
     except FileNotFoundError:  # it ended since the run file was read, or somebody removed what lay beside it
         raise not_reachable(home, holder(home)) from None
     return Place(home=home, sockets=Path(run.sockets), snapshot=Snapshot.from_bytes(snapshot))
+
+
+def cluster_of(home: Home) -> Place:
+    """The cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
+    return place_of(home, running(home))
 
 
 @asynccontextmanager
@@ -100,6 +109,12 @@ async def connected(place: Place, role: str, *, timeout_s: float | None = None) 
             raise not_reachable(place.home, holder(place.home)) from None
         except OSError as error:
             raise no_token(place.home, error) from error
-        usual_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+        usual_s = place.client_timeout_s
         await peer.start(timeout_s=usual_s if timeout_s is None else min(usual_s, timeout_s))
         yield peer
+
+
+async def asked(place: Place, service: str, question: Message, expect: type[R]) -> R:
+    """The answer to one question of the operator, over a connection of its own. Raises RuntimeFault, CommandError."""
+    async with connected(place, "operator") as bus:
+        return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)

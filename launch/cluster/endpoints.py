@@ -21,6 +21,11 @@ class Place:
     snapshot: Snapshot
 
     @property
+    def client_timeout_s(self) -> float:
+        """How long a client waits for an answer (launcher.client_timeout_ms)."""
+        return self.snapshot.config.launcher.client_timeout_ms / 1000
+
+    @property
     def broker(self) -> str:
         """Address of the broker."""
         return self.lane("broker")

@@ -12,11 +12,32 @@ from hobus.launch.console import exit_codes
 class CommandError(Exception):
     """Ends a command with one clear message and an exit code, never with a traceback."""
 
-    def __init__(self, message: str, *, hint: str = "", exit_code: int = exit_codes.FAILED) -> None:
+    exit_code = exit_codes.FAILED
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.exit_code = exit_code
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+
+class UsageFault(CommandError):
+    """What was asked for is no such thing, or not what the configuration allows: exit code 2."""
+
+    exit_code = exit_codes.USAGE
+
+
+class UnreachableFault(CommandError):
+    """Nobody who could answer was reached: exit code 4."""
+
+    exit_code = exit_codes.UNREACHABLE
+
+
+class RefusedFault(CommandError):
+    """Understood, and not done as things stand: exit code 5."""
+
+    exit_code = exit_codes.REFUSED
 
 
 def next_command(command: str, home: Path) -> str:

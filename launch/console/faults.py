@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hobus.bus.errors import VERDICT_CODES, ConfigError, RuntimeFault
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, next_here
 
 UNREACHABLE_CODES = frozenset({"no_route", "peer_lost", "expired", "unavailable", "busy"})
 
@@ -14,14 +14,12 @@ def as_command_error(error: BaseException) -> CommandError | None:
     if not isinstance(error, RuntimeFault):
         return None
     if isinstance(error, ConfigError):
-        return CommandError(
-            error.detail, hint=f"mend it, then: {next_here('config check')}", exit_code=exit_codes.USAGE
-        )
+        return UsageFault(error.detail, hint=f"mend it, then: {next_here('config check')}")
     if error.code == "damaged":
         return CommandError(error.detail, hint=next_here("ledger verify"), exit_code=exit_codes.INTEGRITY)
     if error.code == "unknown_artifact":
         return CommandError(error.detail, hint=next_here("memory overlays --all"), exit_code=exit_codes.FAILED)
     if error.code in UNREACHABLE_CODES:
-        return CommandError(str(error), hint=next_here("ps"), exit_code=exit_codes.UNREACHABLE)
+        return UnreachableFault(str(error), hint=next_here("ps"))
     refused = error.code in VERDICT_CODES
     return CommandError(str(error), exit_code=exit_codes.REFUSED if refused else exit_codes.FAILED)

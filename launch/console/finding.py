@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from hobus.bus.messages.base import Record
+from hobus.launch.console import exit_codes
+from hobus.launch.console.output import say, styled
 
 Verdict = Literal["ok", "warn", "fail"]
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 class Finding(Record):
@@ -18,3 +22,33 @@ class Finding(Record):
     verdict: Verdict
     said: str = Field(description="what was found")
     mend: str = Field(default="", description="what to do about it; empty when nothing is to be done")
+
+
+def ok(check: str, said: str) -> Finding:
+    """All is as it should be."""
+    return Finding(check=check, verdict="ok", said=said)
+
+
+def warn(check: str, said: str, mend: str = "") -> Finding:
+    """It works, and something is to be said of it."""
+    return Finding(check=check, verdict="warn", said=said, mend=mend)
+
+
+def fail(check: str, said: str, mend: str = "") -> Finding:
+    """It does not work."""
+    return Finding(check=check, verdict="fail", said=said, mend=mend)
+
+
+def code_of(findings: Iterable[Finding]) -> int:
+    """The exit code: 0 unless something fails."""
+    return exit_codes.FAILED if any(one.verdict == "fail" for one in findings) else exit_codes.OK
+
+
+def show(findings: Sequence[Finding]) -> None:
+    """Each with its verdict and its mend, one below the other."""
+    width = max(len(one.check) for one in findings)
+    for one in findings:
+        first, *more = one.said.splitlines()
+        say(f"{styled(one.verdict.ljust(4), _COLOURS[one.verdict])}  {one.check.ljust(width)}  {first}")
+        for line in (*more, *([f"next: {one.mend}"] if one.mend else ())):
+            say(f"      {' ' * width}  {line}")

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import click
@@ -108,9 +109,17 @@ def note(text: str) -> None:
     click.echo(shown(text, coloured=colours(to_stderr=True)), err=True)
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: int | None = None) -> None:
-    """Left-aligned columns; the cells of column `coloured` get the colour of the state that they name."""
-    cells = [list(headings), *(list(map(cell, row)) for row in rows)]
+def table(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], *, coloured: int | None = None, empty: str = ""
+) -> None:
+    """Left-aligned columns; the cells of column `coloured` get the colour of the state that they name.
+
+    `empty` is said in place of a table without rows; where it is not given, the headings stand alone.
+    """
+    cells = [list(headings), *([cell(str(value)) for value in row] for row in rows)]
+    if empty and len(cells) == 1:
+        say(empty)
+        return
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     for number, row in enumerate(cells):
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
@@ -133,8 +142,12 @@ def printable(text: str) -> str:
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON text; bytes as hexadecimal, keys in their own order."""
-    return json.dumps(plain(value), ensure_ascii=False, indent=indent)
+    """JSON text; bytes as hexadecimal, models and dataclasses by the names of their fields, keys in their own order."""
+    return json.dumps(plain(value), ensure_ascii=False, indent=indent, default=_fields)
+
+
+def _fields(value: Any) -> Any:
+    return plain(asdict(value) if is_dataclass(value) else value.model_dump(mode="json"))  # type: ignore[arg-type]
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?)(?:i?[bB])?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
 _SIZE_STEPS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DURATION_STEPS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

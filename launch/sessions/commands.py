@@ -14,8 +14,7 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.running import cluster_gone
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_here
 from hobus.launch.console.faults import UNREACHABLE_CODES
 from hobus.launch.sessions.which import no_such
 
@@ -63,10 +62,8 @@ async def verdict_on(place: Place, session_id: str, command: HostCommand, *, tim
         if fault.code not in _MAY_MEND:
             raise
         again = f"the same again with --command-id {command.command_id} (it is applied once)"
-        raise CommandError(
-            f"no verdict within {timeout_s:g} s: {fault}",
-            hint=f"{again}; {next_here('ps')}",
-            exit_code=exit_codes.UNREACHABLE,
+        raise UnreachableFault(
+            f"no verdict within {timeout_s:g} s: {fault}", hint=f"{again}; {next_here('ps')}"
         ) from fault
 
 

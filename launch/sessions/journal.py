@@ -15,8 +15,7 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import note
 from hobus.launch.sessions.summary import LAST, is_enough
 from hobus.launch.sessions.turns import session_of
@@ -154,8 +153,6 @@ async def journals_of(home: Home) -> AsyncGenerator[Journals]:
 
 def _of_files(home: Home, why: str) -> FromDirectory:
     if not is_ledger(home.ledger):
-        raise CommandError(
-            f"there is no record in {home.root}", hint=next_command("up", home.root), exit_code=exit_codes.USAGE
-        )
+        raise UsageFault(f"there is no record in {home.root}", hint=next_command("up", home.root))
     note(f"{why}: this is what its record says")
     return FromDirectory(home.ledger)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import CommandVerdict
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.errors import CommandError, RefusedFault, next_here
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +62,9 @@ def refused(verdict: CommandVerdict) -> CommandError:
     known = REFUSALS.get(code)
     if known is None:
         hint = next_here(_LOOK.format(session=shown_session(verdict.session_id)))
-        return CommandError(f"refused: {verdict.reason}", hint=hint, exit_code=exit_codes.REFUSED)
+        return RefusedFault(f"refused: {verdict.reason}", hint=hint)
     told = f"refused ({code}): {known.means}" + (f"; {facts}" if facts else "")
-    return CommandError(told, hint=next_here(known.next_for(verdict.session_id)), exit_code=exit_codes.REFUSED)
+    return RefusedFault(told, hint=next_here(known.next_for(verdict.session_id)))
 
 
 def table() -> str:

@@ -16,8 +16,7 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
 from hobus.config.schema import HostConfig
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.sessions.which import check_prefix, full_session_id, the_one
 
 _STARTS_MAX = 10_000
@@ -34,20 +33,17 @@ def words_of(argument: str) -> str:
 def check_text(text: str, limits: HostConfig) -> None:
     """A message that can be sent. Raises CommandError (usage) for an empty one or one over the limit."""
     if not text.strip():
-        raise CommandError(
-            "the message is empty", hint=next_here('ask "what packages are installed?"'), exit_code=exit_codes.USAGE
-        )
+        raise UsageFault("the message is empty", hint=next_here('ask "what packages are installed?"'))
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > limits.prompt_max_bytes:
-        raise CommandError(
+        raise UsageFault(
             f"the message has {size_bytes} bytes; the limit is {limits.prompt_max_bytes} (host.prompt_max_bytes)",
             hint="send a shorter one; nothing was sent",
-            exit_code=exit_codes.USAGE,
         )
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise CommandError("the message is not valid UTF-8", exit_code=exit_codes.USAGE) from None
+        raise UsageFault("the message is not valid UTF-8") from None
 
 
 async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:

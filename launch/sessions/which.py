@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 
 from hobus.bus.messages.ids import shown_session
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*", re.ASCII)
@@ -24,16 +23,13 @@ def full_session_id(given: str) -> str | None:
 def check_prefix(given: str, *, called: str) -> str:
     """The beginning that was given. Raises CommandError (usage) for what begins no id."""
     if len(given) > _LONGEST_ID:
-        raise CommandError(
-            f"{called}: {len(given)} characters; a session id has at most {_LONGEST_ID}", exit_code=exit_codes.USAGE
-        )
+        raise UsageFault(f"{called}: {len(given)} characters; a session id has at most {_LONGEST_ID}")
     text = _plain(given)
     if not _PREFIX.fullmatch(text):
         shown = given if given.isprintable() else ascii(given)
-        raise CommandError(
+        raise UsageFault(
             f"{called} {shown}: expected a session id or at least four hexadecimal digits of one",
             hint=next_here("session list --all"),
-            exit_code=exit_codes.USAGE,
         )
     return text
 
@@ -65,10 +61,9 @@ def run_number(given: str, session_id: str) -> int:
     is_number = number.isascii() and number.isdigit() and int(number[:18] or 0) > 0 and len(number) <= 18  # noqa: PLR2004
     if is_number and (not dash or session in (session_id, shown_session(session_id))):
         return int(number)
-    raise CommandError(
+    raise UsageFault(
         f"--run {given[:80]}: expected the number of a run of {shown_session(session_id)}, such as 1",
         hint=next_here(f"session show {shown_session(session_id)}"),
-        exit_code=exit_codes.USAGE,
     )
 
 

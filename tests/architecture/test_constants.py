@@ -133,7 +133,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.clients._FIRST_OTHER", "hobus.gateway_service.providers.http.wire._NAME_MAX_CHARS",
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
-        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.providers.check.*",
+        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.http_client._RETRYABLE",
@@ -146,10 +146,9 @@ FACTS: dict[str, tuple[str, ...]] = {
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
         "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
         "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
-        "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE", "hobus.launch.cli.commands.token._UNITS",
+        "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE",
         "hobus.launch.lab.story._US", "hobus.launch.filters.quantities.*", "hobus.launch.process.liveness.STAGES",
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
-        "hobus.launch.cli.providers.add._PRICES",
     ),
     "what a secret is, and what a quotation: a rule that no configuration may weaken": (
         "hobus.gateway_service.providers.http.faults._QUOTED_CHARS", "hobus.gateway_service.providers.http.faults.*",
@@ -171,7 +170,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
         "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.actor._SHOWN_IDS",
-        "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.budget._BAR_CELLS",
+        "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits._BAR_CELLS",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
         "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.sessions.which._NAMED_AT_MOST",

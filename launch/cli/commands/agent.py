@@ -8,7 +8,8 @@ import click
 
 from hobus.config.assets import BUDGET_SETTINGS, Agent
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cli.commands.options import known_agent, with_home
+from hobus.launch.cli.commands.cluster_options import known_agent
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import running

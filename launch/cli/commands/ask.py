@@ -15,13 +15,14 @@ from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
-from hobus.launch.cli.commands.options import known_agent, seconds_to_wait, with_agent, with_home
+from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import is_terminal, note, say, styled
 from hobus.launch.sessions.following import beside, follow
@@ -103,9 +104,7 @@ async def _ask(  # noqa: PLR0913 - one per option
     try:
         turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, agent_id=agent, stream=is_shown)
     except ValidationError:
-        raise CommandError(
-            "--input-id: expected 1 to 128 letters, digits and ._:@-", exit_code=exit_codes.USAGE
-        ) from None
+        raise UsageFault("--input-id: expected 1 to 128 letters, digits and ._:@-") from None
     view = PlainView(lambda _text: None, is_terminal=False) if as_json else view_on_stdout(is_live=is_shown)
     view.begin()
     try:

@@ -25,7 +25,8 @@ from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.said import Said, said
 from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Talk
-from hobus.launch.cli.commands.options import known_agent, seconds_to_wait, with_agent, with_home
+from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError

@@ -12,7 +12,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cli.spending import KEYS, STREAM, Group, Spent, report, since_us_of, total
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import as_json, say, styled, table
 from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import is_ledger
@@ -30,7 +30,7 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None, as_json
     since_us = _since(since)
     if not is_ledger(home.ledger):
         hint = next_command("up", home.root)
-        raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
+        raise UsageFault(f"there is no record in {home.root}", hint=hint)
     entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True)
     try:
         groups = report(entries, keys, since_us=since_us)
@@ -94,7 +94,7 @@ def _keys(by: str) -> list[str]:
     keys = [key.strip() for key in by.split(",") if key.strip()]
     wrong = [key for key in keys if key not in KEYS]
     if wrong or not keys or len(set(keys)) < len(keys):
-        raise CommandError(f"--by {by}: expected some of {', '.join(KEYS)}, each once", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"--by {by}: expected some of {', '.join(KEYS)}, each once")
     return keys
 
 
@@ -104,7 +104,6 @@ def _since(since: str | None) -> int:
     try:
         return since_us_of(since, SystemClock().now())
     except (ValueError, OverflowError):
-        raise CommandError(
-            f"--since {since[:40]}: expected 90s, 10m, 12h, 7d, or an ISO date or time such as 2026-01-31",
-            exit_code=exit_codes.USAGE,
+        raise UsageFault(
+            f"--since {since[:40]}: expected 90s, 10m, 12h, 7d, or an ISO date or time such as 2026-01-31"
         ) from None

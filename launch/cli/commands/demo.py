@@ -25,7 +25,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.console.output import duration, say, styled
 from hobus.launch.lab.story import Evidence, Kill, Unproved, orders_in, outcome_of_order, short, timeline
 from hobus.launch.lab.temporary_cluster import Lease, left_of, ring_of, spend, up
@@ -56,7 +56,7 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
     started_at = SystemClock().monotonic()
     home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
     if holder(home) is not None or home.config.exists() or home.ledger.exists():
-        raise CommandError(f"{home.root} is in use: the demo wants a home of its own", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"{home.root} is in use: the demo wants a home of its own")
     code = spend(Lease(home, "the demo", is_temporary=home_path is None), lambda: _run(home))
     if code != exit_codes.OK:
         return code

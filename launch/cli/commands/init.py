@@ -14,7 +14,7 @@ from hobus.launch.cli import agent_files
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, next_here, of_os_error
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
 from hobus.launch.console.output import say, styled, table
 
 _WHAT = {
@@ -63,7 +63,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
 def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: tuple[str, ...]) -> int:
     if names or re.fullmatch(_AGENT, agent) is None or f"agents/{agent}.json" in files:
         why = "takes no FILE" if names else "a new name: a capital letter, then up to 63 more, digits and _"
-        raise CommandError(f"--agent {agent}: {why}", hint="hobus init --agent CLERK", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"--agent {agent}: {why}", hint="hobus init --agent CLERK")
     shipped = json.loads(files["agents/ADMIN.json"].path.read_text(encoding="utf-8"))
     package = Path(agent.lower())
     config, own = home.config / ADMIN_CONFIG, home.config / "agents" / f"{agent}.json"
@@ -85,10 +85,9 @@ def _copy(texts: dict[Path, str], home: Home) -> None:
     """All of these files are there, or none. Raises CommandError (refused) where one is there already."""
     there = [str(path) for path in texts if path.exists()]
     if there:
-        raise CommandError(
+        raise RefusedFault(
             f"there already: {', '.join(there[:3])}{' …' if len(there) > 3 else ''}: nothing was written",  # noqa: PLR2004 - three are enough to see what is meant
             hint=f"name the files you want, or move those away; {next_command('config check', home.root)}",
-            exit_code=exit_codes.REFUSED,
         )
     try:
         for path, text in texts.items():
@@ -107,9 +106,5 @@ def _copy(texts: dict[Path, str], home: Home) -> None:
 def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[GovernedFile]:
     unknown = [name for name in names if name not in files]
     if unknown:
-        raise CommandError(
-            f"there is no governed file {', '.join(unknown)}",
-            hint=next_here("config check"),
-            exit_code=exit_codes.USAGE,
-        )
+        raise UsageFault(f"there is no governed file {', '.join(unknown)}", hint=next_here("config check"))
     return [file for name, file in files.items() if not names or name in names]

@@ -16,15 +16,14 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
-from hobus.launch.cli.commands.filter_argument import filter_given
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import filter_given, with_home
 from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
@@ -177,7 +176,7 @@ def _progress(entries: int) -> None:
 def _must_exist(home: Home) -> None:
     if not is_ledger(home.ledger):
         hint = next_command("up", home.root)
-        raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
+        raise UsageFault(f"there is no record in {home.root}", hint=hint)
 
 
 async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 import click
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cli.commands.filter_argument import duration_given
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import duration_given, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command

@@ -20,7 +20,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, next_here
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, say, table
 
 R = TypeVar("R", bound=Message)
@@ -196,10 +196,9 @@ def _place(home: Home) -> Place:
     if config.ho3 is not None:
         mend = f"set ho3.enabled to true in {own}"
     copied = "" if own.exists() else f"{next_command('init admin_config.json', home.root)} copies that file there; "
-    raise CommandError(
+    raise RefusedFault(
         f"memory is off in the cluster of {home.root}: {why}",
         hint=f"{copied}{mend}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
-        exit_code=exit_codes.REFUSED,
     )
 
 
@@ -217,7 +216,7 @@ def _agent(place: Place, agent_id: str | None) -> str:
     chosen = agent_id or place.snapshot.config.host.agent_id
     if chosen not in place.snapshot.agents:
         known = ", ".join(place.snapshot.agents)
-        raise CommandError(f"--agent {chosen}: no such agent; configured: {known}", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"--agent {chosen}: no such agent; configured: {known}")
     return chosen
 
 
@@ -225,27 +224,22 @@ def _signal(signal_id: str | None) -> str | None:
     is_one = signal_id is None or (re.fullmatch(r"[a-z_]+:\S+", signal_id) and len(signal_id) <= 160)  # noqa: PLR2004
     if signal_id is None or (is_one and _is_text(signal_id)):
         return signal_id
-    raise CommandError(
+    raise UsageFault(
         f"{signal_id[:80]!r} is no signal: expected <kind>:<label>, e.g. tool:list_packages",
         hint=next_here("memory signals"),
-        exit_code=exit_codes.USAGE,
     )
 
 
 def _artifact(artifact_id: str) -> str:
     if re.fullmatch(r"ART-\S{1,76}", artifact_id) and _is_text(artifact_id):
         return artifact_id
-    raise CommandError(
-        f"{artifact_id[:80]!r} is no artifact: expected ART-<hash>",
-        hint=next_here("memory overlays"),
-        exit_code=exit_codes.USAGE,
-    )
+    raise UsageFault(f"{artifact_id[:80]!r} is no artifact: expected ART-<hash>", hint=next_here("memory overlays"))
 
 
 def _weight(new_weight: float) -> float:
     if 0 <= new_weight <= 1:  # false for nan, which no comparison of a range's ends refuses
         return new_weight
-    raise CommandError(f"WEIGHT {new_weight:g}: expected a number from 0 to 1", exit_code=exit_codes.USAGE)
+    raise UsageFault(f"WEIGHT {new_weight:g}: expected a number from 0 to 1")
 
 
 def _is_text(text: str) -> bool:
@@ -255,10 +249,10 @@ def _is_text(text: str) -> bool:
 
 def _given(reason: str) -> str:
     if not _is_text(reason):
-        raise CommandError("--reason: not valid UTF-8", exit_code=exit_codes.USAGE)
+        raise UsageFault("--reason: not valid UTF-8")
     if reason.strip() and len(reason) <= 200:  # noqa: PLR2004 - as the message has it
         return reason
-    raise CommandError("--reason: expected 1 to 200 characters", exit_code=exit_codes.USAGE)
+    raise UsageFault("--reason: expected 1 to 200 characters")
 
 
 def _time(as_of: str | None) -> str | None:
@@ -270,9 +264,8 @@ def _time(as_of: str | None) -> str | None:
             raise ValueError
         at = datetime.fromisoformat(as_of.removesuffix("Z"))
     except ValueError:
-        raise CommandError(
-            f"--as-of {as_of[:40]}: expected a time in UTC, e.g. 2026-01-31 or 2026-01-31T12:00:00",
-            exit_code=exit_codes.USAGE,
+        raise UsageFault(
+            f"--as-of {as_of[:40]}: expected a time in UTC, e.g. 2026-01-31 or 2026-01-31T12:00:00"
         ) from None
     return at.isoformat(timespec="microseconds") + "Z"
 

@@ -1,20 +1,23 @@
-"""What every command takes: `--home` and `--debug`."""
+"""What commands take and how they end: `--home`, `--debug`, `--json`, filters, lengths of time."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from hobus.config.schema import AdminConfig
-from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, is_about, next_here
+from hobus.launch.console.errors import UsageFault, is_about
+from hobus.launch.console.output import as_json as json_text
+from hobus.launch.console.output import say
+from hobus.launch.filters.meaning import Filter, S
+from hobus.launch.filters.quantities import duration_of
+from hobus.launch.filters.syntax import FilterError
 
 DEFAULT_HOME = ".hobus"
 
@@ -35,30 +38,54 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_home_argument
 
 
-def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `agent: str | None` from `--agent`."""
-    said = "Whose session a new one is (hobus agent list); the configured agent's otherwise."
-    return click.option("--agent", metavar="NAME", help=said)(command)
+class Output(NamedTuple):
+    """What a command found: the document that programs get, what prints it for people, and the exit code."""
+
+    document: Any
+    show: Callable[[], object]
+    exit_code: int = exit_codes.OK
+    indent: int | None = 1
 
 
-def known_agent(agent: str | None, snapshot: Snapshot) -> str | None:
-    """The agent as it was given. Raises CommandError (usage), which names those that there are."""
-    if agent is None or agent in snapshot.agents:
-        return agent
-    raise CommandError(
-        f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"),
-        exit_code=exit_codes.USAGE,
-    )  # fmt: skip
+def with_json(command: Callable[..., Output] | None = None, *, says: str = "One JSON object.") -> Callable[..., Any]:
+    """`--json` prints the document of what the command returns; else it is shown to a person."""
+    if command is None:
+        return functools.partial(with_json, says=says)
+
+    @click.option("--json", "_as_json", is_flag=True, help=says)
+    @functools.wraps(command)
+    def printed(*, _as_json: bool, **arguments: Any) -> int:
+        found = command(**arguments)
+        if _as_json:
+            say(json_text(found.document, indent=found.indent))
+        else:
+            found.show()
+        return found.exit_code
+
+    return printed
 
 
-def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:
-    """What `--timeout` says, else the setting. Raises CommandError (usage) for no length of time or too long a one."""
-    if given is None:
-        return default_ms / 1000
-    longest_s = config.budget.timeout_seconds
-    if not 0 < given <= longest_s:  # also false for nan
-        raise CommandError(
-            f"--timeout {given:g}: expected a positive number of seconds, at most {longest_s} (budget.timeout_seconds)",
-            exit_code=exit_codes.USAGE,
-        )
-    return given
+def wants_json() -> bool:
+    """Whether this command was given `--json`."""
+    return bool(click.get_current_context().params.get("_as_json"))
+
+
+def filter_given(
+    make: Callable[[tuple[str, ...]], Filter[S]], texts: tuple[str, ...], *, names: Iterable[str], example: str
+) -> Filter[S]:
+    """The filter behind the arguments. Raises UsageFault, which points at the place and names the fields."""
+    try:
+        return make(texts)
+    except FilterError as error:
+        fields = f"  fields: {', '.join(sorted(names))}"
+        raise UsageFault(f"not a filter: {error.message}\n{error.pointed()}\n{fields}", hint=example) from None
+
+
+def duration_given(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """The seconds behind `10m`, `90s`, `1h` or a plain number; None if nothing was given."""
+    if value is None:
+        return None
+    try:
+        return duration_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value}: {error}", ctx, parameter) from None

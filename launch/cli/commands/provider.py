@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import click
 
+from hobus.config.load import merged
+from hobus.config.parse import BadText, json_value
+from hobus.config.schema import AnyProvider, GatewayConfig
+from hobus.config.snapshot import load_snapshot
 from hobus.gateway_service.providers.keys import key_fault
-from hobus.launch.cli import checkup
-from hobus.launch.cli.commands.options import with_home
-from hobus.launch.cli.providers.add import Wanted, add, key_path
-from hobus.launch.cli.providers.check import check
-from hobus.launch.cli.providers.rows import provider_lines
-from hobus.launch.cluster.home import Home
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
-from hobus.launch.console.output import as_json, is_terminal, say, styled, table
+from hobus.launch.cli import own_config
+from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.own_config import Settings
+from hobus.launch.cli.provider_check import check
+from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.console import finding
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_command
+from hobus.launch.console.output import is_terminal, say, styled, table
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 _ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+_PRICES = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million")
 
 
 @click.group()
@@ -30,36 +38,53 @@ def provider() -> None:
 
 
 @provider.command(name="list")
-@click.option("--json", "as_json_", is_flag=True, help="One JSON array.")
+@with_json(says="One JSON array.")
 @with_home
-def list_providers(*, home: Home, as_json_: bool) -> int:
+def list_providers(*, home: Home) -> Output:
     """List what the home's configuration has: kinds, addresses, models, where keys are, and what is routed there."""
-    lines = provider_lines(make_plan(home, StartOptions()).snapshot.config.gateway)
-    if as_json_:
-        say(as_json([line.model_dump() for line in lines], indent=1))
-        return exit_codes.OK
-    table(
-        ("PROVIDER", "KIND", "ADDRESS", "MODELS", "KEY", "ROUTES"),
-        [
-            (
-                line.provider_id,
-                line.kind,
-                line.address or "-",
-                ", ".join(line.models + (["any"] if line.any_model else [])) or "none",
-                line.key or "-",
-                ", ".join(line.routes) or "-",
-            )
-            for line in lines
-        ],
-    )
-    return exit_codes.OK
+    gateway = make_plan(home, StartOptions()).snapshot.config.gateway
+    rows = [_row(provider_id, one, gateway) for provider_id, one in sorted(gateway.providers.items())]
+    shown = [
+        (
+            row["provider_id"],
+            row["kind"],
+            row["address"] or "-",
+            ", ".join(row["models"] + (["any"] if row["any_model"] else [])) or "none",
+            row["key"] or "-",
+            ", ".join(row["routes"]) or "-",
+        )
+        for row in rows
+    ]
+    return Output(rows, lambda: table(("PROVIDER", "KIND", "ADDRESS", "MODELS", "KEY", "ROUTES"), shown))
+
+
+def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[str, Any]:
+    """Where it is, if not in the gateway itself; where its key is, never the key; `default` and the domain tags."""
+    default = ["default"] if gateway.default_route.provider_id == provider_id else []
+    tags = [tag for tag, route in sorted(gateway.domain_tag_routes.items()) if route.provider_id == provider_id]
+    match config.kind:
+        case "openai" | "anthropic":
+            address = config.base_url
+        case "plugin":
+            address = f"entry point {config.entry_point}"
+        case "offline":
+            address = ""
+    return {
+        "provider_id": provider_id,
+        "kind": config.kind,
+        "address": address,
+        "models": [model.model_id for model in config.models],
+        "any_model": config.any_model,
+        "key": "" if config.kind == "offline" else config.key or "",
+        "routes": default + tags,
+    }
 
 
 @provider.command(name="check")
 @click.argument("names", metavar="[PROVIDER]...", nargs=-1)
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def check_providers(*, home: Home, names: tuple[str, ...], as_json_: bool) -> int:
+def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     """Load each provider's library, read its key, ask it for its models; say which part fails and what mends it.
 
     Without PROVIDER all of them. No prompt is sent. Exit code 1 if anything fails.
@@ -67,23 +92,14 @@ def check_providers(*, home: Home, names: tuple[str, ...], as_json_: bool) -> in
     snapshot = make_plan(home, StartOptions()).snapshot
     known = snapshot.config.gateway.providers
     if unknown := [name for name in names if name not in known]:
-        raise CommandError(
+        raise UsageFault(
             f"there is no provider {', '.join(name[:64] for name in unknown)}; configured: {', '.join(known)}",
             hint=next_command("provider add", home.root),
-            exit_code=exit_codes.USAGE,
         )
     given = dict(os.environ)  # before an SDK's own variables are taken away from it
     found = [one for name in names or sorted(known) for one in check(name, snapshot, given)]
-    code = checkup.code_of(found)
-    if as_json_:
-        say(as_json({"ok": code == exit_codes.OK, "checks": [one.model_dump() for one in found]}, indent=1))
-        return code
-    width = max(len(one.check) for one in found)
-    for one in found:
-        say(f"{styled(one.verdict.ljust(4), _COLOURS[one.verdict])}  {one.check.ljust(width)}  {one.said}")
-        if one.mend:
-            say(f"      {' ' * width}  next: {one.mend}")
-    return code
+    code = finding.code_of(found)
+    return Output({"ok": not code, "checks": found}, lambda: finding.show(found), code)
 
 
 @provider.command(name="add")
@@ -113,7 +129,7 @@ def check_providers(*, home: Home, names: tuple[str, ...], as_json_: bool) -> in
 )
 @click.option("--default", "becomes_default", is_flag=True, help="What names no provider goes to its first model.")
 @with_home
-def add_provider(  # noqa: PLR0913 - one per option
+def add_provider(  # noqa: C901, PLR0913 - one per option
     *,
     home: Home,
     name: str | None,
@@ -125,7 +141,7 @@ def add_provider(  # noqa: PLR0913 - one per option
     entry_point: str | None,
     options: tuple[str, ...],
     becomes_default: bool,
-) -> int:
+) -> None:
     """Add a provider to the home's configuration; on a terminal what is missing is asked for.
 
     A key never stands in the configuration, only where it is.
@@ -135,10 +151,10 @@ def add_provider(  # noqa: PLR0913 - one per option
     kind = kind or _asked("Kind (openai, anthropic, plugin)", asks, flag="--kind", default="openai")
     for flag, is_given in (("--entry-point", bool(entry_point)), ("--option", bool(options))):
         if is_given and kind != "plugin":
-            raise CommandError(f"{flag} is for kind plugin", exit_code=exit_codes.USAGE)
+            raise UsageFault(f"{flag} is for kind plugin")
     if kind == "plugin":
         if base_url is not None:
-            raise CommandError("--base-url is for kinds openai and anthropic", exit_code=exit_codes.USAGE)
+            raise UsageFault("--base-url is for kinds openai and anthropic")
         entry_point = entry_point or _asked("Entry point", asks, flag="--entry-point")
     elif base_url is None:
         base_url = _asked("Address", asks, flag="", default=_ADDRESSES.get(kind, ""))
@@ -148,26 +164,34 @@ def add_provider(  # noqa: PLR0913 - one per option
     if key is None:
         key = _asked("Key: env:NAME, file:PATH, stdin to type it, or none", asks, flag="--key", default="none")
     if becomes_default and not models:
-        raise CommandError("--default needs a --model", exit_code=exit_codes.USAGE)
-    secret = ""
-    if key == "stdin":
-        secret, key = _secret(asks=asks), f"file:{key_path(home, name)}"
-    wanted = Wanted(
-        provider_id=name,
-        kind=kind,
-        base_url=(base_url or "").rstrip("/"),
-        models=models,
-        any_model=any_model,
-        key=None if key == "none" else key,
-        becomes_default=becomes_default,
-        entry_point=entry_point or "",
-        options=options,
-        secret=secret,
-    )
-    path = add(home, wanted)
+        raise UsageFault("--default needs a --model")
+    secret = _secret(asks=asks) if key == "stdin" else ""
+    kept = home.keys / f"provider-{name}"
+    instance = {
+        "kind": kind,
+        "key": {"stdin": f"file:{kept}", "none": None}.get(key, key),
+        "models": [_model(text) for text in models],
+        "any_model": any_model,
+        **_settings_of(kind, (base_url or "").rstrip("/"), entry_point or "", options),
+    }
+
+    def with_it(own: Settings) -> Settings:
+        gateway = load_snapshot(own_config.overrides(home)).config.gateway
+        if name in gateway.providers:
+            raise RefusedFault(
+                f"there is a provider {name} already",
+                hint=f"choose another name, or change it in {path}; {next_command('provider list', home.root)}",
+            )
+        shared = {"concurrency_max": gateway.providers["offline"].concurrency_max}
+        added: dict[str, Any] = {"providers": {name: instance | shared}}
+        if becomes_default:
+            added["default_route"] = {"provider_id": name, "model_id": models[0].partition("=")[0]}
+        return merged(own, {"gateway": added})
+
+    path = own_config.path_of(home)
+    own_config.change(home, with_it, beside=_stored(home, kept, secret) if secret else None)
     say(f"{styled('ok', 'green')}  provider {name} is in {path}")
     say(f"next: {next_command(f'provider check {name}', home.root)}; a running cluster knows it after down and up")
-    return exit_codes.OK
 
 
 def _asked(what: str, asks: bool, *, flag: str, default: str | None = None) -> str:
@@ -175,7 +199,7 @@ def _asked(what: str, asks: bool, *, flag: str, default: str | None = None) -> s
     if asks:
         return str(click.prompt(what, default=default, err=True))
     if flag and default is None:
-        raise CommandError(f"missing {flag}", hint="hobus provider add --help", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"missing {flag}", hint="hobus provider add --help")
     return default or ""
 
 
@@ -184,9 +208,68 @@ def _secret(*, asks: bool) -> str:
     try:
         text = str(click.prompt("Key", hide_input=True, err=True)) if asks else sys.stdin.readline()
     except UnicodeDecodeError:
-        raise CommandError("standard input holds no key: it is not UTF-8", exit_code=exit_codes.USAGE) from None
+        raise UsageFault("standard input holds no key: it is not UTF-8") from None
     key = text.removesuffix("\n").removesuffix("\r")
     if (fault := key_fault(key)) is not None:
         said, mend = fault
-        raise CommandError(f"standard input holds no key: it {said}", hint=mend, exit_code=exit_codes.USAGE)
+        raise UsageFault(f"standard input holds no key: it {said}", hint=mend)
     return key
+
+
+@contextmanager
+def _stored(home: Home, path: Path, secret: str) -> Generator[None]:
+    """The key stands in a file of this user alone if what is done meanwhile succeeds; no older one is replaced."""
+    make_private(home.keys)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise RefusedFault(
+            f"{path} holds a key already", hint=f"use it with --key file:{path}, or remove it first"
+        ) from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{secret}\n")
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _settings_of(kind: str, base_url: str, entry_point: str, options: tuple[str, ...]) -> dict[str, Any]:
+    """What only this kind of provider has."""
+    if kind == "plugin":
+        return {"entry_point": entry_point, "options": dict(_option(text) for text in options)}
+    # Anthropic's SDK has no word for a temperature any more, and its newer models refuse one.
+    settings = {"base_url": base_url, "structured": "json_schema", "omit": ["temperature"] * (kind == "anthropic")}
+    if kind == "openai":
+        is_theirs = re.match(r"https?://api\.openai\.com(?![^/:])", base_url) is not None
+        settings["max_tokens_field"] = "max_completion_tokens" if is_theirs else "max_tokens"
+    return settings
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, separator, said = text.partition("=")
+    if not name or not separator:
+        raise UsageFault(
+            f"--option {text[:64]}: an option is NAME=VALUE", hint="--option prefix=hello, or --option depth=3"
+        )
+    try:
+        return name, json_value(said)
+    except BadText:
+        return name, said
+
+
+def _model(text: str) -> dict[str, Any]:
+    model_id, separator, said = text.partition("=")
+    if not separator:
+        return {"model_id": model_id, **dict.fromkeys(_PRICES)}
+    try:
+        prices = dict(zip(_PRICES, map(float, said.split("/")), strict=True))
+        if all(0 <= price < 1e6 for price in prices.values()):  # noqa: PLR2004 - also false for nan
+            return {"model_id": model_id, **prices}
+    except ValueError:
+        pass
+    raise UsageFault(
+        f"--model {model_id}: a price is INPUT/OUTPUT/CACHED, dollars per million tokens",
+        hint=f"--model {model_id}=2.5/10/1.25, or --model {model_id} where it is unknown",
+    )

@@ -11,13 +11,14 @@ from pydantic import ValidationError
 from hobus.bus.catalog import CLASSES, ROWS, row_of
 from hobus.bus.messages.base import Message, named
 from hobus.bus.messages.control import Done
-from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cli.commands.cluster_options import seconds_to_wait
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.console.output import as_json, say
 
 
@@ -43,11 +44,9 @@ def message_of(service: str, type_name: str, body: str) -> Message:
     asked = sorted({row.cls.TYPE for row in ROWS if row.service == service.partition("/")[0]})
     if not asked:
         services = ", ".join(sorted({row.service for row in ROWS}))
-        raise CommandError(f"there is no service {service}; services: {services}", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"there is no service {service}; services: {services}")
     if cls is None:
-        raise CommandError(
-            f"there is no message type {type_name}; {service} takes: {', '.join(asked)}", exit_code=exit_codes.USAGE
-        )
+        raise UsageFault(f"there is no message type {type_name}; {service} takes: {', '.join(asked)}")
     try:
         return cls.model_validate_json(body)
     except ValidationError as error:
@@ -55,7 +54,7 @@ def message_of(service: str, type_name: str, body: str) -> Message:
             f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
             for fault in error.errors(include_input=False, include_url=False, include_context=False)
         )
-        raise CommandError(f"not a {type_name}: {faults}", exit_code=exit_codes.USAGE) from None
+        raise UsageFault(f"not a {type_name}: {faults}") from None
 
 
 async def _send(place: Place, service: str, message: Message, timeout_s: float) -> str:

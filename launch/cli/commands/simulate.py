@@ -16,7 +16,7 @@ from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.errors import UsageFault, of_os_error
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
 from hobus.launch.console.output import as_json, is_terminal, note, say, styled, table
 from hobus.launch.lab.simulation import faults
@@ -82,9 +82,7 @@ def simulate(  # noqa: PLR0913 - one per option
         plan = plan_of(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
         return _show_one(plan, wanted, until, trace, as_json_=as_json_)
     if until is not None or trace is not None:
-        raise CommandError(
-            "--until and --trace are for one seed", hint=_replay(many[0], wanted), exit_code=exit_codes.USAGE
-        )
+        raise UsageFault("--until and --trace are for one seed", hint=_replay(many[0], wanted))
     return _show_many(many, wanted, jobs or os.cpu_count() or 1, fail_fast=fail_fast, as_json_=as_json_)
 
 
@@ -94,13 +92,9 @@ def _seeds(seed: int | None, range_: str | None, count: int | None) -> range | N
         return None if count is None else range(seed or 0, (seed or 0) + count)
     match = _RANGE.fullmatch(range_)
     if match is None or int(match.group(1)) >= int(match.group(2)):
-        raise CommandError(
-            f"--seeds {range_} is no range", hint="hobus simulate --seeds 0..1000", exit_code=exit_codes.USAGE
-        )
+        raise UsageFault(f"--seeds {range_} is no range", hint="hobus simulate --seeds 0..1000")
     if seed is not None or count is not None:
-        raise CommandError(
-            "--seeds says which already", hint=f"hobus simulate --seeds {range_}", exit_code=exit_codes.USAGE
-        )
+        raise UsageFault("--seeds says which already", hint=f"hobus simulate --seeds {range_}")
     return range(int(match.group(1)), int(match.group(2)))
 
 

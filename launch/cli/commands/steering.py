@@ -23,13 +23,14 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.launch.cli.chat.outcome import exit_code_of, warnings_about
-from hobus.launch.cli.commands.options import seconds_to_wait, with_home
+from hobus.launch.cli.commands.cluster_options import seconds_to_wait
+from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import note, say, styled
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
@@ -71,9 +72,7 @@ class Sending:
         try:
             sent = host_command(session_id, command, fences, command_id)
         except ValidationError:
-            raise CommandError(
-                "--command-id: expected 1 to 100 letters, digits and ._:@-", exit_code=exit_codes.USAGE
-            ) from None
+            raise UsageFault("--command-id: expected 1 to 100 letters, digits and ._:@-") from None
         return await verdict_on(self.place, session_id, sent, timeout_s=self.wait_s)
 
 
@@ -121,7 +120,7 @@ def _text_of(words: tuple[str, ...], home: Home) -> str:
     text = " ".join(words)
     if words == ("-",):
         if sys.stdin is None:
-            raise CommandError("standard input is closed: there is no text", exit_code=exit_codes.USAGE)
+            raise UsageFault("standard input is closed: there is no text")
         text = sys.stdin.buffer.read(limits.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
     text = words_of(text)
     check_text(text, limits)
@@ -224,7 +223,7 @@ def _decide(
 ) -> int:
     sending = Sending(**options)
     if call is not None and is_all:
-        raise CommandError("CALL and --all: name a call, or all of them", exit_code=exit_codes.USAGE)
+        raise UsageFault("CALL and --all: name a call, or all of them")
 
     async def send() -> list[tuple[HeldNow, CommandVerdict]]:
         session_id = await sending.session_id()
@@ -248,17 +247,14 @@ async def _meant(place: Place, session_id: str, call: str | None, *, is_all: boo
         padded = call.zfill(3) if call.isascii() and call.isdigit() else call
         return [next((one for one in held if one.call_id == padded), HeldNow(padded, "", {}))]
     if not held:
-        raise CommandError(
+        raise RefusedFault(
             f"no tool call of {shown_session(session_id)} waits for an approval",
             hint=next_here(f"session show {shown_session(session_id)}"),
-            exit_code=exit_codes.REFUSED,
         )
     if len(held) > 1 and not is_all:
         which = ", ".join(f"{one.call_id} {one.tool_id}" for one in held)
-        raise CommandError(
-            f"{len(held)} tool calls wait for an approval: {which}",
-            hint="name one of them, or give --all",
-            exit_code=exit_codes.USAGE,
+        raise UsageFault(
+            f"{len(held)} tool calls wait for an approval: {which}", hint="name one of them, or give --all"
         )
     return held
 
@@ -316,10 +312,9 @@ async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
     async with connected(place, "operator") as bus:
         entries, _ = await FromLedger(bus, timeout_s=timeout_s).newest(session_id, LAST)
     if all(entry.event_type != "SESSION_END" for entry in entries):
-        raise CommandError(
+        raise UnreachableFault(
             f"{shown_session(session_id)} was not ended: no supervisor took it",
             hint=f"{next_here('ps')}, then the same again",
-            exit_code=exit_codes.UNREACHABLE,
         )
     return closed
 

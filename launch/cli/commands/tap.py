@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cli.commands.filter_argument import duration_given, filter_given
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import duration_given, filter_given, with_home
 from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
 from hobus.launch.cli.tap.choice import Chooser
 from hobus.launch.cli.tap.live import Live, Watched
@@ -25,7 +24,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.running import cluster_gone, running
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error
 from hobus.launch.console.output import note, styled
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 from hobus.launch.filters.turns import ambiguous
@@ -69,7 +68,7 @@ def tap(  # noqa: PLR0913 - one per option
     """
     wanted = filter_given(tap_filter, filters, names=FIELDS, example=EXAMPLE)
     if source is not None and (since_s is not None or follow):
-        raise CommandError("-r reads a file: --since and --follow do not apply", exit_code=exit_codes.USAGE)
+        raise UsageFault("-r reads a file: --since and --follow do not apply")
     place = place_of(home, running(home)) if source is None else None
     kept_max = place.snapshot.config.bus.tap_ring if place is not None else None
     clock = SystemClock()
@@ -122,10 +121,8 @@ def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace
     try:
         return CaptureWriter(into, facts, replace=replace)
     except FileExistsError:
-        raise CommandError(
-            f"{into} is there already, and a capture would replace it",
-            hint="name another file, or add --force",
-            exit_code=exit_codes.REFUSED,
+        raise RefusedFault(
+            f"{into} is there already, and a capture would replace it", hint="name another file, or add --force"
         ) from None
     except OSError as error:
         raise of_os_error(error, doing="the capture cannot be written") from error

@@ -3,74 +3,107 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import click
 
 from hobus.bus.messages.control import Tools
 from hobus.bus.paging import read_tools
-from hobus.launch.cli.commands.options import with_home
-from hobus.launch.cli.tool_rows import SourceLine, ToolLine, source_lines, tool_lines
-from hobus.launch.cluster.client import connected, place_of
+from hobus.config.assets import needs_approval
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.commands.cluster_options import with_cluster
+from hobus.launch.cli.commands.options import Output, with_json
+from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import running
-from hobus.launch.console import exit_codes
-from hobus.launch.console.output import as_json, cell, note, say, table
+from hobus.launch.console.output import cell, note, say, table
 
 _WORKERS_SHOWN = 8
+Row = dict[str, Any]
 
 
 @click.command()
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
-@with_home
-def tools(*, home: Home, as_json_: bool) -> int:
+@with_json
+@with_cluster
+def tools(*, place: Place) -> Output:
     """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing."""
-    place = place_of(home, running(home))
     told = asyncio.run(tools_of(place))
-    lines, sources = tool_lines(told, place.snapshot), source_lines(told, place.snapshot)
-    if as_json_:
-        document = {
-            "home": str(home.root),
-            "tools": [line.model_dump() for line in lines],
-            "sources": [line.model_dump() for line in sources],
-        }
-        say(as_json(document, indent=1))
-        return exit_codes.OK
-    table(("TOOL", "FROM", "WORKERS", "REPEATABLE", "WRITES", "APPROVAL", "AGENTS"), [_cells(line) for line in lines])
-    if any(source.kind != "builtin" for source in sources):
-        say()
-        table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), [_source_cells(one) for one in sources], coloured=1)
-    for source in sources:
-        for refused in source.refused:
-            note(cell(f"{source.name} at {source.worker.partition('@')[0]}: not taken: {refused}"))
-    return exit_codes.OK
+    rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)
+
+    def show() -> None:
+        headings = ("TOOL", "FROM", "WORKERS", "REPEATABLE", "WRITES", "APPROVAL", "AGENTS")
+        table(headings, [_cells(row) for row in rows])
+        if any(source["kind"] != "builtin" for source in sources):
+            say()
+            shown = [
+                (row["name"], row["state"], _name(row) or "-", str(row["tools"]), row["detail"]) for row in sources
+            ]
+            table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), shown, coloured=1)
+        for source in sources:
+            for refused in source["refused"]:
+                note(cell(f"{source['name']} at {_name(source)}: not taken: {refused}"))
+
+    return Output({"home": str(place.home.root), "tools": rows, "sources": sources}, show)
 
 
 async def tools_of(place: Place) -> Tools:
     """What the broker was told. Raises BusError when it does not answer."""
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
-        return await read_tools(bus, timeout_s=timeout_s)
+        return await read_tools(bus, timeout_s=place.client_timeout_s)
 
 
-def _cells(line: ToolLine) -> tuple[str, ...]:
+def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
+    """Every tool that some worker announces: the workers' words beside the configuration's; a stable shape."""
+    return [
+        {
+            "tool_id": row.tool_id,
+            "source": row.source,  # `builtin`, `python`, or an MCP server
+            "description": row.description,
+            "workers": row.workers,  # instances that can run it now, the first of them if many
+            "worker_count": row.worker_count,
+            "idempotent": row.idempotent,
+            "writes": row.writes,
+            "needs_approval": needs_approval(snapshot.config.tools, row.tool_id),
+            "agents": sorted(
+                agent_id for agent_id, agent in snapshot.agents.items() if agent.may_use(row.tool_id, writes=row.writes)
+            ),
+        }
+        for row in tools.tools
+    ]
+
+
+def source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
+    """Every source of every worker, and configured ones of which no worker tells (`worker` is empty)."""
+    told: list[Row] = [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "worker": one.instance,
+            "state": one.state,
+            "detail": one.detail,
+            "tools": one.tools,
+            "refused": one.refused,
+        }
+        for one in tools.sources
+    ]
+    silent = {"kind": "mcp", "worker": "", "state": "failed", "detail": "no worker tells of it", "tools": 0}
+    known = {row["name"] for row in told}
+    names = [name for name in snapshot.config.tools.mcp_servers if name not in known]
+    return told + [{"name": name, **silent, "refused": []} for name in names]
+
+
+def _name(source: Row) -> str:
+    return str(source["worker"]).partition("@")[0]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    names = [worker.partition("@")[0] for worker in row["workers"][:_WORKERS_SHOWN]]
+    more = row["worker_count"] - len(names)
     return (
-        line.tool_id,
-        line.source,
-        _workers(line),
-        "yes" if line.idempotent else "no",
-        "yes" if line.writes else "no",
-        "needed" if line.needs_approval else "-",
-        ", ".join(line.agents) or "nobody",
+        row["tool_id"],
+        row["source"],
+        ", ".join(names) + (f" and {more} more" if more else ""),
+        "yes" if row["idempotent"] else "no",
+        "yes" if row["writes"] else "no",
+        "needed" if row["needs_approval"] else "-",
+        ", ".join(row["agents"]) or "nobody",
     )
-
-
-def _workers(line: ToolLine) -> str:
-    names = [worker.partition("@")[0] for worker in line.workers[:_WORKERS_SHOWN]]
-    more = line.worker_count - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
-
-
-def _source_cells(source: SourceLine) -> tuple[str, ...]:
-    worker = source.worker.partition("@")[0] or "-"
-    return source.name, source.state, worker, str(source.tools), source.detail

@@ -12,8 +12,7 @@ import click
 from hobus.bus.join_token import NotAToken, decode
 from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.kernel import set_title
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.launcher import inherited
 
 DEFAULT_HOME = ".hobus-worker"
@@ -45,10 +44,9 @@ def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) 
     try:
         known = decode(token)
     except NotAToken as fault:
-        raise CommandError(
+        raise UsageFault(
             f"this is no join token: {fault}",
             hint="copy the whole line that hobus token create printed on the cluster's host",
-            exit_code=exit_codes.USAGE,
         ) from None
     worker_home, worker = _worker_of(home_path)
     set_title("hobus worker join")  # the command line that others see no longer holds the token

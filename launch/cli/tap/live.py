@@ -16,8 +16,7 @@ from hobus.launch.cli.tap.choice import Choice, Chooser
 from hobus.launch.cli.tap.look import Look
 from hobus.launch.cli.tap.printer import Printer
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, of_os_error
 from hobus.launch.console.output import note
 
 
@@ -137,7 +136,7 @@ class Live:
 
     def _end(self, reader: TapReader, why: str, command: str) -> None:
         hint = next_command(command, self.place.home.root)
-        self._failure = CommandError(why, hint=hint, exit_code=exit_codes.UNREACHABLE)
+        self._failure = UnreachableFault(why, hint=hint)
         reader.close()
 
 

@@ -13,8 +13,7 @@ from hobus.bus.record.payloads.governance import BodiesClosed, BodiesRead
 from hobus.launch.cli.tap.choice import Choice
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UnreachableFault
 
 OPENED, CLOSED = "TAP_BODIES_READ", "TAP_BODIES_CLOSED"
 
@@ -47,11 +46,10 @@ class Look:
             try:
                 await self._write(OPENED, facts)
             except RuntimeFault as fault:
-                raise CommandError(
+                raise UnreachableFault(
                     "bodies of sensitive types are shown only when that stands in the record, and the record cannot be "
                     f"written: {fault.code}",
                     hint="hobus tap without --bodies",
-                    exit_code=exit_codes.UNREACHABLE,
                 ) from None
             self._opened_at = self.clock.monotonic()
         self.bodies += seen

@@ -9,7 +9,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.gateway import Breaker
 from hobus.launch.cli import checkup
 from hobus.launch.cluster.home import HomeLock, home_of, prepare
-from hobus.launch.console import exit_codes
+from hobus.launch.console import exit_codes, finding
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
@@ -41,7 +41,7 @@ def test_each_trouble_of_a_home_is_named_with_its_mend(tmp_path):
     found = checkup.place(home, type("S", (), {"config": greedy})(), SystemClock())
     assert verdicts(found) == {"home": "fail", "disk": "fail", "sockets": "warn", "clock": "warn"}
     assert all(one.mend for one in found)
-    assert checkup.code_of(found) == exit_codes.FAILED
+    assert finding.code_of(found) == exit_codes.FAILED
 
 
 def test_a_configuration_with_faults_is_told_whole(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.commands.options import seconds_to_wait
+from hobus.launch.cli.commands.cluster_options import seconds_to_wait
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.faults import as_command_error

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.config.schema import StdioServer
-from hobus.launch.cli.tool_rows import source_lines, tool_lines
+from hobus.launch.cli.commands.tools import source_rows, tool_rows
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.finding import Finding
 from hobus.launch.launcher.tool_check import running
@@ -50,8 +50,8 @@ def test_each_tool_says_who_may_use_it_and_what_waits_for_an_operator():
     told = Tools(
         epoch="e", tools=[row("s__a", writes=False), row("s__b", writes=True), row("s__c", writes=True)], sources=[]
     )
-    lines = tool_lines(told, snapshot(permitted=("s__*", "s__c"), approval=("s__[bc]",)))
-    assert [(line.tool_id, line.agents, line.needs_approval) for line in lines] == [
+    rows = tool_rows(told, snapshot(permitted=("s__*", "s__c"), approval=("s__[bc]",)))
+    assert [(one["tool_id"], one["agents"], one["needs_approval"]) for one in rows] == [
         ("s__a", ["ADMIN"], False),
         ("s__b", [], True),
         ("s__c", ["ADMIN"], True),
@@ -65,8 +65,8 @@ def test_each_source_counts_its_tools_and_a_silent_one_is_said():
         tools=[row("s__a", writes=False)],
         sources=[source("ready", tools=1), source("failed", "gone", worker="ho1/2@a")],
     )
-    lines = source_lines(told, snapshot(permitted=("*",)))
-    assert [(line.name, line.worker, line.state, line.tools, line.detail) for line in lines] == [
+    rows = source_rows(told, snapshot(permitted=("*",)))
+    assert [tuple(one[name] for name in ("name", "worker", "state", "tools", "detail")) for one in rows] == [
         ("s", "ho1/1@a", "ready", 1, ""),
         ("s", "ho1/2@a", "failed", 0, "gone"),
         ("silent", "", "failed", 0, "no worker tells of it"),

@@ -5,20 +5,22 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.join_token import JoinToken
-from hobus.launch.cli.commands.token import check_bounds, seconds_of
+from hobus.launch.cli.commands.access import check_bounds, seconds_of
 from hobus.launch.cli.main import run
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.main import check_slots
 from tests.shipped import shipped_snapshot
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2d", 172_800)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("10m", 600), ("1h", 3600), ("2d", 172_800)]
+)
 def test_a_length_of_time(text: str, seconds: int) -> None:
     """One number, one unit."""
     assert seconds_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "1", "h", "0s", "-1h", "1.5h", "1h30m", "1w", "\uff11h"])
+@pytest.mark.parametrize("text", ["", "h", "0s", "0.5s", "-1h", "1h30m", "1w", "\uff11h"])
 def test_what_is_no_length_of_time_is_a_mistake_of_usage(text: str) -> None:
     """Exit 2 with examples."""
     with pytest.raises(CommandError) as caught:

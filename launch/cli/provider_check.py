@@ -13,7 +13,7 @@ from hobus.config.schema import AnyProvider, TokenizerConfig
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.gateway_service.tokenizer import Tokenizer
-from hobus.launch.console.finding import Finding
+from hobus.launch.console.finding import Finding, fail, ok, warn
 from hobus.launch.process.roles.gateway import provider
 
 _UNKNOWN_HERE = frozenset({400, 404, 405, 501})
@@ -36,7 +36,7 @@ async def _check(provider_id: str, config: AnyProvider, snapshot: Snapshot, give
         return [_failed(f"{provider_id} setup", fault.detail)]
     key = "" if config.kind == "offline" else config.key or ""
     about = f"its library is loaded, its key read ({key})" if key else "it needs no key"
-    found = [Finding(check=f"{provider_id} setup", verdict="ok", said=f"kind {config.kind}; {about}")]
+    found = [ok(f"{provider_id} setup", f"kind {config.kind}; {about}")]
     own = [one for one in snapshot.config.gateway.tokenizers if one.provider_id == provider_id]
     found += [_tokenizer(one, snapshot.config.gateway.tokenizer_max_chars) for one in own]
     if isinstance(made, HttpProvider) and config.kind in ("openai", "anthropic"):
@@ -48,13 +48,13 @@ def _tokenizer(config: TokenizerConfig, max_chars: int) -> Finding:
     check = f"{config.provider_id} tokenizer"
     if fault := Tokenizer(config, max_chars=max_chars, beside=asyncio.to_thread).fault:
         return _failed(check, fault)
-    return Finding(check=check, verdict="ok", said=f"{config.model_id} is counted by {config.file}")
+    return ok(check, f"{config.model_id} is counted by {config.file}")
 
 
 def _failed(check: str, detail: str) -> Finding:
     """A fault whose last part is its mend."""
     what, _, mend = detail.rpartition("; ")
-    return Finding(check=check, verdict="fail", said=what or detail, mend=mend)
+    return fail(check, what or detail, mend)
 
 
 async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snapshot: Snapshot) -> list[Finding]:
@@ -65,29 +65,27 @@ async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snap
         return [_refused(provider_id, fault)]
     finally:
         await made.close()
-    found = [
-        Finding(check=f"{provider_id} connection", verdict="ok", said=f"it answers, and offers {len(offered)} models")
-    ]
+    found = [ok(f"{provider_id} connection", f"it answers, and offers {len(offered)} models")]
     missing = [model.model_id for model in config.models if model.model_id not in offered]
     if missing:
         known = ", ".join(offered[:8]) + (" …" if len(offered) > 8 else "")  # noqa: PLR2004 - enough to see the kind of name
         said = f"it does not offer {', '.join(missing)}; it offers {known or 'none'}"
         mend = f"correct gateway.providers.{provider_id}.models, or let the server load it"
-        found.append(Finding(check=f"{provider_id} models", verdict="fail", said=said, mend=mend))
+        found.append(fail(f"{provider_id} models", said, mend))
     elif config.models:
         named = ", ".join(model.model_id for model in config.models)
-        found.append(Finding(check=f"{provider_id} models", verdict="ok", said=f"it offers {named}"))
+        found.append(ok(f"{provider_id} models", f"it offers {named}"))
     return found
 
 
 def _refused(provider_id: str, fault: GatewayError) -> Finding:
     status = fault.facts.get("status")
     if status in _REFUSED_KEY:
-        return Finding(check=f"{provider_id} key", verdict="fail", said=fault.detail, mend="give it a valid key")
+        return fail(f"{provider_id} key", fault.detail, "give it a valid key")
     if status in _UNKNOWN_HERE:
         said = (
             f"it answers ({status}), but lists no models: the first question shows whether it has the configured ones"
         )
-        return Finding(check=f"{provider_id} models", verdict="warn", said=said, mend="is base_url right?")
+        return warn(f"{provider_id} models", said, "is base_url right?")
     mend = f"start it, or correct gateway.providers.{provider_id}.base_url"
-    return Finding(check=f"{provider_id} connection", verdict="fail", said=fault.detail, mend=mend)
+    return fail(f"{provider_id} connection", fault.detail, mend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.control import PeerRow
-from hobus.launch.cli.commands.drain import is_offered
+from hobus.launch.cli.commands.operating import is_offered
 
 
 def _peer(role: str, state: str) -> PeerRow:

@@ -1,4 +1,4 @@
-"""`hobus budget`: limits, and what is used, reserved and left of them."""
+"""`hobus budget|breaker`: token budgets and circuit breakers, as the gateway keeps them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import asyncio
 
 import click
 
-from hobus.bus.messages.gateway import Budget, ScopeBudget
+from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import shown_session
 from hobus.launch.cli.chat.outcome import money
-from hobus.launch.cli.chat.talk import read_budget
-from hobus.launch.cli.commands.options import with_home
-from hobus.launch.cluster.client import place_of
+from hobus.launch.cli.commands.cluster_options import ask, with_cluster
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import running
-from hobus.launch.console import exit_codes
-from hobus.launch.console.output import as_json, say, styled, table
+from hobus.launch.console.output import say, styled, table
 from hobus.launch.sessions.watched_turn import named_session
 
 _BAR_CELLS = 20
@@ -25,29 +21,28 @@ _MODES = {
     "warn": "a call that goes over a limit is recorded as a warning, and made",
     "off": "limits are recorded, and nothing follows from them",
 }
+_BREAKER_STATES = {
+    "closed": "called",
+    "open": "left alone, then tried again",
+    "half_open": "being tried again",
+}
 
 
 @click.command()
 @click.option("--session", metavar="ID", help="This session, and what it draws on (its id or an unambiguous prefix).")
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
-@with_home
-def budget(*, home: Home, session: str | None, as_json_: bool) -> int:
+@with_json
+@with_cluster
+def budget(*, place: Place, session: str | None) -> Output:
     """Show the token budgets: limit, used, reserved by calls in flight, remaining."""
-    found = asyncio.run(_read(place_of(home, running(home)), session))
-    if as_json_:
-        say(as_json(found.model_dump(), indent=1))
-        return exit_codes.OK
-    if found.scopes:
+    session_id = "" if session is None else asyncio.run(named_session(place, session))
+    found = ask(place, "gateway", ReadBudget(session_id=session_id), Budget)
+
+    def show() -> None:
         headings = ("SCOPE", "USED", "RESERVED", "LIMIT", "REMAINING", "", "CALLS", "COST", "NOTE")
-        table(headings, [_cells(row) for row in found.scopes])
-    else:
-        say("no budget is in use yet")
-    say(styled(f"mode {found.mode}: {_MODES[found.mode]}", "bright_black"))
-    return exit_codes.OK
+        table(headings, [_cells(row) for row in found.scopes], empty="no budget is in use yet")
+        say(styled(f"mode {found.mode}: {_MODES[found.mode]}", "bright_black"))
 
-
-async def _read(place: Place, session: str | None) -> Budget:
-    return await read_budget(place, "" if session is None else await named_session(place, session))
+    return Output(found, show)
 
 
 def _cells(row: ScopeBudget) -> tuple[str, ...]:
@@ -77,3 +72,17 @@ def bar(row: ScopeBudget) -> str:
 
 def _filled(amount: int, limit: int) -> int:
     return min(_BAR_CELLS, -(-_BAR_CELLS * amount // limit))
+
+
+@click.command()
+@with_json
+@with_cluster
+def breaker(*, place: Place) -> Output:
+    """Show the circuit breakers, one per provider and model that was called."""
+    found = ask(place, "gateway", ReadBreakers(), Breakers)
+    rows = [
+        (one.provider_id, one.model_id, one.state, str(one.failures), _BREAKER_STATES[one.state])
+        for one in found.breakers
+    ]
+    headings = ("PROVIDER", "MODEL", "STATE", "FAILURES", "THAT IS")
+    return Output(found, lambda: table(headings, rows, empty="no model was called yet"))

@@ -1,0 +1,212 @@
+"""`hobus token|keys`: join tokens and keys of workers on other hosts, and keys for HTTP; made, listed, taken back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.join_token import JoinToken
+from hobus.bus.messages.control import CreateToken, Done, RevokeKey, TokenCreated
+from hobus.bus.messages.ids import iso
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.key_book import revoke, tokens_in, uses_in, workers_in
+from hobus.launch.cli.commands.cluster_options import ask
+from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cluster import run_file
+from hobus.launch.cluster.addresses import bound_address, is_every_host, parts_of
+from hobus.launch.cluster.client import cluster_of
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
+from hobus.launch.console.output import duration, note, say, table
+from hobus.launch.filters.quantities import duration_of
+from hobus.launch.http import keys as http_keys
+
+
+@click.group()
+def token() -> None:
+    """Let workers on other hosts join, and clients come in over HTTP: make and list tokens and keys."""
+
+
+def seconds_of(text: str) -> int:
+    """`90s`, `10m`, `1h`, `2d` as seconds, at least one. Raises UsageFault."""
+    try:
+        if seconds := int(duration_of(text)):
+            return seconds
+    except (ValueError, OverflowError):
+        pass
+    raise UsageFault(f"--ttl {text[:40]}: expected a length of time like 30m, 1h or 2d")
+
+
+@token.command()
+@click.option(
+    "--role",
+    type=click.Choice(["ho1", "http"]),
+    default="ho1",
+    show_default=True,
+    help="What joins: a worker, or a client over HTTP.",
+)
+@click.option("--ttl", metavar="TIME", help="How long it is good: 30m, 1h, 2d.  [ho1: 1h; http: until it is revoked]")
+@click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
+@click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
+@click.option("--address", metavar="HOST[:PORT]", help="By which the other host reaches this one, if it is another.")
+@with_json
+@with_home
+def create(  # noqa: PLR0913 - one per option
+    *, home: Home, role: str, ttl: str | None, uses: int, name: str | None, address: str | None
+) -> Output:
+    """Make a token; what is printed is the whole line for the other host.
+
+    Whoever has that line before it is used may join as a worker: hand it over as you would a password.
+
+    With `--role http` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` takes it back.
+    """
+    if role == "http":
+        return _http_key(home, name, ttl)
+    if name is not None:
+        raise UsageFault("--name: a worker's name is made when it joins")
+    ttl = ttl or "1h"
+    ttl_s = seconds_of(ttl)
+    place = cluster_of(home)
+    check_bounds(ttl_s, uses, place.snapshot.config.bus)
+    pair = curve.new_pair()
+    wanted = {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses}
+    created = ask(place, "broker", CreateToken.model_validate(wanted), TokenCreated)
+    reached_at = _reached_at(created.address, address)
+    word = JoinToken(reached_at, curve.raw(created.broker_key.encode()), curve.raw(pair.secret)).encode()
+    line = f"hobus worker join {word}"
+    document = {
+        "token_id": created.token_id, "token": word, "command": line, "address": reached_at, "role": role,
+        "uses": uses, "expires_at": iso(created.expires_at_us / 1_000_000),
+    }  # fmt: skip
+    good_for = f"{'one worker' if uses == 1 else f'{uses} workers'} within {ttl}, at {reached_at}"
+    return _secret(document, line, f"{created.token_id}: good for {good_for}.  {next_command('ps', home.root)}")
+
+
+def _http_key(home: Home, name: str | None, ttl: str | None) -> Output:
+    principal = name or "default"
+    if not http_keys.PRINCIPAL.fullmatch(principal):
+        raise UsageFault(f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one no sign")
+    clock = SystemClock()
+    ttl_s = None if ttl is None else seconds_of(ttl)
+    try:
+        word = http_keys.create(home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s)
+    except FileExistsError:
+        hint = next_command(f"keys revoke {principal}", home.root)
+        raise UsageFault(f"{principal} has a key", hint=hint) from None
+    except OSError as error:
+        raise of_os_error(error, doing="no key can be written") from error
+    document = {"key": word, "principal": principal, "role": "http", "expires_in_s": ttl_s}
+    return _secret(document, word, f"the key of {principal}: Authorization: Bearer <key>; it is shown this once")
+
+
+def _secret(document: Mapping[str, object], line: str, about: str) -> Output:
+    """The secret alone on stdout, what it is on stderr."""
+
+    def show() -> None:
+        say(line)
+        note(about)
+
+    return Output(document, show, indent=None)
+
+
+def check_bounds(ttl_s: int, uses: int, settings: BusSettings) -> None:
+    """Raises UsageFault beyond what the running cluster's configuration allows."""
+    for option, value, limit, unit, setting in (
+        ("--ttl", ttl_s, settings.join_ttl_max_s, " seconds", "bus.join_ttl_max_s"),
+        ("--uses", uses, settings.join_uses_max, "", "bus.join_uses_max"),
+    ):
+        if value > limit:
+            raise UsageFault(f"{option}: {str(value)[:40]}{unit} are too many, at most {limit}{unit} ({setting})")
+
+
+def _reached_at(bound: str, given: str | None) -> str:
+    """The address that stands in the token. Raises UsageFault."""
+    if given is not None:
+        with_port = given if re.search(r":\d+$", given) and not given.endswith("]") else f"{given}:{parts_of(bound)[1]}"
+        parts_of(with_port)
+        return with_port
+    if is_every_host(bound):
+        raise UsageFault(
+            f"the cluster listens at {bound}, on every address of this machine: say which one the other host reaches",
+            hint="hobus token create --address HOST",
+        )
+    return bound
+
+
+@token.command(name="list")
+@with_json(says="One JSON array.")
+@with_home
+def list_tokens(*, home: Home) -> Output:
+    """List tokens and how often they were used; no secret is in there."""
+    now, uses = SystemClock().now(), uses_in(home.keys)
+    rows: list[dict[str, Any]] = [
+        {
+            "token_id": known.token_id,
+            "role": known.role,
+            "uses": known.uses,
+            "used": sum(use.token_id == known.token_id for use in uses),
+            "expires_at": iso(known.expires_at_us / 1_000_000),
+            "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
+        }
+        for known in tokens_in(home.keys)
+    ]
+    shown = [
+        (row["token_id"], row["role"], f"{row['used']} of {row['uses']}", _expires(row["expires_in_s"])) for row in rows
+    ]
+    return Output(rows, lambda: table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown), indent=None)
+
+
+def _expires(in_s: float) -> str:
+    return f"in {duration(in_s)}" if in_s > 0 else "expired"
+
+
+@click.group()
+def keys() -> None:
+    """Show which workers on other hosts, and clients over HTTP, may connect; take a key back."""
+
+
+@keys.command(name="list")
+@with_json(says="One JSON array.")
+@with_home
+def list_keys(*, home: Home) -> Output:
+    """List enrolled workers, whether they are connected or not, and keys for HTTP."""
+    names = ("name", "key", "host", "token_id", "version", "enrolled_at")
+    workers = [
+        (one.name, one.fingerprint, one.host, one.token_id, one.version, iso(one.enrolled_at_us / 1_000_000))
+        for one in workers_in(home.keys)
+    ]
+    bearers = [
+        (key.principal, f"key:{key.fingerprint}", "", "http", "", iso(key.created_at_us / 1_000_000))
+        for key in http_keys.keys_in(home)
+    ]
+    rows = [dict(zip(names, row, strict=True)) for row in workers + bearers]
+    shown = [[row[name] for name in names if name != "version"] for row in rows]
+    return Output(rows, lambda: table(("NAME", "KEY", "HOST", "TOKEN", "SINCE"), shown), indent=None)
+
+
+@keys.command(name="revoke")
+@click.argument("name")
+@with_home
+def revoke_key(*, home: Home, name: str) -> None:
+    """Take a key back, for good and at once.
+
+    A worker is cut off, others get its orders, its name is not reused; over HTTP its bearer is refused from then on.
+    """
+    if http_keys.revoke(home, name, now_us=round(SystemClock().now() * 1_000_000)):
+        return say(f"the HTTP key of {name} is taken back")
+    worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)
+    if worker is None:
+        raise CommandError(
+            f"no worker {name[:80]!r} is enrolled, and there is no HTTP key of that name",
+            hint=next_command("keys list", home.root),
+        )
+    if bound_address(home) and run_file.read(home.run_file) is not None:
+        ask(cluster_of(home), "broker", RevokeKey(name=name), Done)  # it alone may change the keys that it runs with
+    else:
+        revoke(home.keys, name)
+    return say(f"the key {worker.fingerprint} of {worker.name} is taken back")

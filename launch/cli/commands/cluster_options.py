@@ -1,0 +1,62 @@
+"""What commands of a running cluster take: the cluster, one of its agents, how long is waited for it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from hobus.bus.messages.base import Message
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.client import asked, cluster_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault, next_here
+
+R = TypeVar("R", bound=Message)
+
+
+def with_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets `place: Place`, the running cluster of its home. Raises UnreachableFault when none runs."""
+
+    @with_home
+    @functools.wraps(command)
+    def on_cluster(*, home: Home, **arguments: Any) -> Any:
+        return command(place=cluster_of(home), **arguments)
+
+    return on_cluster
+
+
+def ask(place: Place, service: str, question: Message, expect: type[R]) -> R:
+    """The answer to one question of the operator. Raises RuntimeFault, CommandError."""
+    return asyncio.run(asked(place, service, question, expect))
+
+
+def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets `agent: str | None` from `--agent`."""
+    said = "Whose session a new one is (hobus agent list); the configured agent's otherwise."
+    return click.option("--agent", metavar="NAME", help=said)(command)
+
+
+def known_agent(agent: str | None, snapshot: Snapshot) -> str | None:
+    """The agent as it was given. Raises UsageFault, which names those that there are."""
+    if agent is None or agent in snapshot.agents:
+        return agent
+    raise UsageFault(f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"))
+
+
+def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:
+    """What `--timeout` says, else the setting. Raises UsageFault for no length of time or too long a one."""
+    if given is None:
+        return default_ms / 1000
+    longest_s = config.budget.timeout_seconds
+    if not 0 < given <= longest_s:  # also false for nan
+        raise UsageFault(
+            f"--timeout {given:g}: expected a positive number of seconds, at most {longest_s} (budget.timeout_seconds)"
+        )
+    return given

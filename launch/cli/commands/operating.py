@@ -1,0 +1,107 @@
+"""`hobus scale|restart|drain|down`: the launcher of a running cluster is told, and followed until it has come true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+from hobus.bus.messages.control import PeerRow
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.ps import peers_of
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.run_file import ChildRow
+from hobus.launch.cluster.running import running
+from hobus.launch.console.errors import next_command
+from hobus.launch.console.output import note, say
+from hobus.launch.launcher import stop
+from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
+from hobus.launch.launcher.operate import command, follow, known
+from hobus.launch.launcher.options import parse_scale
+
+_AT_WORK = ("ready", "degraded")
+
+
+def _with_no_wait(command: Callable[..., Any]) -> Callable[..., Any]:
+    said = "Return as soon as the command is accepted."
+    return click.option("--no-wait", is_flag=True, help=said)(with_home(command))
+
+
+@click.command()
+@click.argument("numbers", metavar="ROLE=N...", nargs=-1, required=True)
+@_with_no_wait
+def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
+    """Change how many processes of a role run, e.g. `hobus scale ho1=8`; the highest numbers finish first and end."""
+    wanted = parse_scale(numbers, option="")
+    before = {row.actor for row in running(home).children}
+    for role, count in wanted.items():
+        command(home, ScaleCommand(role=role, count=count))
+    goal = {f"{role}/{number}" for role, count in wanted.items() for number in range(1, count + 1)}
+    leaving = {name for name in before if name.partition("/")[0] in wanted} - goal
+    if not no_wait:
+
+        def is_settled(rows: dict[str, ChildRow]) -> bool:
+            return not leaving & set(rows) and all(name in rows and rows[name].state in _AT_WORK for name in goal)
+
+        follow(home, goal | leaving, is_settled)
+    for role, count in wanted.items():
+        say(f"{role}: {count} {'process' if count == 1 else 'processes'}")
+
+
+@click.command()
+@click.argument("actor", metavar="ACTOR")
+@click.option("--kill", is_flag=True, help="SIGKILL instead of letting it finish its work.")
+@_with_no_wait
+def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> None:
+    """Start a process anew after it has finished its work; also one that failed or was drained.
+
+    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process.
+    """
+    before = known(home, actor)
+    actor = before.actor
+    command(home, LeaveCommand(actor=actor, then="start", kill=kill))
+    if no_wait:
+        return say(f"{actor} is being restarted")
+
+    def is_settled(rows: dict[str, ChildRow]) -> bool:
+        row = rows.get(actor)
+        return row is not None and row.instance != before.instance and row.state in _AT_WORK
+
+    row = follow(home, [actor], is_settled)[actor]
+    return say(f"{actor} is {row.state} as {row.instance} (pid {row.pid}), {row.ready_after_ms} ms after its start")
+
+
+@click.command()
+@click.argument("actor", metavar="ACTOR")
+@_with_no_wait
+def drain(*, home: Home, actor: str, no_wait: bool) -> None:
+    """Let a process finish its work and end; it stays stopped until `hobus restart`.
+
+    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process.
+    """
+    row = known(home, actor)
+    actor, role = row.actor, row.role
+    command(home, LeaveCommand(actor=actor, then="stay"))
+    if no_wait:
+        return say(f"{actor} is draining")
+    follow(home, [actor], lambda rows: actor in rows and rows[actor].state == "stopped")
+    say(f"{actor} is stopped; {next_command('restart', home.root)} {actor} starts it")
+    run = running(home)
+    peers = asyncio.run(peers_of(home, run))
+    if not is_offered(role, run.children, peers.peers if peers is not None else ()):
+        note(f"nobody else offers {role}: requests for it fail until then")
+    return None
+
+
+def is_offered(role: str, children: Iterable[ChildRow], peers: Iterable[PeerRow]) -> bool:
+    """Whether anybody of this role takes work: a process of this host by the launcher's word, any by the broker's."""
+    return any(row.role == role and row.state in _AT_WORK for row in (*children, *peers))
+
+
+@click.command()
+@with_home
+def down(*, home: Home) -> int:
+    """Drain and stop the cluster of a home; the record and the logs stay."""
+    return stop.stop(home)

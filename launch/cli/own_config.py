@@ -1,0 +1,110 @@
+"""A home's own admin_config.json: read, and replaced whole by one that was found good, or left as it is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from hobus.bus.errors import ConfigError
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.config.parse import BadText, json_value
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.console.errors import UsageFault, next_here, of_os_error
+
+_LOCK = ".admin_config.lock"
+Settings = dict[str, Any]
+
+
+def path_of(home: Home) -> Path:
+    """Where it lies, if there is one."""
+    return home.config / ADMIN_CONFIG
+
+
+def shipped() -> Settings:
+    """What it is laid over."""
+    return json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+
+
+def overrides(home: Home) -> Path | None:
+    """The directory of everything that the home has of its own; None: nothing."""
+    return home.config if home.config.is_dir() else None
+
+
+def read(home: Home) -> Settings:
+    """What it says; nothing where there is none. Raises CommandError (usage) for a file with faults."""
+    path = path_of(home)
+    if path.exists() and not path.is_file():
+        raise UsageFault(f"{path} is no plain file", hint="move it away")
+    try:
+        value = json_value(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (BadText, UnicodeDecodeError) as error:
+        raise UsageFault(f"{path}: {error}", hint="mend the file") from None
+    except OSError as error:
+        raise of_os_error(error, doing=f"{path} cannot be read") from error
+    if not isinstance(value, dict):
+        raise UsageFault(f"{path}: holds {type(value).__name__}, not an object", hint="mend the file")
+    return value
+
+
+def change(
+    home: Home, changed: Callable[[Settings], Settings], *, beside: AbstractContextManager[None] | None = None
+) -> tuple[Settings, str]:
+    """It says what `changed` makes of it, with the configuration's digest; whoever changes it meanwhile waits.
+
+    What is made `beside` it stays only if it is replaced. Raises CommandError, also for what is no valid
+    configuration: then nothing is changed, and no directory made.
+    """
+    own = path_of(home).resolve()  # a link stays one
+    _checked(home, changed(read(home)))
+    try:
+        with _alone(home):
+            value = changed(read(home))
+            digest = _checked(home, value)
+            candidate = own.with_name(f".{own.name}.new")
+            with beside or nullcontext():
+                with open(candidate, "w", encoding="utf-8", opener=_private) as file:
+                    file.write(_text(value))
+                    file.flush()
+                    os.fsync(file.fileno())
+                candidate.replace(own)
+    except OSError as error:
+        raise of_os_error(error, doing=f"{own} cannot be written") from error
+    return value, digest
+
+
+def _checked(home: Home, value: Settings) -> str:
+    """The digest of the configuration with it."""
+    with tempfile.TemporaryDirectory() as directory:
+        candidate = Path(directory) / ADMIN_CONFIG
+        try:
+            candidate.write_text(_text(value), encoding="utf-8")
+        except UnicodeEncodeError:
+            raise UsageFault("the setting is no valid text", hint=next_here("config show")) from None
+        try:
+            return load_snapshot(overrides(home), candidate).digest
+        except ConfigError as fault:
+            said = fault.detail.replace(str(candidate), str(path_of(home)))
+            raise UsageFault(f"nothing was changed: {said}", hint=next_here("config show")) from None
+
+
+@contextmanager
+def _alone(home: Home) -> Generator[None]:
+    make_private(home.config)
+    with (home.config / _LOCK).open("w", encoding="utf-8") as file:  # a hidden file is no governed one
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        yield
+
+
+def _text(value: Settings) -> str:
+    return f"{json.dumps(value, indent=2, ensure_ascii=False)}\n"
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,1 +1,0 @@
-"""Providers as an operator sees them: listed, checked, added."""
