@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import zmq
 
-from bench.cluster import machine
+from bench.report import arguments, machine, measured_on, say_machine, write_json
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.messages.base import Message
@@ -235,7 +234,7 @@ def run(calls: int, rounds: int) -> list[dict[str, float | int | str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--calls", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
@@ -251,18 +250,16 @@ def main() -> None:
         return
     before = machine()
     rows = run(given.calls, given.rounds)
-    measured_on = before | {"pyzmq": zmq.__version__, "load_average_after": machine()["load_average"]}
+    measured = measured_on(before, pyzmq=zmq.__version__)
     print(f"bus round trip / bare Python ROUTER echo broker ({given.calls} calls x {given.rounds} rounds)")
-    print("measured on:", ", ".join(f"{name} {value}" for name, value in measured_on.items()))
+    say_machine(measured)
     print(" | ".join(rows[0]))
     for row in rows:
         print(" | ".join(str(value) for value in row.values()))
     worst = max(float(row["p50_ratio"]) for row in rows if row["body"] == "opaque")
     print(f"p50, opaque body: {worst} (goal at most {GOAL}: {'met' if worst <= GOAL else 'missed'})")
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        result = {"measured_on": measured_on, "calls": given.calls, "rounds": given.rounds, "goal": GOAL, "rows": rows}
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    result = {"measured_on": measured, "calls": given.calls, "rounds": given.rounds, "goal": GOAL, "rows": rows}
+    write_json(given.json, result)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,11 @@ answer) within d; `attempts` counts the model calls that were tried on the way. 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import select
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,21 +28,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
-from bench.outside import Outside, asking_for
+from bench.builders import order
+from bench.cluster import Cluster, temporary
+from bench.outside import Outside, asking_for, with_outside
+from bench.report import arguments, concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.ledger import Entries, Entry, Tail
 from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, ToolCall
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.lab.simulation.record import check_record
 from hobus.launch.sessions.turns import process_turn
-from tests.actors.ho1_executor.rig import order
-from tests.process.cluster import Cluster, cluster_in
 
 WAYS = ("command", "order")
 TARGETS = ("provider", "tool")
@@ -104,21 +98,18 @@ def percentile(times: Sequence[float], percent: int) -> float:
 @contextmanager
 def _up(latency_ms: int) -> Iterator[tuple[Cluster, Outside]]:
     """A cluster whose model thinks so long; down and gone afterwards."""
-    directory = Path(tempfile.mkdtemp(prefix="hobus-cancels-"))
-    outside = Outside.at(directory / "outside")
-    cluster = cluster_in(directory / "home", outside.environment())
     # A cancelled run reserves its tokens for good where nobody knows what the call used: the budget is not the subject.
     settings = {
         "gateway.providers.offline.latency_ms": latency_ms, "ho2.classify": False, "ho3.enabled": False,
         "budget.budget_mode": "off",
     }  # fmt: skip
-    outside.govern(cluster.home.root, settings)
-    try:
-        cluster.up("--detach")
-        yield cluster, outside
-    finally:
-        cluster.end()
-        shutil.rmtree(directory, ignore_errors=True)
+    with temporary("cancels") as directory:
+        outside, cluster = with_outside(directory, settings)
+        try:
+            cluster.up("--detach")
+            yield cluster, outside
+        finally:
+            cluster.end()
 
 
 def measure(way: str, target: str, count: int) -> Row:
@@ -131,16 +122,12 @@ def measure(way: str, target: str, count: int) -> Row:
             row.effects = len(outside.effects(TOOL))
         assert cluster("down").code == 0
         if way == "command":
-            try:
-                check_record(cluster.entries())
-                cluster.verify()
-            except AssertionError as wrong:
-                row.record = str(wrong) or "broken"
+            row.record = cluster.record_verdict()
     return row
 
 
 async def _cancel_all(cluster: Cluster, outside: Outside, row: Row, count: int) -> None:
-    place = place_of(cluster.home, cluster.run())
+    place = cluster.place
     async with (
         connected(place, "door") as door,
         connected(place, "operator") as operator,
@@ -313,7 +300,7 @@ def measure_deadlines() -> list[DeadlineRow]:
 
 
 async def _all_deadlines(cluster: Cluster) -> dict[float, list[tuple[float, str, str]]]:
-    async with connected(place_of(cluster.home, cluster.run()), "door") as door:
+    async with connected(cluster.place, "door") as door:
         return {
             deadline_s: [
                 await _in_time(door, deadline_s, f"d-{deadline_s:g}-{number}") for number in range(PER_DEADLINE)
@@ -370,7 +357,7 @@ def told(outcomes: Mapping[str, int]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--cancels", type=int, default=200, help="of each row")
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--target", choices=TARGETS)
@@ -383,18 +370,10 @@ def main() -> None:
             rows.append(measure(way, target, given.cancels))
             print(table(rows[-1:], ()), file=sys.stderr, flush=True)
     deadlines = [] if given.no_deadlines else measure_deadlines()
-    print(table(rows, deadlines))
-    wrong = [fault for row in rows for fault in row.faults]
-    wrong += [fault for one in deadlines for fault in one.faults]
-    print(*wrong, sep="\n")
-    if given.write:
-        found = {
-            **machine(), "faults": wrong, "rows": [asdict(row) for row in rows],
-            "deadlines": [asdict(one) for one in deadlines],
-        }  # fmt: skip
-        RESULTS.write_text(json.dumps(found, indent=None) + "\n", encoding="utf-8")
-        put_between("cancels", f"goal: p99 {GOAL_MS} ms", table(rows, deadlines))
-    sys.exit(1 if wrong else 0)
+    wrong = [fault for row in [*rows, *deadlines] for fault in row.faults]
+    figures = {"rows": [asdict(row) for row in rows], "deadlines": [asdict(one) for one in deadlines]}
+    how = f"goal: p99 {GOAL_MS} ms"
+    sys.exit(concluded(given, table(rows, deadlines), wrong, results=RESULTS, figures=figures, name="cancels", how=how))
 
 
 if __name__ == "__main__":

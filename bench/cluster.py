@@ -1,40 +1,179 @@
-"""A cluster in a temporary home, and what its processes have used, for the scripts that measure it."""
+"""A real cluster in a directory of its own, driven through the command line as a user drives it."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from bench.builders import write_config
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.run_file import read as read_run
+from hobus.launch.cluster.home import Home, holder, home_of
+from hobus.launch.cluster.run_file import ChildRow, RunFile
+from hobus.launch.lab.simulation.record import check_record
+from hobus.launch.launcher.children import environment
+from hobus.launch.sessions.watched_turn import answer_of
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.segment import DIRECTORY
+from hobus.ledger_service.verify import VerifyReport, verify_directory
+
+COMMAND_TIMEOUT_S = 120.0
+LOOK_INTERVAL_S = 0.01
+BROKER_DEFECTS = ('"broker_step_failed"', '"tap_failed"')
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """One that is up."""
+@dataclass(slots=True)
+class Answer:
+    """How a command ended."""
 
-    home: Path
-    place: Place
-    processes: dict[str, psutil.Process]
+    code: int
+    out: str
+    err: str
 
     @property
-    def record(self) -> Path:
-        return self.home / "ledger"
+    def json(self) -> Any:
+        """Its standard output as one JSON value."""
+        return json.loads(self.out)
+
+
+def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:
+    """`hobus WORDS`, beside this process; what it prints comes by pipes, unless the options say otherwise."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen([sys.executable, "-P", "-m", "hobus", *words], env=environment() | (env or {}), **streams)
+
+
+def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None) -> Answer:
+    """One command, to its end."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hobus", *words],
+        input=stdin,
+        capture_output=True,
+        env=environment() | (env or {}),
+        cwd=cwd,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+
+
+def eventually(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
+    """The first true value of `what`; fails when there is none in time. What takes long is looked at less often."""
+    deadline = time.monotonic() + within_s
+    while (began := time.monotonic()) < deadline:
+        value = what()
+        if value:
+            return value
+        time.sleep(max(LOOK_INTERVAL_S, time.monotonic() - began))  # else it is this look that it would wait for
+    raise AssertionError(f"not within {within_s} s")
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One home and the cluster that runs in it."""
+
+    home: Home
+    env: dict[str, str] = field(default_factory=dict)
+    asked: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """Turns that a test has begun beside it."""
+
+    def __call__(self, command: str, *words: str, stdin: bytes = b"") -> Answer:
+        """`hobus COMMAND --home <home> WORDS`; a family's subcommand is written `ledger verify`."""
+        return hobus(*command.split(), "--home", str(self.home.root), *words, stdin=stdin, env=self.env)
+
+    def begin(self, command: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+        """The same command beside this process; see `begun`."""
+        return begun(*command.split(), "--home", str(self.home.root), *words, env=self.env, **options)
+
+    def up(self, *words: str) -> Answer:
+        """Up, and every process ready."""
+        answer = self("up", "--wait", *words)
+        assert answer.code == 0, answer.out + answer.err
+        return answer
+
+    def run(self) -> RunFile:
+        """What the launcher says."""
+        run = run_file.read(self.home.run_file)
+        assert run is not None
+        return run
+
+    def row(self, actor: str) -> ChildRow:
+        """One process as the launcher sees it."""
+        return next(row for row in self.run().children if row.actor == actor)
+
+    def is_up(self, actor: str, *, other_than: str = "") -> bool:
+        """Whether this actor is ready, in another incarnation than the given one."""
+        row = self.row(actor)
+        return row.state == "ready" and row.instance != other_than
+
+    def ask(self, text: str, *words: str) -> dict[str, Any]:
+        """The TurnResult of one turn."""
+        answer = self("ask", "--json", *words, text)
+        assert answer.out, answer.err
+        return answer.json
+
+    def start_ask(self, text: str, *words: str) -> subprocess.Popen[bytes]:
+        """A turn that runs while the test does something else."""
+        self.asked.append(self.begin("ask", "--json", *words, text))
+        return self.asked[-1]
+
+    async def turn(self, text: str, *, timeout_s: float, **config: Any) -> TurnResult:
+        """A turn of this process's own, beside others; `config`: what its run does in another way."""
+        overrides = SessionConfig(**config) if config else None
+        turn = ProcessTurn(input_id=SystemClock().new_id(), text=text, run_overrides=overrides)
+        return await answer_of(self.place, turn, timeout_s=timeout_s)
+
+    def kill(self, actor: str) -> ChildRow:
+        """SIGKILL to this actor's process; its row as it was."""
+        row = self.row(actor)
+        assert identity.end(row.pid, row.mark, signal.SIGKILL)
+        return row
+
+    def entries(self, *event_types: str) -> list[Entry]:
+        """The record with its bodies, oldest entry first; only these types, if any are given."""
+        if not (self.home.ledger / DIRECTORY).is_dir():
+            return []
+        found = read_entries(self.home.ledger, with_bodies=True)
+        return [entry for entry in found if not event_types or entry.event_type in event_types]
+
+    def verify(self) -> VerifyReport:
+        """What the verifier says; fails if the record is damaged."""
+        report = verify_directory(self.home.ledger)
+        assert report.fault is None, report
+        return report
+
+    def record_verdict(self) -> str:
+        """`ok`, or what is wrong with the record by its invariants or the verifier."""
+        try:
+            check_record(self.entries())
+            self.verify()
+        except AssertionError as wrong:
+            return str(wrong) or "broken"
+        return "ok"
+
+    @property
+    def place(self) -> Place:
+        """Its bus, for connections of this process."""
+        return place_of(self.home, self.run())
+
+    @property
+    def processes(self) -> dict[str, psutil.Process]:
+        """Actor -> its process."""
+        return {row.actor: psutil.Process(row.pid) for row in self.run().children}
 
     def cpu_s(self) -> dict[str, float]:
         """Seconds of CPU that each process and what it started have used so far."""
@@ -43,50 +182,72 @@ class Cluster:
             for actor, process in self.processes.items()
         }
 
+    def living(self) -> list[str]:
+        """Actors of the run file whose processes live."""
+        return [row.actor for row in self.run().children if identity.is_alive(row.pid, row.mark)]
+
+    def defects(self) -> list[str]:
+        """What the broker met and nobody has foreseen, as it logged it: never, whatever a test does to a cluster."""
+        logs = self.home.logs.glob("broker-*") if self.home.logs.is_dir() else ()
+        lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+        return [line for line in lines if any(event in line for event in BROKER_DEFECTS)]
+
+    def end(self) -> None:
+        """Down, if it is up; whatever is left is killed, so that a failing test leaves nothing, and fails no other."""
+        for asked in self.asked:
+            asked.kill()
+            with asked:  # its pipes are closed, and it is waited for
+                pass
+        self.asked.clear()
+        run = run_file.read(self.home.run_file) if self.home.run_file.exists() else None
+        if run is None:
+            return
+        self("down")
+        for pid, mark in [(run.launcher_pid, run.launcher_mark), *((row.pid, row.mark) for row in run.children)]:
+            identity.end(pid, mark, signal.SIGKILL)
+
+
+def family_in(home: Home) -> list[psutil.Process]:
+    """The launcher that holds this home, and everything that descends from it; none if nobody does."""
+    pid = holder(home)
+    try:
+        launcher = psutil.Process(pid) if pid else None
+        return [] if launcher is None else [launcher, *launcher.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def alive(processes: Sequence[psutil.Process]) -> list[int]:
+    """Pids of those that still run; a zombie does not."""
+    return [one.pid for one in processes if _is_alive(one)]
+
+
+def _is_alive(one: psutil.Process) -> bool:
+    try:
+        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
+
+
+def cluster_in(directory: Path, env: dict[str, str] | None = None) -> Cluster:
+    """A cluster that is not up yet; its home is `directory`."""
+    return Cluster(home_of(directory), env or {})
+
+
+@contextmanager
+def temporary(name: str) -> Iterator[Path]:
+    """A directory of its own, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=f"hobus-{name}-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
 
 @contextmanager
 def cluster(changes: Mapping[str, Any], *words: str) -> Iterator[Cluster]:
     """Up with the shipped configuration and these settings (dotted path -> value); down and gone afterwards."""
-    root = Path(tempfile.mkdtemp(prefix="hobus-bench-"))
-    home = root / "home"
-    try:
-        config = changed(json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text()), changes)
-        (root / "config.json").write_text(json.dumps(config))
+    with temporary("bench") as directory:
+        made = cluster_in(directory / "home")
         try:
-            _hobus(home, "up", "--wait", "--config", str(root / "config.json"), *words)
-            run = read_run(home_of(home).run_file)
-            if run is None:
-                raise SystemExit("the cluster is gone")
-            processes = {child.actor: psutil.Process(child.pid) for child in run.children}
-            yield Cluster(home, place_of(home_of(home), run), processes)
+            made.up("--config", str(write_config(directory / "config.json", *changes.items())), *words)
+            yield made
         finally:
-            _hobus(home, "down")
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-def changed(config: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The same configuration, with these settings (dotted path -> value) in it."""
-    for path, value in changes.items():
-        *sections, name = path.split(".")
-        section = config
-        for step in sections:
-            section = section[step]
-        assert name in section, path
-        section[name] = value
-    return config
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were taken on, and how busy it was when they were."""
-    return {
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "load_average": [round(value, 2) for value in os.getloadavg()],
-    }
-
-
-def _hobus(home: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "hobus", "--home", str(home), *arguments]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            made.end()

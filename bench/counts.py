@@ -20,14 +20,12 @@ from typing import Any
 
 from pydantic_core import SchemaValidator
 
-from bench.cluster import changed
+from bench.builders import shipped_with
 from bench.turn import HISTORY, QUESTION
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
-from hobus.config.schema import AdminConfig
-from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.many import quiet
 
@@ -111,7 +109,7 @@ class _Frames:
 
 def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
     """The medians of so many turns behind a history of ten, with these settings (dotted path -> value)."""
-    with quiet(), SimulatedCluster(snapshot_of(changes)) as cluster:
+    with quiet(), SimulatedCluster(shipped_with(*changes.items())) as cluster:
         operator = cluster.world.client("operator")
         session_id: str | None = None
 
@@ -158,10 +156,3 @@ def _one(cluster: SimulatedCluster, ask: Any, stats: Any) -> Counts:
 def _median(turns: list[Counts]) -> Counts:
     names = [field.name for field in dataclasses.fields(Counts)]
     return Counts(**{name: statistics.median_high([getattr(turn, name) for turn in turns]) for name in names})
-
-
-def snapshot_of(changes: Mapping[str, Any]) -> Snapshot:
-    """What is shipped, with these settings."""
-    shipped = load_snapshot()
-    config = changed(shipped.config.model_dump(mode="json"), changes)
-    return dataclasses.replace(shipped, config=AdminConfig.model_validate(config))

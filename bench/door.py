@@ -9,7 +9,6 @@ each, and every reader is to have every event of its session; beside them strang
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -17,12 +16,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import Cluster, cluster, machine
+from bench.cluster import Cluster, cluster
+from bench.report import arguments, machine, measured_on, write_json
 from bench.turn import QUESTION, ROWS
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.cluster.addresses import http_address, parts_of
+from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.client import connected
 from hobus.launch.http import keys
 from hobus.launch.sessions.http_client import AsyncClient
@@ -129,24 +129,21 @@ def run(turns: int, readers: int) -> dict[str, Any]:
     with cluster(ROWS[0][1], "--http", "127.0.0.1:0") as found:
         home, clock = found.place.home, SystemClock()
         key = keys.create(home, "bench", new_id=clock.new_id, now_us=0, ttl_s=None)
-        url = f"http://{http_address(home)}"
+        url = f"http://{home.bound(http=True)}"
         figures = {"added": asyncio.run(added(found, url, key, turns)), "held": asyncio.run(held(url, key, readers))}
         figures["held"]["door_rss_mb"] = round(found.processes["http/1"].memory_info().rss / 1e6)
-    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
-    return {"measured_on": before | load, "turns": turns, **figures}
+    return {"measured_on": measured_on(before), "turns": turns, **figures}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--readers", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     result = run(given.turns, given.readers)
     print(json.dumps(result, indent=1))
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    write_json(given.json, result)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from bench.cluster import Cluster
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Entry, Tail
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.console.errors import CommandError
-from tests.process.cluster import Cluster
 
 
 async def follow(cluster: Cluster, is_over: Callable[[], bool], take: Callable[[Entry], None]) -> None:
@@ -17,7 +17,7 @@ async def follow(cluster: Cluster, is_over: Callable[[], bool], take: Callable[[
     head = -1
     while not is_over():
         try:
-            async with connected(place_of(cluster.home, cluster.run()), "operator") as operator:
+            async with connected(cluster.place, "operator") as operator:
                 while not is_over():
                     tail = Tail(after=head, limit=500, wait_ms=500)
                     page = await operator.request("ledger", tail, expect=Entries, timeout_s=2)

@@ -11,9 +11,7 @@ them), and for the peer the growth of its database file.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
@@ -21,8 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import Cluster, cluster, machine
-from bench.peers.environment import PeerAway, python_of
+from bench.cluster import Cluster, cluster
+from bench.peers.environment import python_or_exit
+from bench.report import arguments, machine, measured_on, say_machine, write_json
 from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_event, texts_of, turns_of
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
@@ -107,7 +106,7 @@ async def measure(found: Cluster, rounds: int, longest: int, python: Path | None
         if peer is not None:
             peer.close()
     entries = {
-        length: turns_of(list(read_entries(found.record, EntryFilter(session=session_id))))[-MEASURED:]
+        length: turns_of(list(read_entries(found.home.ledger, EntryFilter(session=session_id))))[-MEASURED:]
         for length, session_id in long.items()
     }
     result: dict[str, Any] = {
@@ -134,13 +133,12 @@ def run(rounds: int, longest: int, python: Path | None) -> dict[str, Any]:
     before = machine()
     with cluster(ROWS[0][1]) as found, tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
         measured = asyncio.run(measure(found, rounds, longest, python, Path(directory)))
-    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
-    return {"measured_on": before | load, "rounds": rounds, "goals": GOALS, **measured}
+    return {"measured_on": measured_on(before), "rounds": rounds, "goals": GOALS, **measured}
 
 
 def show(result: dict[str, Any]) -> None:
     print(f"a turn at growing length of its session ({result['rounds']} rounds of {MEASURED} turns)")
-    print("measured on:", ", ".join(f"{name} {value}" for name, value in result["measured_on"].items()))
+    say_machine(result["measured_on"])
     for name, part in result.items():
         if name in ("measured_on", "rounds"):
             continue
@@ -150,21 +148,16 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--longest", type=int, default=10_000, help="turns of the longest history")
     parser.add_argument("--no-peer", action="store_true", help="without LangGraph; no registry is asked")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    try:
-        python = None if given.no_peer else python_of("langgraph", LANGGRAPH)
-    except PeerAway as away:
-        raise SystemExit(str(away)) from None
+    python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     result = run(given.rounds, given.longest, python)
     show(result)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    write_json(given.json, result)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,6 @@ tests/bench/test_journals.py does a few; tests/actors/ho2_supervisor/session/tes
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import random
 import sys
 import time
@@ -22,7 +18,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.actors.ho2_supervisor.session.lives import FORWARD, MOVES, OPENING, Life, differences
+from bench.lives import FORWARD, MOVES, OPENING, Life, differences
+from bench.report import arguments, concluded, machine, pairs
 
 RESULTS = Path("bench/results/journals.json")
 STRETCHES = 60
@@ -107,22 +104,19 @@ def told(tally: Tally) -> str:
         ("ids given twice", str(len(tally.doubled))),
         ("folds with other bytes", str(len(tally.different))),
     )
-    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+    return pairs(rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="of the first journal; the next ones follow")
     parser.add_argument("--write", action="store_true", help="into the results")
     given = parser.parse_args()
     tally = run(given.count, given.seed)
-    print(told(tally))
-    print(*tally.faults[:20], sep="\n")
-    if given.write:
-        machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-        RESULTS.write_text(json.dumps({"machine": machine, **asdict(tally)}, indent=2) + "\n", encoding="utf-8")
-    sys.exit(1 if tally.faults else 0)
+    sys.exit(
+        concluded(given, told(tally), tally.faults, results=RESULTS, figures={"machine": machine(), **asdict(tally)})
+    )
 
 
 if __name__ == "__main__":

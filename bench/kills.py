@@ -18,14 +18,11 @@ demands of cells what `faults_of` says.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -37,15 +34,14 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
-from bench.outside import Outside, asking_for
+from bench.cluster import Cluster, eventually, temporary
+from bench.outside import Outside, asking_for, with_outside
+from bench.report import arguments, concluded, markdown
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster import identity
-from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record
+from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.launch.process.failpoint import parse_drill as point_of
-from tests.process.cluster import Cluster, cluster_in, eventually
 
 INPUT_ID = "in-1"
 THINKING_MS = 600
@@ -92,9 +88,8 @@ class Cell:
 
 def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
     """One cluster, one turn, one kill ("nobody": none). Everything that it started has ended when this returns."""
-    outside = Outside.at(directory / "outside")
-    cluster = cluster_in(directory / "home", outside.environment())
-    outside.govern(cluster.home.root, {"gateway.providers.offline.latency_ms": THINKING_MS, "ho2.classify": False})
+    settings = {"gateway.providers.offline.latency_ms": THINKING_MS, "ho2.classify": False}
+    outside, cluster = with_outside(directory, settings)
     asked: subprocess.Popen[bytes] | None = None
     try:
         if point in HELD:
@@ -153,15 +148,12 @@ def _struck(cluster: Cluster, outside: Outside, process: str, point: str, tool: 
 def _kill(cluster: Cluster, process: str) -> float:
     """SIGKILL, and when."""
     run = cluster.run()
-    actors = {row.actor: (row.pid, row.mark) for row in run.children}
     now = time.monotonic()
-    if process == EVERYBODY:
-        own = [(run.launcher_pid, run.launcher_mark), (run.zygote_pid, run.zygote_mark)]
-        for pid, mark in [*own, *actors.values()]:
-            identity.end(pid, mark, signal.SIGKILL)  # a zygote ends by itself as soon as its launcher is gone
-    elif process != "nobody":
-        pid, mark = (run.launcher_pid, run.launcher_mark) if process == "launcher" else actors[f"{process}/1"]
-        assert identity.end(pid, mark, signal.SIGKILL)
+    for one in run.processes():
+        if process == EVERYBODY:
+            identity.end(one.pid, one.mark, signal.SIGKILL)  # a zygote ends by itself as soon as its launcher is gone
+        elif one.actor in (process, f"{process}/1"):
+            assert identity.end(one.pid, one.mark, signal.SIGKILL)
     return now
 
 
@@ -232,13 +224,9 @@ def _told(result: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _verdict_on(cluster: Cluster, entries: list[Entry], response: str) -> str:
-    try:
-        check_record(entries)
-        assert answer_text(entries, INPUT_ID) == response, "the client was told other words"
-        cluster.verify()
-    except AssertionError as wrong:
-        return str(wrong) or "broken"
-    return "ok"
+    verdict = cluster.record_verdict()
+    is_as_told = verdict != "ok" or answer_text(entries, INPUT_ID) == response
+    return verdict if is_as_told else "the client was told other words"
 
 
 def faults_of(cell: Cell) -> list[str]:
@@ -301,7 +289,7 @@ def _effects(cell: Cell | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--process", help="some of them, by comma")
     parser.add_argument("--point", help="some of them, by comma")
     parser.add_argument("--tool", help="one of the two forms")
@@ -313,26 +301,18 @@ def main() -> None:
     wanted = list(product(processes, points, given.tool.split(",") if given.tool else TOOLS))
     with ThreadPoolExecutor(given.jobs) as pool:
         cells = list(pool.map(lambda one: run_in_temporary(*one), wanted))
-    print(table(cells))
     wrong = [f"{cell.process} at {cell.point}, {cell.tool}: {what}" for cell in cells for what in faults_of(cell)]
-    print(*wrong, sep="\n")
-    if given.write:
-        found = {**machine(), "thinking_ms": THINKING_MS, "faults": wrong, "cells": [asdict(cell) for cell in cells]}
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"
-        put_between("kills", how, table(cells))
-    sys.exit(1 if wrong else 0)
+    figures = {"thinking_ms": THINKING_MS, "cells": [asdict(cell) for cell in cells]}
+    how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"
+    sys.exit(concluded(given, table(cells), wrong, results=RESULTS, figures=figures, name="kills", how=how))
 
 
 def run_in_temporary(process: str, point: str, tool: str) -> Cell:
     """A cell in a directory of its own, which is gone afterwards."""
-    directory = Path(tempfile.mkdtemp(prefix="hobus-kills-"))
-    try:
+    with temporary("kills") as directory:
         cell = run_cell(directory, process, point, tool)
-        print(f"{process} at {point}: {asdict(cell)}", file=sys.stderr, flush=True)
-        return cell
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    print(f"{process} at {point}: {asdict(cell)}", file=sys.stderr, flush=True)
+    return cell
 
 
 if __name__ == "__main__":

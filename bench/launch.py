@@ -12,24 +12,19 @@ Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, eve
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.cluster import machine
-from hobus.config.snapshot import load_snapshot
-from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.home import Home, home_of
-from hobus.launch.cluster.run_file import ChildRow, RunFile
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in, temporary
+from bench.report import machine, write_json
 from hobus.launch.launcher.children import environment
 from hobus.launch.logs.lines import read_line
 
@@ -70,64 +65,41 @@ def one_by_one(count: int, imports: str) -> float:
     return took
 
 
-def write_config(directory: Path) -> Path:
-    """The shipped configuration, in which every kill of the bench is a healthy process's first."""
-    config = load_snapshot().config.model_dump(mode="json")
-    config["launcher"] |= {"healthy_after_ms": 1, "crash_budget": 1_000_000}
-    path = directory / "config.json"
-    path.write_text(json.dumps(config))
-    return path
+SETTINGS = (("launcher.healthy_after_ms", 1), ("launcher.crash_budget", 1_000_000))
+"""Every kill of the bench is a healthy process's first."""
 
 
-def up(home: Home, config: Path) -> float:
+def up(cluster: Cluster, config: Path) -> float:
     """Seconds of `hobus up --wait`."""
-    return timed(python("-m", "hobus", "up", "--wait", "--home", str(home.root), "--config", str(config)))
+    return timed(python("-m", "hobus", "up", "--wait", "--home", str(cluster.home.root), "--config", str(config)))
 
 
-def down(home: Home) -> float:
-    """Seconds of `hobus down`."""
-    return timed(python("-m", "hobus", "down", "--home", str(home.root)))
-
-
-def run_of(home: Home) -> RunFile:
-    """What the launcher says now."""
-    run = run_file.read(home.run_file)
-    assert run is not None
-    return run
-
-
-def row_of(home: Home, actor: str) -> ChildRow:
-    """One process now."""
-    return next(row for row in run_of(home).children if row.actor == actor)
-
-
-def ready_after(home: Home) -> float:
+def ready_after(cluster: Cluster) -> float:
     """Seconds from the launcher's start to the last process's first readiness, by its own log."""
     lines = [
-        read_line(text, actor="launcher", earlier_at=0.0) for text in home.log("launcher").read_text().splitlines()
+        read_line(text, actor="launcher", earlier_at=0.0)
+        for text in cluster.home.log("launcher").read_text().splitlines()
     ]
     ready = {line.record["member"]: line.at for line in reversed(lines) if line.record.get("now") == "ready"}
-    return max(ready.values()) - run_of(home).started_at
+    return max(ready.values()) - cluster.run().started_at
 
 
-def restart(home: Home, actor: str) -> float:
+def restart(cluster: Cluster, actor: str) -> float:
     """Milliseconds from SIGKILL to ready again."""
-    before = row_of(home, actor)
     began_at = time.perf_counter()
-    assert identity.end(before.pid, before.mark, signal.SIGKILL)
+    before = cluster.kill(actor)
     while time.perf_counter() - began_at < PATIENCE_S:
-        row = row_of(home, actor)
-        if row.state == "ready" and row.instance != before.instance:
+        if cluster.is_up(actor, other_than=before.instance):
             return (time.perf_counter() - began_at) * 1000
         time.sleep(LOOK_S)
     raise SystemExit(f"{actor} did not come back")
 
 
-def memory(home: Home) -> dict[str, float]:
+def memory(cluster: Cluster) -> dict[str, float]:
     """PSS in MB of every process, by its name."""
-    run = run_of(home)
+    run = cluster.run()
     launcher = psutil.Process(run.launcher_pid)
-    names = {row.pid: row.actor for row in run.children} | {run.launcher_pid: "launcher", run.zygote_pid: "zygote"}
+    names = {one.pid: one.actor for one in run.processes()}
     found: dict[str, float] = {}
     for process in [launcher, *launcher.children(recursive=True)]:
         name = names.get(process.pid)
@@ -157,20 +129,20 @@ def measure(rounds: int) -> dict[str, Any]:
     restarts: dict[str, list[float]] = {}
     pss: dict[str, float] = {}
     bare: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
-        config = write_config(Path(directory))
+    with temporary("bench") as directory:
+        config = write_config(directory / "config.json", *SETTINGS)
         for number in range(rounds):
-            home = home_of(Path(directory) / f"home{number}")
-            walls.append(up(home, config))
-            inside.append(ready_after(home))
-            count = len(run_of(home).children)
+            cluster = cluster_in(directory / f"home{number}")
+            walls.append(up(cluster, config))
+            inside.append(ready_after(cluster))
+            count = len(cluster.run().children)
             time.sleep(SETTLE_S if number == 0 else 0.5)
             if number == 0:
-                pss = memory(home)
-            for row in run_of(home).children:
-                restarts.setdefault(row.role, []).append(restart(home, row.actor))
+                pss = memory(cluster)
+            for row in cluster.run().children:
+                restarts.setdefault(row.role, []).append(restart(cluster, row.actor))
                 time.sleep(0.3)
-            downs.append(down(home))
+            downs.append(timed(python("-m", "hobus", "down", "--home", str(cluster.home.root))))
             bare.append(one_by_one(count, ""))
     helps = [timed(python("-m", "hobus", "--help")) for _ in range(rounds * 3)]
     passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
@@ -218,8 +190,7 @@ def main() -> None:
     options = parser.parse_args()
     result = measure(options.rounds)
     show(result)
-    if options.json is not None:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    write_json(options.json, result)
 
 
 if __name__ == "__main__":

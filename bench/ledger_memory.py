@@ -9,7 +9,6 @@ is read, and what they hold until they are back near what it was. All that was a
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import resource
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster, cluster
-from bench.documents import markdown
+from bench.report import arguments, markdown
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Query, Read, Write, WriteEntry, Written
@@ -161,7 +160,7 @@ async def measure(bodies: int, questions: int, at_once: int) -> tuple[list[Row],
             found, "operator", f"{questions} pages with such bodies, {at_once} at once", questions, at_once,
             lambda bus, number: _insisted(bus, _question(number), Entries),
         )  # fmt: skip
-        stands = sum(entry.event_type == "WO_COMPLETED" for entry in read_entries(found.record))
+        stands = sum(entry.event_type == "WO_COMPLETED" for entry in read_entries(found.home.ledger))
     return rows, stands
 
 
@@ -172,7 +171,7 @@ def _question(number: int) -> Read | Query:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--bodies", type=int, default=656)
     parser.add_argument("--questions", type=int, default=400)
     parser.add_argument("--at-once", type=int, default=16)

@@ -16,9 +16,7 @@ docs/performance.md and the figures into bench/results/load.json.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import statistics
 import sys
@@ -33,15 +31,14 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import Cluster, cluster, machine
+from bench.cluster import Cluster, cluster
 from bench.counts import Counts, counted
-from bench.documents import markdown, put_between
-from bench.peers.environment import PeerAway, python_of
+from bench.peers.environment import python_or_exit
+from bench.report import arguments, machine, markdown, measured_on, put_between, say_machine, write_json
 from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, texts_of
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
-from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.run_file import read as read_run
 
 SESSIONS, MEASURED = 32, 20
@@ -127,7 +124,7 @@ def since(before: Cpu, after: Cpu) -> Cpu:
 
 def processes_of(found: Cluster) -> dict[str, list[psutil.Process]]:
     """Members with what they started (tools), the launcher with the processes that fork members, and the client."""
-    run = read_run(home_of(found.home).run_file)
+    run = read_run(found.home.run_file)
     assert run is not None
     named = {actor: [process, *process.children(recursive=True)] for actor, process in found.processes.items()}
     members = {one.pid for processes in named.values() for one in processes}
@@ -355,7 +352,7 @@ def _row(what: str, side: str, reached: dict[str, float], name: str, unit: str) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sessions", type=int, default=SESSIONS)
     parser.add_argument("--scale", type=float, default=1.0, help="measured turns, as a share of the usual number")
@@ -365,25 +362,21 @@ def main() -> None:
     given = parser.parse_args()
     turns = max(1, round(MEASURED * given.scale))
     before = machine()
-    try:
-        python = None if given.no_peer else python_of("langgraph", LANGGRAPH)
-    except PeerAway as away:
-        raise SystemExit(str(away)) from None
+    python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     found = run_all(given.rounds, given.sessions, turns, python)
     counts = {name: counted(changes) for name, changes in OURS.items()}
     told = table(found, counts)
-    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
     print(f"{given.sessions} sessions at once, {turns} turns each behind {HISTORY} of history; {given.rounds} rounds")
-    print("measured on:", ", ".join(f"{name} {value}" for name, value in (before | load).items()))
+    measured = measured_on(before)
+    say_machine(measured)
     print(f"\n{told}")
     whole = {
-        "measured_on": before | load, "rounds": given.rounds, "sessions": given.sessions, "turns": turns,
+        "measured_on": measured, "rounds": given.rounds, "sessions": given.sessions, "turns": turns,
         "goals": goals(found, counts), "counts": {name: asdict(one) for name, one in counts.items()},
         "sides": {name: asdict(one) for name, one in found.items()},
     }  # fmt: skip
     for path in ([given.json] if given.json else []) + ([RESULTS] if given.write else []):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(whole) + "\n", encoding="utf-8")
+        write_json(path, whole)
     if given.write:
         how = f"medians of {given.rounds} rounds, {given.sessions} sessions, {turns} turns each"
         put_between("load", how, told, DOCUMENT)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.builders import changed
+from bench.cluster import Cluster, cluster_in
 from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.launcher.children import environment
 
@@ -48,14 +50,7 @@ class Outside:
     def govern(self, home: Path, changes: Mapping[str, Any]) -> None:
         """The home's own configuration: the shipped one with these settings, and an agent that may use the tools."""
         (home / "config" / "agents").mkdir(parents=True)
-        config = json.loads((SHIPPED_ROOT / "admin_config.json").read_text())
-        for path, value in changes.items():
-            *sections, name = path.split(".")
-            section = config
-            for step in sections:
-                section = section[step]
-            assert name in section, path
-            section[name] = value
+        config = changed(json.loads((SHIPPED_ROOT / "admin_config.json").read_text()), changes.items())
         config["tools"]["entry_points"] = list(TOOLS)
         config["tools"]["environment"] = ["HOBUS_OUTSIDE"]
         (home / "config" / "admin_config.json").write_text(json.dumps(config))
@@ -84,3 +79,11 @@ class Outside:
     def _lines(self, tool_id: str, kind: str) -> list[str]:
         path = self.root / "seen" / f"{tool_id}.{kind}"
         return path.read_text(encoding="ascii").splitlines() if path.exists() else []
+
+
+def with_outside(directory: Path, changes: Mapping[str, Any]) -> tuple[Outside, Cluster]:
+    """An outside, and a cluster that is not up yet, under these settings, whose agents may use its tools."""
+    outside = Outside.at(directory / "outside")
+    cluster = cluster_in(directory / "home", outside.environment())
+    outside.govern(cluster.home.root, changes)
+    return outside, cluster

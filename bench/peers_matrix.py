@@ -18,7 +18,6 @@ session; each in an environment of its own that this command makes (bench/peers/
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -29,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import cancels, kills
-from bench.cluster import machine
-from bench.documents import markdown, put_between
 from bench.peers.environment import PeerAway, python_of
+from bench.report import arguments, machine, markdown, put_between, write_json
 from bench.turn import LANGGRAPH
 
 SCRIPTS = Path(__file__).parent / "peers"
@@ -174,7 +172,7 @@ def cancel_table(found: list[Cancelled]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--peer", choices=PEERS, help="one of them")
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     parser.add_argument("--no-cancel", action="store_true", help="the crash matrix alone")
@@ -212,7 +210,7 @@ def main() -> None:
             **machine(), "away": away, "faults": wrong, "kept": sorted({one.runtime for one in kept[0]}), "crashes": [asdict(one) for one in crashes],
             "cancels": [asdict(one) for one in stopped],
         }  # fmt: skip
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_json(RESULTS, found)
         how = "the peers' model takes no time, ours thinks 600 ms"
         put_between("peers", how if not kept[0] else f"{how}; the peers' rows are of an earlier run", shown)
     sys.exit(1 if wrong else 0)

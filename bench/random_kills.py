@@ -14,39 +14,34 @@ result into docs/reliability.md and bench/results/random_kills.json. tests/proce
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
-import json
 import random
-import shutil
 import signal
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.charges import charges_of
-from bench.cluster import machine
-from bench.documents import put_between
+from bench.cluster import Cluster, eventually, temporary
 from bench.following import follow
-from bench.outside import Outside, asking_for
+from bench.outside import asking_for, with_outside
+from bench.report import arguments, concluded, machine, pairs
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
-from hobus.launch.lab.simulation.record import answer_text, answers_of, check_record
+from hobus.launch.lab.simulation.record import answer_text, answers_of
 from hobus.launch.sessions.watched_turn import answer_of
-from tests.process.cluster import Cluster, cluster_in, eventually
 
 QUESTIONS = (
     "what packages are installed?",
@@ -125,9 +120,7 @@ def run_storm(
     directory: Path, *, kills: int, sessions: int, pause_s: float, seed: int, only: Sequence[str] = ()
 ) -> Storm:
     """One cluster, this many kills (of these roles alone, if any are named); all that it started has ended then."""
-    outside = Outside.at(directory / "outside")
-    cluster = cluster_in(directory / "home", outside.environment())
-    outside.govern(cluster.home.root, SETTINGS)
+    outside, cluster = with_outside(directory, SETTINGS)
     is_over = threading.Event()
     answers: list[Asked] = []
     shown: set[str] = set()
@@ -171,7 +164,7 @@ def run_storm(
 
 async def _ask_on(cluster: Cluster, sessions: int, is_over: threading.Event, answers: list[Asked]) -> None:
     """Question after question in each session, until the storm is over."""
-    place = place_of(cluster.home, cluster.run())
+    place = cluster.place
 
     async def one(number: int) -> None:
         session_id: str | None = None
@@ -198,7 +191,7 @@ async def _ask(place: Place, turn: ProcessTurn) -> dict[str, Any]:
 
 async def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
     """Whoever has no answer asks under the same input id, as the error says; what they had been told."""
-    place, told = place_of(cluster.home, cluster.run()), list[str]()
+    place, told = cluster.place, list[str]()
     for asked in answers:
         if not asked.is_answered:
             told.append(f"{asked.input_id}: {asked.result['code']}: {asked.result['response']}")
@@ -212,11 +205,10 @@ def _strike(cluster: Cluster, draw: random.Random, kills: int, pause_s: float, o
     while struck.total() < kills:
         time.sleep(draw.random() * 2 * pause_s)
         run = cluster.run()
-        living = [(row.role, row.pid, row.mark) for row in run.children if row.pid]
-        living.append(("zygote", run.zygote_pid, run.zygote_mark))
-        if victims := [row for row in living if not only or row[0] in only]:
-            role, pid, mark = draw.choice(victims)
-            struck[role] += identity.end(pid, mark, signal.SIGKILL)
+        living = {one: one.actor.partition("/")[0] for one in run.processes()}
+        if victims := [one for one, role in living.items() if role in (only or ROLES)]:
+            victim = draw.choice(victims)
+            struck[living[victim]] += identity.end(victim.pid, victim.mark, signal.SIGKILL)
     return struck
 
 
@@ -251,12 +243,7 @@ def _looked_at(
         elif answer_text(entries, input_id) != result["response"]:
             storm.told_otherwise.append(input_id)
         storm.told_unrecorded += [name for name in result["exchange_entry_ids"] if name not in known]
-    try:
-        check_record(entries)
-        cluster.verify()
-        storm.record = "ok"
-    except AssertionError as wrong:
-        storm.record = str(wrong) or "broken"
+    storm.record = cluster.record_verdict()
     return storm
 
 
@@ -277,7 +264,7 @@ def told(storm: Storm) -> str:
         ("charged twice, or not as the record says", str(len(storm.wrongly_charged))),
         ("the record", f"{storm.entries} entries, invariants and verifier: {storm.record}"),
     )
-    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+    return pairs(rows)
 
 
 def _charged(found: dict[str, int]) -> str:
@@ -288,7 +275,7 @@ def _charged(found: dict[str, int]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--sessions", type=int, default=SESSIONS, help="people who ask at the same time")
     parser.add_argument("--pause", type=float, default=0.3, help="mean seconds between two kills")
@@ -297,20 +284,15 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave record and logs in this new directory")
     parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
-    directory = given.keep or Path(tempfile.mkdtemp(prefix="hobus-random-kills-"))
-    directory.mkdir(parents=True, exist_ok=given.keep is None)
     asked = {"kills": given.kills, "sessions": given.sessions, "pause_s": given.pause, "seed": given.seed}
-    try:
+    with temporary("random-kills") if given.keep is None else nullcontext(given.keep) as directory:
+        directory.mkdir(parents=True, exist_ok=given.keep is None)
         storm = run_storm(directory, **asked, only=given.only)
-    finally:
-        if given.keep is None:
-            shutil.rmtree(directory, ignore_errors=True)
-    print(told(storm))
-    print(*storm.faults, sep="\n")
-    if given.write:
-        RESULTS.write_text(json.dumps({"machine": machine(), **asdict(storm)}, indent=2) + "\n", encoding="utf-8")
-        put_between("random kills", f"each model call thinks {THINKING_MS} ms", told(storm))
-    sys.exit(1 if storm.faults else 0)
+    how = f"each model call thinks {THINKING_MS} ms"
+    figures = {"machine": machine(), **asdict(storm)}
+    sys.exit(
+        concluded(given, told(storm), storm.faults, results=RESULTS, figures=figures, name="random kills", how=how)
+    )
 
 
 if __name__ == "__main__":

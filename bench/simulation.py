@@ -9,7 +9,6 @@ every block of seeds). With `--seconds` it begins no block when so many have pas
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -20,8 +19,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import machine
-from bench.documents import DOCUMENT, markdown, put_between
+from bench.report import DOCUMENT, arguments, machine, markdown, put_between, write_json
 from hobus.launch.lab.simulation.faults import parse
 from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, run_seeds
 
@@ -65,7 +63,7 @@ def table(tally: SeedTally, first: int, broken: int) -> str:
 
 def main() -> None:
     """Runs, prints, writes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--count", type=int, default=GOAL)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -85,7 +83,7 @@ def main() -> None:
         if given.write:
             figures = {name: value for name, value in asdict(tally).items() if name != "failed"}
             whole = {"machine": machine(), "first": first, **figures, "broken": broken}
-            RESULTS.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+            write_json(RESULTS, whole)
             how = f"`hobus simulate` with all faults, {TURNS} turns each, {given.jobs} at a time"
             put_between("simulation", how, told, DOCUMENT)
     print(told)

@@ -13,32 +13,27 @@ same answer.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
-import shutil
 import signal
 import statistics
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster, eventually
+from bench.cluster import cluster as a_cluster
+from bench.report import arguments, concluded, markdown
 from hobus.bus.messages.ledger import Entries, Tail
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import connected, place_of
-from hobus.launch.lab.simulation.record import answer_text, answers_of, check_record
+from hobus.launch.cluster.client import connected
+from hobus.launch.lab.simulation.record import answer_text, answers_of
 from hobus.launch.sessions.turns import process_turn
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 CLIENT_S = 5.0
 THINKING_MS = 200
@@ -79,21 +74,9 @@ class Row:
         return wrong if self.record == "ok" else [*wrong, f"{self.way}: the record: {self.record}"]
 
 
-@contextmanager
-def _cluster() -> Iterator[Cluster]:
-    directory = Path(tempfile.mkdtemp(prefix="hobus-away-"))
-    cluster = cluster_in(directory / "home")
-    try:
-        cluster.up("--detach", "--config", str(write_config(directory / "config.json", *SETTINGS)))
-        yield cluster
-    finally:
-        cluster.end()
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 def run_way(way: str, turns: int) -> Row:
     """One cluster without its supervisor, this many turns, and the supervisor back again."""
-    with _cluster() as cluster:
+    with a_cluster(dict(SETTINGS), "--detach") as cluster:
         if way == "given up":
             _give_up(cluster)
         elif way == "drained":
@@ -123,7 +106,7 @@ def _give_up(cluster: Cluster) -> None:
 async def _ask_all(cluster: Cluster, way: str, turns: int) -> dict[str, tuple[TurnResult, float]]:
     """Input id -> its answer and how long it took, in ms."""
     found: dict[str, tuple[TurnResult, float]] = {}
-    place = place_of(cluster.home, cluster.run())
+    place = cluster.place
     async with connected(place, "door") as door, connected(place, "operator") as operator:
         if way == "frozen in the turn":
             for number in range(turns):
@@ -170,7 +153,7 @@ async def _asked(door: Bus, input_id: str, timeout_s: float) -> tuple[TurnResult
 
 
 async def _asked_again(cluster: Cluster, input_ids: list[str]) -> dict[str, TurnResult]:
-    async with connected(place_of(cluster.home, cluster.run()), "door") as door:
+    async with connected(cluster.place, "door") as door:
         return {input_id: (await _asked(door, input_id, 30))[0] for input_id in input_ids}
 
 
@@ -182,12 +165,6 @@ def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]],
     marked = {entry.provenance.session_id for entry in entries if entry.event_type == "DEGRADATION"}
     times = sorted(elapsed_ms for _, elapsed_ms in found.values())
     outcomes = Counter(result.outcome for result, _ in found.values())
-    try:
-        check_record(entries)
-        cluster.verify()
-        record = "ok"
-    except AssertionError as wrong:
-        record = str(wrong) or "broken"
     return Row(
         way=way,
         turns=len(found),
@@ -203,7 +180,7 @@ def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]],
             {again[input_id].response, answer_text(entries, input_id)} != {result.response}
             for input_id, (result, _) in found.items()
         ),
-        record=record,
+        record=cluster.record_verdict(),
     )
 
 
@@ -224,7 +201,7 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--way", choices=WAYS, help="one of them")
     parser.add_argument("--write", action="store_true", help="into the document and the results")
@@ -233,15 +210,10 @@ def main() -> None:
     for way in [given.way] if given.way else WAYS:
         rows.append(run_way(way, given.turns))
         print(rows[-1], file=sys.stderr, flush=True)
-    print(table(rows))
     wrong = [fault for row in rows for fault in row.faults]
-    print(*wrong, sep="\n")
-    if given.write:
-        found = {**machine(), "thinking_ms": THINKING_MS, "faults": wrong, "rows": [asdict(row) for row in rows]}
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        how = f"each model call thinks {THINKING_MS} ms; a client waits {CLIENT_S:g} s; {SLACK_MS} ms of slack"
-        put_between("supervisor away", how, table(rows))
-    sys.exit(1 if wrong else 0)
+    figures = {"thinking_ms": THINKING_MS, "rows": [asdict(row) for row in rows]}
+    how = f"each model call thinks {THINKING_MS} ms; a client waits {CLIENT_S:g} s; {SLACK_MS} ms of slack"
+    sys.exit(concluded(given, table(rows), wrong, results=RESULTS, figures=figures, name="supervisor away", how=how))
 
 
 if __name__ == "__main__":

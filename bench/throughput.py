@@ -10,15 +10,14 @@ not the cores of this machine. Beside each row: the cores that all processes use
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import Cluster, cluster, machine
+from bench.cluster import Cluster, cluster
+from bench.report import arguments, machine, measured_on, say_machine, write_json
 from bench.turn import ROWS, ask
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
@@ -78,13 +77,18 @@ def run(seconds: float) -> dict[str, Any]:
         "as shipped": round(rate[CLUSTERS[2][0]] / rate[CLUSTERS[1][0]], 2),
         "one slot each": round(rate[CLUSTERS[4][0]] / rate[CLUSTERS[3][0]], 2),
     }
-    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
-    return {"measured_on": before | load, "sessions": SESSIONS, "goal": GOAL, "scaling_1_to_4": scaling, "rows": rows}
+    return {
+        "measured_on": measured_on(before),
+        "sessions": SESSIONS,
+        "goal": GOAL,
+        "scaling_1_to_4": scaling,
+        "rows": rows,
+    }
 
 
 def show(result: dict[str, Any]) -> None:
     print(f"{SESSIONS} sessions on one host, each asking again at once")
-    print("measured on:", ", ".join(f"{name} {value}" for name, value in result["measured_on"].items()))
+    say_machine(result["measured_on"])
     for row in result["rows"]:
         print("   ", ", ".join(f"{value}" if name == "row" else f"{name} {value}" for name, value in row.items()))
     for name, value in result["scaling_1_to_4"].items():
@@ -92,15 +96,13 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="counted seconds of each row")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     result = run(given.seconds)
     show(result)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    write_json(given.json, result)
 
 
 if __name__ == "__main__":

@@ -16,22 +16,20 @@ import argparse
 import asyncio
 import itertools
 import signal
-import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.cluster import machine
-from bench.launch import down, run_of, spread, up, write_config
+from bench.cluster import Cluster, cluster
+from bench.launch import SETTINGS, spread
+from bench.report import machine
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import connected, place_of
-from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.launcher.supervision import START_ORDER
 
 FROZEN, ZYGOTES = "frozen zygote", "all zygotes"
@@ -52,22 +50,22 @@ LOOK_S = 0.005
 PAUSE_S = 1.0
 
 
-def zygotes(home: Home) -> list[tuple[int, str]]:
+def zygotes(up: Cluster) -> list[tuple[int, str]]:
     """Everything below the launcher that could fork a process: the zygote, and what waits beside it."""
-    found = psutil.Process(run_of(home).launcher_pid).children()
+    found = psutil.Process(up.run().launcher_pid).children()
     return [(one.pid, identity.start_mark(one.pid) or "") for one in found if "zygote" in one.name()]
 
 
-def victims(home: Home, names: tuple[str, ...]) -> tuple[list[tuple[int, str]], dict[str, str]]:
+def victims(up: Cluster, names: tuple[str, ...]) -> tuple[list[tuple[int, str]], dict[str, str]]:
     """Pid and start mark of each, and actor -> instance of those that are members."""
-    run = run_of(home)
+    run = up.run()
     pids: list[tuple[int, str]] = []
     members: dict[str, str] = {}
     for name in names:
         if name in ("zygote", FROZEN):
             pids.append((run.zygote_pid, run.zygote_mark))
         elif name == ZYGOTES:
-            pids += zygotes(home)
+            pids += zygotes(up)
         else:
             row = next(row for row in run.children if row.role == name)
             pids.append((row.pid, row.mark))
@@ -75,9 +73,9 @@ def victims(home: Home, names: tuple[str, ...]) -> tuple[list[tuple[int, str]], 
     return pids, members
 
 
-def fresh_count(home: Home) -> int:
+def fresh_count(up: Cluster) -> int:
     """Processes of this run that were started as fresh interpreters, by the launcher's log."""
-    return home.log("launcher").read_text(encoding="utf-8").count('"started_fresh"')
+    return up.home.log("launcher").read_text(encoding="utf-8").count('"started_fresh"')
 
 
 async def ask(door: Bus) -> str:
@@ -93,26 +91,26 @@ async def ask(door: Bus) -> str:
             return result.outcome
 
 
-async def strike(home: Home, door: Bus, names: tuple[str, ...]) -> dict[str, float]:
+async def strike(up: Cluster, door: Bus, names: tuple[str, ...]) -> dict[str, float]:
     """One set dies; what came of it."""
-    pids, members = victims(home, names)
-    fresh_before = fresh_count(home)
+    pids, members = victims(up, names)
+    fresh_before = fresh_count(up)
     began_at = time.perf_counter()
     if FROZEN in names:
         identity.end(*pids.pop(), signal.SIGSTOP)
     for pid, mark in pids:
         identity.end(pid, mark, signal.SIGKILL)
     asked = asyncio.create_task(ask(door))
-    while not _is_whole(home, members):
+    while not _is_whole(up, members):
         await asyncio.sleep(LOOK_S)
     ready_s = time.perf_counter() - began_at
     await asked
     answered_s = time.perf_counter() - began_at
-    return {"ready_s": ready_s, "answered_s": answered_s, "fresh": fresh_count(home) - fresh_before}
+    return {"ready_s": ready_s, "answered_s": answered_s, "fresh": fresh_count(up) - fresh_before}
 
 
-def _is_whole(home: Home, members: dict[str, str]) -> bool:
-    rows = run_of(home).children
+def _is_whole(up: Cluster, members: dict[str, str]) -> bool:
+    rows = up.run().children
     return all(row.state == "ready" and row.instance != members.get(row.actor) for row in rows)
 
 
@@ -121,18 +119,18 @@ async def _keep_asking(door: Bus, outcomes: Counter[str]) -> None:
         outcomes[await ask(door)] += 1
 
 
-async def measure_under_load(home: Home, sessions: int, rounds: int) -> tuple[dict[str, Any], Counter[str]]:
+async def measure_under_load(up: Cluster, sessions: int, rounds: int) -> tuple[dict[str, Any], Counter[str]]:
     """A row per kind of set, and the outcomes of the turns meanwhile."""
     outcomes: Counter[str] = Counter()
     rows: dict[str, list[dict[str, float]]] = {}
-    async with connected(place_of(home, run_of(home)), "door") as door:
+    async with connected(up.place, "door") as door:
         people = [asyncio.create_task(_keep_asking(door, outcomes)) for _ in range(sessions)]
         try:
             await asyncio.sleep(PAUSE_S)
             for _ in range(rounds):
                 for kind, sets in KINDS.items():
                     for names in sets:
-                        found = await strike(home, door, names)
+                        found = await strike(up, door, names)
                         rows.setdefault(kind, []).append(found)
                         print("+".join(names), {name: round(value, 3) for name, value in found.items()}, flush=True)
                         await asyncio.sleep(PAUSE_S)
@@ -146,9 +144,9 @@ async def measure_under_load(home: Home, sessions: int, rounds: int) -> tuple[di
     return told, outcomes
 
 
-def cores_without(home: Home, roles: tuple[str, ...]) -> tuple[float, float]:
+def cores_without(up: Cluster, roles: tuple[str, ...]) -> tuple[float, float]:
     """What all others use of a core at rest, and while these are dead and the launcher is stopped."""
-    run = run_of(home)
+    run = up.run()
     others = [psutil.Process(row.pid) for row in run.children if row.role not in roles]
 
     def used() -> float:
@@ -172,15 +170,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--sessions", type=int, default=8)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
-        home = home_of(Path(directory) / "home")
-        up(home, write_config(Path(directory)))
-        try:
-            rows, outcomes = asyncio.run(measure_under_load(home, options.sessions, options.rounds))
-            time.sleep(PAUSE_S)
-            at_rest, away = cores_without(home, ("broker", "ledger"))
-        finally:
-            down(home)
+    with cluster(dict(SETTINGS)) as up:
+        rows, outcomes = asyncio.run(measure_under_load(up, options.sessions, options.rounds))
+        time.sleep(PAUSE_S)
+        at_rest, away = cores_without(up, ("broker", "ledger"))
     print(f"machine {machine()}; goals {GOAL_S}")
     for name, row in rows.items():
         print(f"{name:34} {row}")

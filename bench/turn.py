@@ -15,7 +15,6 @@ runs in one process without a bus, supervision, budgets or an audit record: that
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -28,8 +27,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import Cluster, cluster, machine
-from bench.peers.environment import PeerAway, python_of
+from bench.cluster import Cluster, cluster
+from bench.peers.environment import python_or_exit
+from bench.report import arguments, machine, measured_on, say_machine, write_json
 from hobus.bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
@@ -190,7 +190,9 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
             peer.close()
         types = await frames_of_one_turn(found, door, session_id)
     turns = rounds * (HISTORY + MEASURED)
-    entries = turns_of(list(read_entries(found.record, EntryFilter(session=session_id))))[HISTORY : HISTORY + MEASURED]
+    entries = turns_of(list(read_entries(found.home.ledger, EntryFilter(session=session_id))))[
+        HISTORY : HISTORY + MEASURED
+    ]
     by_process = {actor: round(seconds / turns * 1000, 1) for actor, seconds in cpu.items()}
     return {
         **percentiles("", ours),
@@ -225,7 +227,7 @@ def ratio(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]]) ->
 
 def texts_of(found: Cluster, session_id: str) -> dict[str, str]:
     """What our model and tool said in the last turn, for the other side to say too."""
-    entries = list(read_entries(found.record, EntryFilter(session=session_id), with_bodies=True))
+    entries = list(read_entries(found.home.ledger, EntryFilter(session=session_id), with_bodies=True))
     outputs = [e.bodies[1] for e in entries if e.event_type == "WO_COMPLETED" and len(e.bodies) > 1]
     answers = [e.bodies[1] for e in entries if e.event_type == "PROMPT_RECEIVED" and e.bodies[1]]
     agent = found.place.snapshot.agents[found.place.snapshot.config.host.agent_id]
@@ -277,13 +279,12 @@ def run(rounds: int, python: Path | None) -> dict[str, Any]:
             row = asyncio.run(measure(found, rounds, python, Path(directory)))
             raw_us = raw_append_us(Path(directory))
         rows.append({"row": name, **row, "raw_append_p50_us": round(raw_us)})
-    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
-    return {"measured_on": before | load, "rounds": rounds, "goal": GOAL, "rows": rows}
+    return {"measured_on": measured_on(before), "rounds": rounds, "goal": GOAL, "rows": rows}
 
 
 def show(result: dict[str, Any]) -> None:
     print(f"a turn, every step durable, {HISTORY} turns of history ({result['rounds']} rounds of {MEASURED} turns)")
-    print("measured on:", ", ".join(f"{name} {value}" for name, value in result["measured_on"].items()))
+    say_machine(result["measured_on"])
     for row in result["rows"]:
         print(f"\n{row['row']}")
         if "peer_ratio" in row:
@@ -299,20 +300,15 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--no-peer", action="store_true", help="without LangGraph; no registry is asked")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    try:
-        python = None if given.no_peer else python_of("langgraph", LANGGRAPH)
-    except PeerAway as away:
-        raise SystemExit(str(away)) from None
+    python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     result = run(given.rounds, python)
     show(result)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(result, indent=2) + "\n")
+    write_json(given.json, result)
 
 
 if __name__ == "__main__":

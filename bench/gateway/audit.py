@@ -15,23 +15,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster, eventually
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import TIRELESS, Books, ask, call_of, cluster_of, kill_gateway
+from bench.gateway.servers import served
+from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.process.failpoint import VARIABLE, parse_drill
-from tests.gateway_service.providers.servers import served
-from tests.process.cluster import Cluster, eventually
 
 POINTS: dict[str, tuple[str, str]] = {
     "nobody": ("", "nobody is killed"),
@@ -111,7 +109,7 @@ async def _until_killed(
     is_over = asyncio.Event()
     mark = parse_drill(cluster.env[VARIABLE]).mark_in(cluster.home.run) if VARIABLE in cluster.env else None
 
-    async with connected(place_of(cluster.home, cluster.run()), "ho1") as bus:
+    async with connected(cluster.place, "ho1") as bus:
 
         async def one(asker: int) -> None:
             session_id = session_id_of("door", f"audit-{asker}")
@@ -185,11 +183,7 @@ def run(given: argparse.Namespace) -> int:
     for point in given.point or POINTS:
         rows.append(measure(point, given.kills))
         print(table(rows[-1:]), file=sys.stderr, flush=True)
-    print(table(rows))
     wrong = [fault for row in rows for fault in row.faults]
-    print(*wrong[:50], sep="\n")
-    if given.write:
-        found = {**machine(), "faults": wrong, "rows": [asdict(row) for row in rows]}
-        RESULTS.write_text(json.dumps(found) + "\n", encoding="utf-8")
-        put_between("gateway audit", "goal: difference 0", table(rows))
-    return 1 if wrong else 0
+    figures = {"rows": [asdict(row) for row in rows]}
+    goal = "goal: difference 0"
+    return concluded(given, table(rows), wrong, results=RESULTS, figures=figures, name="gateway audit", how=goal)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 import time
@@ -23,17 +22,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster
 from bench.gateway.compared import compared
 from bench.gateway.parts import TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
+from bench.gateway.servers import Request, served
+from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected, place_of
-from tests.gateway_service.providers.servers import Request, served
-from tests.process.cluster import Cluster
+from hobus.launch.cluster.client import connected
 
 AT_ONCE = 64
 ESTIMATE = 25  # tokens of the prompt: 100 characters
@@ -127,7 +125,7 @@ def _name(number: int) -> str:
 async def _all_rounds(cluster: Cluster, rounds: int, seed: int, kill_every: int) -> tuple[list[Round], dict[str, str]]:
     found: list[Round] = []
     told: dict[str, str] = {}
-    async with connected(place_of(cluster.home, cluster.run()), "ho1") as bus:
+    async with connected(cluster.place, "ho1") as bus:
         for number in range(1, rounds + 1):
             found.append(await _one_round(cluster, bus, number, seed, number % kill_every == 0, told))
             if number % 50 == 0:
@@ -232,12 +230,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0 where no round has a fault."""
     rounds, said = drill(given.rounds, given.seed)
-    print(table(rounds, said))
-    wrong = faults_of(rounds, said)
-    print(*wrong[:50], sep="\n")
-    if given.write:
-        found = {**machine(), "faults": wrong, **said, "rounds": [asdict(one) for one in rounds]}
-        RESULTS.write_text(json.dumps(found) + "\n", encoding="utf-8")
-        how = f"seed {given.seed}, {said['seconds']:.0f} s; goal: never more than k, 0 still reserved"
-        put_between("gateway budgets", how, table(rounds, said))
-    return 1 if wrong else 0
+    figures = {**said, "rounds": [asdict(one) for one in rounds]}
+    how = f"seed {given.seed}, {said['seconds']:.0f} s; goal: never more than k, 0 still reserved"
+    shown, wrong = table(rounds, said), faults_of(rounds, said)
+    return concluded(given, shown, wrong, results=RESULTS, figures=figures, name="gateway budgets", how=how)

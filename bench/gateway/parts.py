@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from bench.builders import prompt, shipped_snapshot, write_config
+from bench.cluster import Cluster, cluster_in, temporary
+from bench.gateway.instances import KEY, MODEL, OPENAI
+from bench.gateway.servers import DONE, Request, completion, head, piece
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.port import Bus
-from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster import identity
-from tests.gateway_service.providers.instances import KEY, MODEL, OPENAI
-from tests.gateway_service.providers.servers import DONE, Request, completion, head, piece
-from tests.gateway_service.rig import prompt
-from tests.process.cluster import Cluster, cluster_in, write_config
 
 MANY = 1_000_000_000
 MODEL_ID = str(MODEL["model_id"])
@@ -47,22 +43,21 @@ def cluster_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str)
 @contextmanager
 def home_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) -> Generator[Cluster]:
     """The same, and not up yet."""
-    directory = Path(tempfile.mkdtemp(prefix="hobus-gateway-"))
-    cluster = cluster_in(directory / "home", {"THE_KEY": KEY, **env})
-    shipped = load_snapshot().config.gateway.model_dump(mode="json")["providers"]
+    shipped = shipped_snapshot().config.gateway.model_dump(mode="json")["providers"]
     ours = {name: {**OPENAI, "base_url": f"{url}/v1", "concurrency_max": 64} for name, url in urls.items()}
     changes = {
         "gateway.providers": shipped | ours,
         "gateway.default_route": {"provider_id": next(iter(urls)), "model_id": MODEL_ID},
         **settings,
     }
-    (cluster.home.root / "config").mkdir(parents=True)
-    write_config(cluster.home.root / "config" / "admin_config.json", *changes.items())
-    try:
-        yield cluster
-    finally:
-        cluster.end()
-        shutil.rmtree(directory, ignore_errors=True)
+    with temporary("gateway") as directory:
+        cluster = cluster_in(directory / "home", {"THE_KEY": KEY, **env})
+        cluster.home.config.mkdir(parents=True)
+        write_config(cluster.home.config / "admin_config.json", *changes.items())
+        try:
+            yield cluster
+        finally:
+            cluster.end()
 
 
 def kill_gateway(cluster: Cluster) -> bool:

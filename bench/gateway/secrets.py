@@ -28,9 +28,12 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster, alive, eventually, family_in, hobus
+from bench.far_worker import FarWorker, token_of
+from bench.gateway.instances import ANTHROPIC
 from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
+from bench.gateway.servers import DONE, Request, completion, head, message, piece, served
+from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
 from hobus.bus.messages.base import unpack
@@ -38,12 +41,8 @@ from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
-from tests.gateway_service.providers.instances import ANTHROPIC
-from tests.gateway_service.providers.servers import DONE, Request, completion, head, message, piece, served
-from tests.process.cluster import Cluster, alive, eventually, family_in, hobus
-from tests.process.far_worker import FarWorker, token_of
 
 FAULTS = ("answer", "tool", "401", "403", "429", "500", "malformed", "header", "redirect", "broken off", "stuck")
 LIMIT_S = 20.0
@@ -261,7 +260,7 @@ async def _asked(
 ) -> tuple[list[tuple[str, str, bytes, bool]], str]:
     """What somebody was told, by fault: (of what, outcome, bytes, whether it is an answer); and a connection's token."""
     told: list[tuple[str, str, bytes, bool]] = []
-    place = place_of(cluster.home, cluster.run())
+    place = cluster.place
     async with connected(place, "door") as door, connected(place, "ho1") as executor:
 
         async def turn(name: str) -> None:
@@ -301,7 +300,7 @@ async def _asked(
             await asyncio.gather(*asking)
             print(fault, [(what, outcome) for what, outcome, _, _ in told[-3:]], file=sys.stderr, flush=True)
         await asyncio.to_thread(eventually, lambda: all(row.state == "ready" for row in cluster.run().children))
-        return told, executor._hello.token  # noqa: SLF001 - what this connection proves itself with
+        return told, executor._hello.token
 
 
 def _run_commands(cluster: Cluster, said: list[tuple[str, bytes]]) -> None:
@@ -391,9 +390,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """0 where no secret is anywhere that it must not be."""
     found = drill()
-    print(table(found))
-    print(*found.faults[:80], sep="\n")
-    if given.write:
-        RESULTS.write_text(json.dumps({**machine(), "faults": found.faults, **asdict(found)}) + "\n", encoding="utf-8")
-        put_between("gateway secrets", "goal: 0 everywhere", table(found))
-    return 1 if found.faults else 0
+    goal = "goal: 0 everywhere"
+    figures = asdict(found)
+    return concluded(
+        given, table(found), found.faults, results=RESULTS, figures=figures, name="gateway secrets", how=goal
+    )

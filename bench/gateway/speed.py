@@ -32,18 +32,17 @@ from typing import Any
 
 import openai
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import eventually
+from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import KEY, MANY, MODEL_ID, TIRELESS, call_of, cluster_of
 from bench.gateway.parts import ask as repeat
 from bench.peers.environment import PeerAway, python_of
+from bench.report import concluded, markdown
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected, place_of
-from tests.gateway_service.providers.instances import OPENAI, instance
-from tests.process.cluster import eventually
+from hobus.launch.cluster.client import connected
 
 LITELLM = ("litellm[proxy]==1.106.2",)
 DOCUMENT = Path("docs/performance.md")
@@ -257,7 +256,7 @@ def run_all(rounds: int, *, with_peer: bool, scale: float = 1.0) -> dict[str, Fi
         "budget.budget_mode": "enforce", "gateway.provider_rates": {"mine": RATE}, "gateway.session_rate": RATE,
     }  # fmt: skip
     with upstream() as url, cluster_of({"mine": url}, settings) as cluster:
-        place = place_of(cluster.home, cluster.run())
+        place = cluster.place
         if not with_peer:
             return asyncio.run(measure(place, url, None, rounds, scale))
         with litellm(url) as proxy:
@@ -337,9 +336,8 @@ def run(given: argparse.Namespace) -> int:
     except PeerAway as away:
         print(away, file=sys.stderr)
         return 1
-    print(table(found))
-    if given.write:
-        figures = {name: asdict(one) for name, one in found.items()}
-        RESULTS.write_text(json.dumps({**machine(), "goals": goals(found), "sides": figures}) + "\n", encoding="utf-8")
-        put_between("gateway speed", f"medians of {given.rounds} rounds", table(found), DOCUMENT)
-    return 0
+    figures = {"goals": goals(found), "sides": {name: asdict(one) for name, one in found.items()}}
+    how = f"medians of {given.rounds} rounds"
+    return concluded(
+        given, table(found), (), results=RESULTS, figures=figures, name="gateway speed", how=how, document=DOCUMENT
+    )

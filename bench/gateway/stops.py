@@ -24,20 +24,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench.cancels import GOAL_MS, percentile
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster
+from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
+from bench.gateway.servers import Request, served
+from bench.report import machine, markdown, put_between, write_json
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand
 from hobus.bus.port import Bus
 from hobus.gateway_service.providers.http.provider import HttpProvider
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
-from tests.gateway_service.providers.instances import OPENAI, instance
-from tests.gateway_service.providers.servers import Request, served
-from tests.process.cluster import Cluster
 
 HANGS = {"silent": "before its answer", "stuck": "in the middle of its answer", "streamed": "in the middle of a stream"}
 CHAIN = ("silent", "stuck", "drip")
@@ -126,7 +125,7 @@ async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Canc
     with ExitStack() as stack:
         server = stack.enter_context(served(provider.behave))
         cluster = await asyncio.to_thread(stack.enter_context, cluster_of({"mine": server.url}, settings))
-        place = place_of(cluster.home, cluster.run())
+        place = cluster.place
         direct = instance(OPENAI, server.url)
         await direct.prepare()
         async with (
@@ -231,7 +230,7 @@ def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float
 
 async def _each_asked(cluster: Cluster, names: list[str]) -> None:
     """A provider's SDK is loaded beside the gateway's start; how long that takes is not the subject."""
-    async with connected(place_of(cluster.home, cluster.run()), "ho1") as bus:
+    async with connected(cluster.place, "ho1") as bus:
         for name in names:
             wanted = call_of(f"WO-{name}#1", session_id_of("door", name), provider_id=name, model_id=MODEL_ID)
             assert (await ask(bus, wanted, timeout_s=LIMIT_S)).outcome == "SUCCESS"
@@ -241,7 +240,7 @@ async def _all_deadlines(
     cluster: Cluster, calls: int, what: str, last: str, deadlines_s: tuple[float, ...], books: Mapping[str, Books]
 ) -> list[Deadlines]:
     rows: list[Deadlines] = []
-    async with connected(place_of(cluster.home, cluster.run()), "ho1" if what == "prompt" else "door") as bus:
+    async with connected(cluster.place, "ho1" if what == "prompt" else "door") as bus:
         for deadline_s in deadlines_s:
             row = Deadlines(what, last, round(deadline_s * 1000))
             before = {name: len(one.calls) for name, one in books.items()}
@@ -349,6 +348,6 @@ def _told(table: str, rows: list[Cancels] | list[Deadlines], name: str, goal: st
     if is_written:
         found = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
         found[name] = {**machine(), "faults": wrong, "rows": [asdict(row) for row in rows]}
-        RESULTS.write_text(json.dumps(found) + "\n", encoding="utf-8")
+        write_json(RESULTS, found)
         put_between(f"gateway {name}", goal, table)
     return wrong

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from tests.gateway_service.providers.servers import DONE, USAGE_PIECE, completion, piece
+from bench.gateway.servers import DONE, USAGE_PIECE, completion, piece
 
 WORDS = 20
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 4

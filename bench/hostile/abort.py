@@ -120,7 +120,7 @@ def _memory_mb(pid: int) -> float:
 
 
 def _pids(up: Cluster) -> dict[str, int]:
-    run = run_file.read(up.place.home.run_file)
+    run = run_file.read(up.home.run_file)
     assert run is not None, "the launcher is gone"
     return {child.actor: child.pid for child in run.children}
 
@@ -129,13 +129,13 @@ def _wait_until_whole(up: Cluster) -> None:
     """Everybody is there, so that the next flood meets a whole cluster; gives up after a while."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
-        run = run_file.read(up.place.home.run_file)
+        run = run_file.read(up.home.run_file)
         if run is not None and all(child.state == "ready" and psutil.pid_exists(child.pid) for child in run.children):
             return
         time.sleep(_LOOK_S)
 
 
 def _asks(up: Cluster) -> bool:
-    command = [sys.executable, "-m", "hobus", "--home", str(up.home), "ask", "--json", "How are you?"]
+    command = [sys.executable, "-m", "hobus", "--home", str(up.home.root), "ask", "--json", "How are you?"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode == 0 and json.loads(done.stdout)["outcome"] == "success"

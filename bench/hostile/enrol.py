@@ -16,7 +16,7 @@ from hobus.launch.worker.join import join
 
 def enrolled(up: Cluster, count: int = 1) -> list[dict[str, str]]:
     """Endpoint, keys and name of each, in text."""
-    words = ["--home", str(up.home), "token", "create", "--json", "--uses", str(count)]
+    words = ["--home", str(up.home.root), "token", "create", "--json", "--uses", str(count)]
     command = [sys.executable, "-m", "hobus", *words]
     token = decode(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["token"])
     found: list[dict[str, str]] = []

@@ -25,9 +25,9 @@ from typing import Any, Self
 
 import psutil
 
-from bench.cluster import Cluster, cluster, machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster, cluster
 from bench.hostile.greedy_client import CONTROL, KINDS
+from bench.report import machine, markdown, put_between
 from bench.turn import QUESTION
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn
@@ -191,7 +191,7 @@ async def under(found: Cluster, kind: str, seconds: float, rounds: int) -> dict[
 
 async def _flooded(door: Bus, found: Cluster, kind: str, seconds: float) -> tuple[Asked, Counter[str], Counter[str]]:
     """What the polite client was answered meanwhile, what the flood was, and the cores that each process used."""
-    words = [sys.executable, "-m", "bench.hostile.greedy_client", str(found.home), kind, str(seconds + 2 * WARM_S)]
+    words = [sys.executable, "-m", "bench.hostile.greedy_client", str(found.home.root), kind, str(seconds + 2 * WARM_S)]
     flooding = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         await asyncio.sleep(2 * WARM_S)
@@ -217,7 +217,7 @@ async def honest(found: Cluster, turns: int) -> dict[str, Any]:
     whole = Asked()
     for task in tasks:
         whole += task.result()
-    why = Counter(entry.reason for entry in read_entries(found.record, EntryFilter(event_type="DEGRADATION")))
+    why = Counter(entry.reason for entry in read_entries(found.home.ledger, EntryFilter(event_type="DEGRADATION")))
     return {"sessions": HONEST_SESSIONS, **whole.figures(), "degraded_because": dict(why)}
 
 

@@ -23,11 +23,11 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import Cluster, cluster, machine
-from bench.documents import markdown, put_between
+from bench.cluster import Cluster, cluster
 from bench.hostile.enrol import enrolled
 from bench.hostile.floods import Asked, ask_on
 from bench.hostile.fuzzer import How, Words
+from bench.report import machine, markdown, put_between
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
@@ -82,7 +82,7 @@ class State:
     """What can be seen of a cluster from outside."""
 
     def __init__(self, up: Cluster, counters: Counter[str]) -> None:
-        run = run_file.read(up.place.home.run_file)
+        run = run_file.read(up.home.run_file)
         assert run is not None, "the launcher is gone"
         self.pids = {child.actor: child.pid for child in run.children}
         self.pids |= {"launcher": run.launcher_pid, "zygote": run.zygote_pid}
@@ -112,7 +112,7 @@ def recorded(up: Cluster) -> Counter[str]:
     """Refusals in the record, by event and reason."""
     found: Counter[str] = Counter()
     for event_type in _RECORDED:
-        for entry in read_entries(up.record, EntryFilter(event_type=event_type), with_bodies=True):
+        for entry in read_entries(up.home.ledger, EntryFilter(event_type=event_type), with_bodies=True):
             found[f"{event_type} {entry.reason}"] += getattr(read_body(entry), "times", 1)
     return found
 
@@ -120,7 +120,7 @@ def recorded(up: Cluster) -> Counter[str]:
 def defects(up: Cluster) -> Counter[str]:
     """Errors in the logs: what nobody has foreseen."""
     found: Counter[str] = Counter()
-    for path in up.place.home.logs.iterdir():
+    for path in up.home.logs.iterdir():
         for line in path.read_text(errors="replace").splitlines():
             if '"level": "error"' in line:
                 found[f"{path.stem}: {json.loads(line)['event']}"] += 1
@@ -158,7 +158,7 @@ def words_of(up: Cluster, name: str, options: argparse.Namespace, frames: int, w
     target = TARGETS[name]
     return Words(
         name=f"f{list(TARGETS).index(name)}", how=target.how, frames=frames, rate=options.rate, seed=options.seed, endpoint=target.endpoint(up),
-        body_max=up.place.snapshot.config.bus.body_max_bytes, run=str(up.place.home.run), roles=target.roles,
+        body_max=up.place.snapshot.config.bus.body_max_bytes, run=str(up.home.run), roles=target.roles,
         services=target.services, workers=tuple(workers) if target.is_remote else (),
     )  # fmt: skip
 
@@ -198,7 +198,7 @@ async def fuzz(up: Cluster, options: argparse.Namespace) -> dict[str, Any]:
             print(json.dumps(rows[-1]), flush=True)
         afterwards = (await ask_on(door, until=time.perf_counter() + EVERY_LIFE_S, found=up, turns_max=3)).figures()
     await _tap_is_heard(up)
-    report = await asyncio.to_thread(verify_directory, up.record)
+    report = await asyncio.to_thread(verify_directory, up.home.ledger)
     return {
         "measured_on": machine(), "seed": options.seed, "rate": options.rate, "alone": alone, "rows": rows,
         "afterwards": afterwards, "record": "whole" if report.fault is None else str(report.fault),

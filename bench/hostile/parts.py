@@ -7,7 +7,6 @@ what was sent, the server's memory (RSS) before, at its highest, and two seconds
 
 from __future__ import annotations
 
-import argparse
 import socket
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from bench.cluster import cluster
-from bench.documents import markdown
+from bench.report import arguments, markdown
 
 _PART = b"\x03" + (1_000_000).to_bytes(8, "big") + b"x" * 1_000_000  # a long frame, and more to come
 _GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" * 32
@@ -43,7 +42,7 @@ def flood(path: Path, server: psutil.Process, seconds: float, pause_s: float) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--pause-ms", type=float, default=2.0, help="after each part")
     parser.add_argument("--server", choices=("broker", "ledger", "gateway"), default="broker")

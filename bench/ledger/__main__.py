@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.cluster import machine
+from bench.report import machine
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk, RealFile

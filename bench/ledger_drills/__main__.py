@@ -9,8 +9,6 @@ read: `verify`) must refuse, as docs/ledger.md says for the case. Goal: 0 lost, 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import tempfile
@@ -21,10 +19,9 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from bench.cluster import machine
-from bench.documents import markdown, put_between
 from bench.ledger_drills import around, calls, stored
 from bench.ledger_drills.rows import Row
+from bench.report import arguments, concluded, markdown
 
 RESULTS = Path("bench/results/ledger_drills.json")
 _COLUMNS = ("drill", "index file", "cases", "refused", "told by `verify`", "set aside", "whole", "lost", "wrong")
@@ -70,7 +67,7 @@ def _say(row: Row) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--full", action="store_true", help="every byte, bit and call, not a sample")
     parser.add_argument("--write", action="store_true", help="into the results and docs/reliability.md")
     parser.add_argument("--directory", type=Path, default=None, help="where real files are written; a temporary one")
@@ -81,12 +78,13 @@ def main() -> None:
         done = rows(Path(folder), full=given.full, jobs=given.jobs, said=_say)
     seconds = round(time.perf_counter() - began)
     lost, wrong = sum(row.lost for row in done), sum(row.wrong for row in done)
-    print(f"{sum(row.cases for row in done)} cases in {seconds} s: {lost} lost, {wrong} wrong")
-    if given.write:
-        document = {"full": given.full, "seconds": seconds, "machine": machine(), "rows": [asdict(row) for row in done]}
-        RESULTS.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        put_between("ledger drills", f"{seconds} s", markdown(_COLUMNS, map(_cells, done)))
-    sys.exit(1 if lost or wrong else 0)
+    counted = f"{sum(row.cases for row in done)} cases in {seconds} s: {lost} lost, {wrong} wrong"
+    figures = {"full": given.full, "seconds": seconds, "rows": [asdict(row) for row in done]}
+    faults = [counted] if lost or wrong else []
+    shown = markdown(_COLUMNS, map(_cells, done))
+    code = concluded(given, shown, faults, results=RESULTS, figures=figures, name="ledger drills", how=f"{seconds} s")
+    print(counted)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

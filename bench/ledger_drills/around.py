@@ -9,12 +9,12 @@ import shutil
 import signal
 from pathlib import Path
 
+from bench.ledger_drills.rig import Ledger, SmallBus, SteppedClock, start, write
 from bench.ledger_drills.rows import SMALL, Acked, Row, body_of, made, on_disk
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.ledger_service.opening import discard_index, open_ledger
 from hobus.ledger_service.reader import read_entries
-from tests.ledger_service.rig import Ledger, SmallBus, SteppedClock, start, write
 
 _YEAR_S = 365.25 * 86_400
 _LEAPS_S = (-10 * _YEAR_S, -3_600.0, -0.001, 0.0, 0.0, 0.001, 1.0, 10 * _YEAR_S)

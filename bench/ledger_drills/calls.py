@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.ledger_drills.lying_disk import LyingDisk, LyingFile, cut_power
+from bench.ledger_drills.rig import SmallBus, medium, start
 from bench.ledger_drills.rows import SMALL, Acked, Outcome, Row, on_disk, outcome, write_batches
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.sim.disk import SimDisk, SimMedium
-from tests.ledger_service.lying_disk import LyingDisk, LyingFile, cut_power
-from tests.ledger_service.rig import SmallBus, medium, start
 
 FIRST, SECOND = range(7), range(7, 10)
 """Batches before and after a restart in the middle; a segment holds two or three."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from bench.ledger_drills.rig import SmallBus, SteppedClock, ledger_config, start, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.config.schema import LedgerConfig
 from hobus.ledger_service.verify import is_ledger, verify_directory
-from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, start, write
 
 Outcome = Literal["refused", "told", "repaired", "whole", "lost", "invented"]
 """refused: the start or a read said damaged. told: the start did not look there, `verify` says it. repaired: a batch was

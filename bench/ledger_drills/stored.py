@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import combinations, permutations
 from pathlib import Path
 
+from bench.ledger_drills.rig import medium
 from bench.ledger_drills.rows import Acked, Outcome, Row, made, on_disk, outcome
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
@@ -17,7 +18,6 @@ from hobus.ledger_service.mask import SECTOR_BYTES
 from hobus.ledger_service.opening import INDEX, discard_index
 from hobus.ledger_service.recovery import recover
 from hobus.ledger_service.segment import SegmentFiles
-from tests.ledger_service.rig import medium
 
 BATCHES = 6
 

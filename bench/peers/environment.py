@@ -45,3 +45,11 @@ def python_of(name: str, requirements: Sequence[str]) -> Path:
         )
     mark.write_text(wanted)
     return python
+
+
+def python_or_exit(name: str, requirements: Sequence[str]) -> Path:
+    """The peer's interpreter; ends the script with what is missing."""
+    try:
+        return python_of(name, requirements)
+    except PeerAway as away:
+        raise SystemExit(str(away)) from None

@@ -18,14 +18,11 @@ tests/process/test_storms.py does a few.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -35,13 +32,11 @@ from typing import Any
 import structlog
 
 from bench.charges import charges_of
-from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.cluster import temporary
+from bench.report import arguments, machine, markdown, put_between, write_json
 from bench.storms.plan import Plan, plans
 from bench.storms.running import DEADLINE_S, PEOPLE, THINKING_MS, Seen, Weather
 from bench.storms.verdict import Row, grown, storm_of
-from hobus.launch.lab.simulation.record import check_record
-from tests.process.cluster import Cluster
 
 ROW = 12
 RESULTS = Path("bench/results/storms.json")
@@ -63,7 +58,7 @@ def run_row(directory: Path, wanted: Sequence[Plan], *, seed: int) -> Row:
         known = {entry.submission_id for entry in entries}
         return Row(
             storms=storms,
-            record=_record(weather.cluster),
+            record=weather.cluster.record_verdict(),
             entries=len(entries),
             shown=len(weather.shown),
             shown_and_lost=sorted(weather.shown - known),
@@ -74,15 +69,6 @@ def run_row(directory: Path, wanted: Sequence[Plan], *, seed: int) -> Row:
     finally:
         weather.outside.release()
         weather.cluster.end()
-
-
-def _record(cluster: Cluster) -> str:
-    try:
-        check_record(cluster.entries())
-        cluster.verify()
-    except AssertionError as wrong:
-        return str(wrong) or "broken"
-    return "ok"
 
 
 def _line(seen: Seen) -> str:
@@ -125,7 +111,7 @@ def _cells(kind: str, storms: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 def main() -> None:
     """One round after the other."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--pairs", choices=("all", "sample"), default="all")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
@@ -143,7 +129,8 @@ def main() -> None:
         round_plans = plans(is_all=given.pairs == "all", seed=seed)
         wanted = [plan for plan in round_plans if given.only in plan.name and plan.name not in done]
         while wanted and time.monotonic() < until:
-            row = _in_temporary(wanted[:ROW], seed)
+            with temporary("storms") as directory:
+                row = run_row(directory, wanted[:ROW], seed=seed)
             wanted = wanted[ROW:]
             rows.append({"seed": seed, "faults": row.faults, **asdict(row)})
             print(*row.faults, sep="\n", flush=True)
@@ -155,17 +142,9 @@ def main() -> None:
     sys.exit(1 if wrong else 0)
 
 
-def _in_temporary(wanted: Sequence[Plan], seed: int) -> Row:
-    directory = Path(tempfile.mkdtemp(prefix="hobus-storms-"))
-    try:
-        return run_row(directory, wanted, seed=seed)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 def _write(rows: Sequence[dict[str, Any]]) -> None:
     found = {**machine(), "thinking_ms": THINKING_MS, "faults": sum(len(row["faults"]) for row in rows), "rows": rows}
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_json(RESULTS, found)
     how = f"each model call thinks {THINKING_MS} ms; {PEOPLE} people, who wait {DEADLINE_S:g} s"
     put_between("storms", how, table([storm for row in rows for storm in row["storms"]]))
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from bench.cluster import eventually, family_in
 from bench.following import follow
-from bench.outside import Outside, asking_for
+from bench.outside import asking_for, with_outside
 from bench.storms.left import Left
 from bench.storms.plan import Plan
 from hobus.bus.clock import SystemClock
@@ -22,12 +23,11 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.turns import Watch, process_turn
 from hobus.ledger_service.segment import DIRECTORY
-from tests.process.cluster import cluster_in, eventually, family_in
 
 PEOPLE = 8
 TOOLS = ("charge_keyed", "charge_unkeyed")
@@ -93,9 +93,7 @@ class Weather:
     """The cluster of a row of storms and its eight people."""
 
     def __init__(self, directory: Path, *, seed: int) -> None:
-        self.outside = Outside.at(directory / "outside")
-        self.cluster = cluster_in(directory / "home", self.outside.environment())
-        self.outside.govern(self.cluster.home.root, SETTINGS)
+        self.outside, self.cluster = with_outside(directory, SETTINGS)
         self.family: set[psutil.Process] = set()
         self.shown: set[str] = set()
         self.left = Left()
@@ -138,7 +136,7 @@ class Weather:
     # --- people -------------------------------------------------------------------------------------------------------
 
     async def _ask_all(self, seen: Seen) -> None:
-        place = place_of(self.cluster.home, self.cluster.run())
+        place = self.cluster.place
         if seen.plan.at_effect:
             self.outside.hold()
         async with (
@@ -214,7 +212,7 @@ class Weather:
 
     async def _ask_again(self, seen: Seen) -> None:
         """Whoever has no answer asks under the same input id, as the error says; so do all, for the same answer."""
-        async with connected(place_of(self.cluster.home, self.cluster.run()), "door") as door:
+        async with connected(self.cluster.place, "door") as door:
             for one in (asked for asked in seen.asked if not asked.is_answered):
                 one.asked_anew += seen.plan.ends_the_cluster
                 one.asked_again += not seen.plan.ends_the_cluster
@@ -330,10 +328,10 @@ class Weather:
     def _weigh(self, seen: Seen) -> None:
         """Memory of its own and descriptors of each role, the heaviest process of it."""
         run = self.cluster.run()
-        pids = [(row.role, row.pid) for row in run.children]
-        for role, pid in [("launcher", run.launcher_pid), ("zygote", run.zygote_pid), *pids]:
+        for one in run.processes():
+            role = one.actor.partition("/")[0]
             try:
-                process = psutil.Process(pid)
+                process = psutil.Process(one.pid)
                 weight = (process.memory_full_info().uss, process.num_fds())
             except psutil.Error:
                 continue
@@ -348,13 +346,9 @@ async def _thaw(plan: Plan, pid: int, mark: str) -> None:
 
 def _victims(run: RunFile, plan: Plan, draw: random.Random) -> list[tuple[str, int, str]]:
     """Name, pid and mark of each that is hit, in the plan's order; a role that is named twice loses two of its processes."""
-    free: dict[str, list[tuple[str, int, str]]] = {
-        "launcher": [("launcher", run.launcher_pid, run.launcher_mark)],
-        "zygote": [("zygote", run.zygote_pid, run.zygote_mark)],
-    }
-    for row in run.children:
-        if row.pid:
-            free.setdefault(row.role, []).append((row.actor, row.pid, row.mark))
+    free: dict[str, list[tuple[str, int, str]]] = {}
+    for one in run.processes():
+        free.setdefault(one.actor.partition("/")[0], []).append((one.actor, one.pid, one.mark))
     found: list[tuple[str, int, str]] = []
     for role in (*plan.killed, *plan.frozen):
         of_role = free.get(role, [])

@@ -1,11 +1,9 @@
-"""Addresses at which a cluster listens: as they are asked for, and as they were bound."""
+"""Addresses at which a cluster is asked to listen."""
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
-from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 
@@ -29,17 +27,3 @@ def parts_of(address: str) -> tuple[str, int]:
 def is_every_host(address: str) -> bool:
     """Whether it names no one address by which others could reach it."""
     return parts_of(address)[0] in _EVERY_HOST
-
-
-def http_address(home: Home) -> str:
-    """Where the HTTP doors of this run listen, the port included; empty: nowhere, or not yet."""
-    with suppress(OSError):
-        return home.http.read_text(encoding="ascii").strip()
-    return ""
-
-
-def bound_address(home: Home) -> str:
-    """Where the running broker listens, its port included; empty: nowhere, or not yet."""
-    with suppress(OSError):
-        return home.listening.read_text(encoding="ascii").strip()
-    return ""

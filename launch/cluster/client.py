@@ -18,8 +18,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import RunFile
-from hobus.launch.cluster.running import not_reachable, running
+from hobus.launch.cluster.run_file import RunFile, not_reachable, running
 from hobus.launch.cluster.transport import links
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console.errors import CommandError, next_command, of_os_error

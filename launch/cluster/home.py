@@ -53,6 +53,12 @@ class Home:
         """Log file of an actor: `ho1/2` logs to `ho1-2.log`."""
         return self.logs / f"{actor.replace('/', '-')}.log"
 
+    def bound(self, *, http: bool = False) -> str:
+        """Where the broker (or the HTTP doors) of this run listens, port included; empty: nowhere, or not yet."""
+        with suppress(OSError):
+            return (self.http if http else self.listening).read_text(encoding="ascii").strip()
+        return ""
+
 
 def home_of(path: Path) -> Home:
     """The home at this path, made absolute."""

@@ -20,12 +20,10 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.addresses import http_address
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import RunFile, RunningProcess
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import RunFile, RunningProcess, running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.http import keys as http_keys
@@ -57,7 +55,7 @@ def options_of(victim: Victim, scale: tuple[str, ...]) -> StartOptions:
 
 
 @dataclass(slots=True, kw_only=True)
-class Drill:
+class CrashDrill:
     """One drill in an empty home; its cluster is down when `carry_out` returns, which may be called once."""
 
     home: Home
@@ -132,7 +130,7 @@ class Drill:
         )
         # By name: its HTTP library comes with the extra `http`, which this cluster has by now.
         client = importlib.import_module("hobus.launch.sessions.http_client").AsyncClient(
-            f"http://{http_address(place.home)}", key, timeout_s=timeout_s
+            f"http://{place.home.bound(http=True)}", key, timeout_s=timeout_s
         )
         async with client:
             yield lambda: client.ask(QUESTION, input_id=_INPUT_ID)

@@ -19,8 +19,7 @@ from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import RunFile
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.faults import as_command_error

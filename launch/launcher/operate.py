@@ -9,14 +9,13 @@ from hobus.bus.clock import SystemClock
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.last_lines import of_incarnation
-from hobus.launch.cluster.run_file import ChildRow, RunFile
-from hobus.launch.cluster.running import not_reachable, running
+from hobus.launch.cluster.run_file import ChildRow, RunFile, not_reachable, running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import note
 from hobus.launch.launcher import control
 from hobus.launch.launcher.control import Command
+from hobus.launch.logs.tail import of_incarnation
 
 Settled = Callable[[dict[str, ChildRow]], bool]
 
@@ -84,5 +83,5 @@ def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> N
 def show_tail(home: Home, row: ChildRow, lines: int) -> None:
     """The last lines that this incarnation logged, on stderr."""
     note(f"--- last lines of {home.log(row.actor)}")
-    for line in of_incarnation(home, row.actor, row.instance, lines):
+    for line in of_incarnation(home.log(row.actor), row.actor, row.instance, lines):
         note(f"  {line}")

@@ -14,7 +14,7 @@ from hobus.config.schema import LauncherConfig
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class CrashHistory:
     """What is remembered of a process's crashes: their times inside the window, and how many came in a row."""
 
     crashes: tuple[float, ...] = ()
@@ -25,7 +25,7 @@ class History:
 class Decision:
     """What to do after a crash: restart after `delay_s`, or give up (None)."""
 
-    history: History
+    history: CrashHistory
     delay_s: float | None
 
 
@@ -34,7 +34,7 @@ _NO_ROOM = ("disk_full", *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EF
 
 
 def after_crash(  # noqa: PLR0913 - what a crash is judged by
-    history: History, *, started_at: float, now: float, draw: float, config: LauncherConfig, reason: str = ""
+    history: CrashHistory, *, started_at: float, now: float, draw: float, config: LauncherConfig, reason: str = ""
 ) -> Decision:
     """What follows from a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
 
@@ -47,7 +47,7 @@ def after_crash(  # noqa: PLR0913 - what a crash is judged by
     crashes = tuple(at for at in (*history.crashes, *(() if lacks_room else (now,))) if at > window_start)
     was_healthy = (now - started_at) * 1000 >= config.healthy_after_ms
     streak = 1 if was_healthy else history.streak + 1
-    following = History(crashes=crashes, streak=streak)
+    following = CrashHistory(crashes=crashes, streak=streak)
     if len(crashes) >= config.crash_budget and not lacks_room:
         return Decision(following, None)
     return Decision(following, backoff_s(streak, draw=draw, config=config))

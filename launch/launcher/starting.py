@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.cluster.addresses import bound_address
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.last_lines import for_people, read_lines, since_another
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
@@ -165,7 +163,7 @@ def show(home: Home, word: StartSettled) -> int:
         for row in run.children
     ]
     table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
-    if listens := bound_address(home):
+    if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
     if word.is_ready:
         option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
@@ -181,8 +179,8 @@ def show(home: Home, word: StartSettled) -> int:
     instances = {row.actor: row.instance for row in run.children}
     for actor, lines in word.tails.items():
         note(f"--- last lines of {home.log(actor)}")
-        for line in since_another(read_lines(lines, actor), instances.get(actor, "")):
-            note(f"  {for_people(line)[:_LINE_MAX]}")
+        for line in tail.since_another(tail.read_lines(lines, actor), instances.get(actor, "")):
+            note(f"  {tail.for_people(line)[:_LINE_MAX]}")
     notes = {row.actor: f" ({row.note})" if row.note else "" for row in run.children}
     late = ", ".join(f"{actor}{notes.get(actor, '')}" for actor in word.tails)
     note(f"not ready after {duration(word.elapsed_ms / 1000)}: {late}")

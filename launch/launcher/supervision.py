@@ -20,7 +20,7 @@ from hobus.bus.messages.control import PeerRow
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster.run_file import ChildRow, State
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.restart_policy import History, after_crash
+from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
 
 START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
 """Only for the eye: every process binds first and connects late, so the order of starting does not matter."""
@@ -89,7 +89,7 @@ class Member:
     note: str = ""
     is_damaged: bool = False
     """Given up at once, because what it needs is damaged: another start would end the same way."""
-    history: History = field(default_factory=History)
+    history: CrashHistory = field(default_factory=CrashHistory)
     then: After = "stay"
     """What follows its end, while it is draining by a command."""
     resting_since: float = 0.0
@@ -335,7 +335,11 @@ def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
     then = member.then if member.resting_since else "stay"
     following = replace(member, then="stay", resting_since=0.0, told_at=0.0)
     if then == "start":
-        return replace(following, history=History(), is_damaged=False), [*effects, Effect("took_up"), Effect("spawn")]
+        return replace(following, history=CrashHistory(), is_damaged=False), [
+            *effects,
+            Effect("took_up"),
+            Effect("spawn"),
+        ]
     if then == "remove":
         return following, [*effects, Effect("remove")]
     if member.resting_since:

@@ -27,7 +27,7 @@ from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.launcher import children, zygote
-from hobus.launch.launcher.restart_policy import History, after_crash
+from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
 
 HEIR = 0
@@ -84,7 +84,7 @@ class Lineage:
         self._heir: Held | None = None
         self._promised: tuple[Held, socket.socket] | None = None  # who was asked for an heir, and our end of it
         self._pause: asyncio.TimerHandle | None = None  # after the death of an heir, or one not made
-        self._history = History()
+        self._history = CrashHistory()
         self._retry: asyncio.TimerHandle | None = None
         self._is_given_up = False
         self._is_open = True

@@ -35,7 +35,7 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import running
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Sessions
 from hobus.launch.sessions.turns import process_turn

@@ -12,7 +12,7 @@ from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.running import cluster_gone
+from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.sessions.turns import Watch, process_turn, session_of
 from hobus.launch.sessions.which import full_session_id
 

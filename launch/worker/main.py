@@ -13,13 +13,12 @@ import signal
 import socket
 from collections.abc import Coroutine, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.errors import BusError
 from hobus.bus.join_token import JoinToken
 from hobus.bus.peer import Peer
 from hobus.bus.settings import BusSettings
@@ -142,14 +141,6 @@ def check_slots(slots: int | None, settings: BusSettings) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """How what was under way ended: with a value, with a fault, or by being told to (neither)."""
-
-    value: Any = None
-    fault: BaseException | None = None
-
-
 class _Life:
     """One incarnation: its connection, and why it ends."""
 
@@ -160,7 +151,8 @@ class _Life:
         self._digest = snapshot.digest
         self._clock = SystemClock()
         self._ends = home.ends(cluster)
-        self._end: asyncio.Future[_End] | None = None
+        self._under_way: asyncio.Task[Any] | None = None
+        self._fault: CommandError | None = None
         self._said = ""
 
     async def learn(self) -> Snapshot | None:
@@ -224,36 +216,37 @@ class _Life:
 
     async def _until_told(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What the work gives; None when told to end first. Raises CommandError for a no of the broker."""
-        loop = asyncio.get_running_loop()
-        self._end = loop.create_future()
+        task = self._under_way = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ended, _End())
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._carried_out(work))
-            end = await self._end
-            task.cancel()
-        if end.fault is not None:
-            raise end.fault
-        return end.value
-
-    async def _carried_out(self, work: Coroutine[Any, Any, T]) -> None:
+            asyncio.get_running_loop().add_signal_handler(number, self._end)
         try:
-            end = _End(value=await work)
+            return await work
         except BusError as fault:
-            end = _of_refusal(fault)
-        except (RuntimeFault, CommandError, OSError) as fault:
-            end = _End(fault=fault)
-        self._ended(end)
+            code = str(fault.facts.get("refused", ""))
+            if code == "other_config":
+                return cast("T", code)  # an order to fetch the other one
+            raise (refused(code, str(fault.facts["detail"])) if code else fault) from None
+        except asyncio.CancelledError:
+            if task is None or self._under_way is not None:
+                raise  # nobody here ended it
+            task.uncancel()
+            if self._fault is not None:
+                raise self._fault from None
+            return None
+        finally:
+            self._under_way = None
 
-    def _ended(self, end: _End) -> None:
-        if self._end is not None and not self._end.done():
-            self._end.set_result(end)
+    def _end(self, fault: CommandError | None = None) -> None:
+        """What is under way ends, once; with this fault, if there is one."""
+        if self._under_way is not None:
+            self._under_way.cancel()
+            self._under_way, self._fault = None, fault
 
     def _connection_happened(self, event: Happened) -> None:
         """A key that is refused ends this worker; whatever else happens to the connection, it is tried for ever."""
         if event.what == "refused":
             _log.error("key_refused", key=self._ends.pair.fingerprint, address=self._ends.address)
-            self._ended(_End(fault=not_let_in(self._ends)))
+            self._end(not_let_in(self._ends))
             return
         words = {
             "connected": f"connected to {self._ends.address}",
@@ -267,11 +260,3 @@ class _Life:
                 note(words)
             _log.info("connection", what=event.what, address=self._ends.address)
         self._said = words
-
-
-def _of_refusal(fault: BusError) -> _End:
-    """The broker's no to a hello; the one about the configuration is an order to fetch the other one."""
-    code = str(fault.facts.get("refused", ""))
-    if code == "other_config":
-        return _End(value="other_config")
-    return _End(fault=refused(code, str(fault.facts["detail"])) if code else fault)

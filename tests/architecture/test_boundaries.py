@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from ast import Call, ImportFrom, Name, unparse, walk
 from graphlib import TopologicalSorter
 
 from hobus.actors.ho1_executor.tools.outside import READS
 from hobus.bus.catalog import row_of
-from tests.architecture.source import modules, uses
+from tests.architecture.source import ROOT, modules, uses
 
 
 def names_used(package: str) -> set[str]:
@@ -94,3 +95,14 @@ def test_the_offline_model_sees_what_a_server_of_the_kind_openai_gets() -> None:
     ]
     assert set(told) == {"self._response", "ToolNames.of", "openai_wire.request", "pricing.input_tokens"}
     assert len(told) == sum(isinstance(node, Name) and node.id == "prompt" for node in walk(tree))
+
+
+def test_no_bench_imports_tests():
+    """What both need stands in bench: an installation that measures need not hold the tests."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / "bench").rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(r"\s*(from|import) tests\b", line)
+    ]
+    assert found == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.cancels import GOAL_MS, RESULTS, TARGETS, DeadlineRow, Row, percentile, table
-from bench.documents import DOCUMENT
+from bench.report import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 GOOD = Row("command", "tool", reached_ms=[float(n) for n in range(40)], asked_next=40, usable=40)

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from bench import cluster as module
-from bench.cluster import cluster
-from hobus.launch.cluster.home import home_of
-from tests.process.cluster import alive, family_in
+from bench.cluster import alive, cluster, family_in
 
 
 @pytest.mark.process
-def test_a_cluster_that_is_not_ready_in_time_is_taken_down(tmp_path, monkeypatch):
+def test_a_cluster_that_is_not_ready_in_time_is_taken_down(monkeypatch):
     """`up --wait` gives up after 1 ms: the error is raised, and nothing lives below the launcher that was begun."""
-    monkeypatch.setattr(module.tempfile, "mkdtemp", lambda **_: str(tmp_path))
-    family = []
+    family, end = [], module.Cluster.end
 
-    def run(command, **options):
-        if "down" in command:
-            family.extend(family_in(home_of(tmp_path / "home")))
-        return told(command, **options)
+    def ended(one):
+        family.extend(family_in(one.home))
+        end(one)
 
-    told = subprocess.run
-    monkeypatch.setattr(module.subprocess, "run", run)
-    with pytest.raises(subprocess.CalledProcessError), cluster({"launcher.ready_timeout_ms": 1}):
+    monkeypatch.setattr(module.Cluster, "end", ended)
+    with pytest.raises(AssertionError, match="not ready"), cluster({"launcher.ready_timeout_ms": 1}):
         pytest.fail("it was ready within a millisecond")
     assert family and alive(family) == []

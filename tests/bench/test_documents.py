@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.documents import put_between
+from bench.report import put_between
 
 
 def test_a_table_replaces_the_one_of_its_name(tmp_path):

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bench.cancels import GOAL_MS
-from bench.documents import DOCUMENT
 from bench.gateway import audit, budgets, secrets, speed, stops
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import Call
+from bench.report import DOCUMENT
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import PromptFailed

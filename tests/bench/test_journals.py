@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bench.journals import RESULTS, live, run, told
 from bench.journals import Tally as Lives
-from tests.actors.ho2_supervisor.session.lives import differences
+from bench.lives import differences
 
 JOURNALS = 1000
 

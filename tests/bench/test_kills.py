@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.documents import DOCUMENT
 from bench.kills import DEADLINE_S, EVERYBODY, POINTS, PROCESSES, RESULTS, TOOLS, Cell, faults_of, table
+from bench.report import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 GOOD = Cell(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.documents import DOCUMENT
 from bench.kills import POINTS
 from bench.peers_matrix import (
     OURS,
@@ -22,6 +21,7 @@ from bench.peers_matrix import (
     faults,
     not_measured,
 )
+from bench.report import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 STOPPED = Cancelled(

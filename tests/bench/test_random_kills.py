@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.documents import DOCUMENT
 from bench.random_kills import RESULTS, Storm, told
+from bench.report import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 GOOD = Storm(

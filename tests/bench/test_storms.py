@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.documents import DOCUMENT
+from bench.report import DOCUMENT
 from bench.storms.__main__ import RESULTS, table
 from bench.storms.left import Left
 from bench.storms.plan import DURING, ROLES, plans

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.documents import DOCUMENT
+from bench.report import DOCUMENT
 from bench.supervisor_away import RESULTS, WAYS, Row, table
 from tests.journals import check_record
 

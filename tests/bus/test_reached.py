@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.sim.world import World
-from tests.shipped import shipped_snapshot
 
 SETTINGS = shipped_snapshot().config.bus
 QUESTION = DegradedPrompt(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import order, shipped_snapshot
 from hobus.actors.ho1_executor.contracts import (
     CheckedContract,
     check_contract,
@@ -20,7 +21,6 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment
 from hobus.config.prompt_pack import parse_pack
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
-from tests.actors.ho1_executor.rig import order, shipped
 
 CONTRACTS = ["PRC-CLASSIFY-001", "PRC-CONSOLIDATE-001", "PRC-DEGRADED-001", "PRC-SYNTHESIZE-001"]
 MESSAGE = "what packages are installed?"
@@ -37,13 +37,13 @@ GIVEN: dict[str, dict[str, str]] = {
 
 def prompt_for(contract_id: str, tools: list[ToolSpec] | None = None, **given: str) -> tuple[CheckedContract, Prompt]:
     """The prompt that an executor sends for this contract."""
-    checked = check_contract(select_contract(shipped().contracts.values(), contract_id))
-    standing = label_inputs(shipped().config.classify_labels)
-    standing["system"] = [Segment(name="system", text=shipped().agents["ADMIN"].system_prompt)]
+    checked = check_contract(select_contract(shipped_snapshot().contracts.values(), contract_id))
+    standing = label_inputs(shipped_snapshot().config.classify_labels)
+    standing["system"] = [Segment(name="system", text=shipped_snapshot().agents["ADMIN"].system_prompt)]
     texts = {**GIVEN[contract_id], **given}
     segments = [Segment(name=name, text=text) for name, text in texts.items()]
     inputs = gather_inputs(checked, segments, standing)
-    messages = render(load_pack(shipped().prompt_packs, checked.contract.prompt_pack_id), inputs, [])
+    messages = render(load_pack(shipped_snapshot().prompt_packs, checked.contract.prompt_pack_id), inputs, [])
     made = order(constraints={"prompt_contract_id": contract_id, "token_budget": 100_000})
     return checked, prompt_of(
         made, checked, messages, tools or [], number=1, used_tokens=0, is_streamed=False, due_at=None
@@ -56,16 +56,16 @@ async def answered(prompt: Prompt) -> PromptResponse:
     async def never(_seconds: float) -> None:
         raise AssertionError
 
-    chars = shipped().config.attention.chars_per_token
+    chars = shipped_snapshot().config.attention.chars_per_token
     provider = OfflineProvider(provider_id="offline", latency_ms=0, chars_per_token=chars, sleep=never)
     return await provider.complete(prompt, model_id="offline-rules-1", timeout_s=1.0)
 
 
 def test_these_are_all_that_are_shipped() -> None:
     """A contract or pack that is added gets its test here."""
-    assert sorted(shipped().contracts) == CONTRACTS
-    packs = {shipped().contracts[contract_id].prompt_pack_id for contract_id in CONTRACTS}
-    assert packs == set(shipped().prompt_packs)
+    assert sorted(shipped_snapshot().contracts) == CONTRACTS
+    packs = {shipped_snapshot().contracts[contract_id].prompt_pack_id for contract_id in CONTRACTS}
+    assert packs == set(shipped_snapshot().prompt_packs)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_boundaries_are_the_specified_ones(contract_id: str, max_tokens: int, te
 @pytest.mark.parametrize("contract_id", CONTRACTS)
 def test_every_pack_asks_only_for_what_its_contract_takes(contract_id: str) -> None:
     """A variable that no input schema knows could never be filled by an order; nothing is asked for and unused."""
-    contract = shipped().contracts[contract_id]
-    pack = parse_pack(contract.prompt_pack_id, shipped().prompt_packs[contract.prompt_pack_id])
+    contract = shipped_snapshot().contracts[contract_id]
+    pack = parse_pack(contract.prompt_pack_id, shipped_snapshot().prompt_packs[contract.prompt_pack_id])
     assert list(pack.variables) == sorted(contract.input_schema["properties"])
 
 
@@ -144,14 +144,15 @@ async def test_prompt_and_answer_of_a_classification_fit_their_budget() -> None:
     """budget.classify_budget, with the longest answer that its contract allows and a message of 1000 characters."""
     _, prompt = prompt_for("PRC-CLASSIFY-001", user_input="x" * 1000)
     chars = sum(len(message.text) for message in prompt.messages)
-    tokens = chars / shipped().config.attention.chars_per_token + prompt.max_tokens
-    assert tokens <= shipped().config.budget.classify_budget
+    tokens = chars / shipped_snapshot().config.attention.chars_per_token + prompt.max_tokens
+    assert tokens <= shipped_snapshot().config.budget.classify_budget
 
 
 async def test_synthesis_with_tools_asks_for_the_one_that_answers() -> None:
     """A true answer comes from a tool result, not from the model."""
     tools = [
-        ToolSpec(tool_id=tool_id, description=tool_id, parameters={}) for tool_id in shipped().agents["ADMIN"].tools
+        ToolSpec(tool_id=tool_id, description=tool_id, parameters={})
+        for tool_id in shipped_snapshot().agents["ADMIN"].tools
     ]
     _, prompt = prompt_for("PRC-SYNTHESIZE-001", tools)
     assert [call.tool_id for call in (await answered(prompt)).tool_calls] == ["list_packages"]

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.config.load import load
 from hobus.config.schema import PluginProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
 from tests.architecture.source import ROOT
-from tests.gateway_service.rig import prompt
 
 PAGE = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
 PLUGIN = {

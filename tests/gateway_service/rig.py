@@ -8,19 +8,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bench.builders import SESSION, shipped_snapshot
 from hobus.bus.dispatch import Actor
-from hobus.bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptMessage, PromptResponse, ReadBudget
+from hobus.bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptResponse, ReadBudget
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.work_order import Segment
 from hobus.bus.peer import Peer
 from hobus.bus.record.catalog import read_body
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.service import GatewayService
 from hobus.gateway_service.tokenizer import tokenizers_of
 from tests.rig import SimulatedRig, of_type
-from tests.shipped import shipped_snapshot
 
-SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 Act = Callable[[Prompt], Awaitable[PromptResponse]]
 SHIPPED = shipped_snapshot()
 
@@ -32,22 +30,6 @@ def snapshot(**sections: dict[str, Any]) -> Snapshot:
     values = SHIPPED.config.model_dump()
     changed = {name: {**values[name], **changes} for name, changes in given.items()}
     return replace(SHIPPED, config=type(SHIPPED.config).model_validate({**values, **changed}))
-
-
-def prompt(key: str = "WO-a#1", text: str = "hello", **changes: Any) -> Prompt:
-    """A valid prompt."""
-    values: dict[str, Any] = {
-        "messages": [PromptMessage(role="user", segments=[Segment(name="user_input", text=text)])],
-        "prompt_pack_id": "PRM-SYNTHESIZE-001",
-        "contract_id": "PRC-SYNTHESIZE-001",
-        "agent_id": "ADMIN",
-        "work_order_id": key.partition("#")[0],
-        "session_id": SESSION,
-        "max_tokens": 100,
-        "temperature": 0.0,
-        "idempotency_key": key,
-    }
-    return Prompt(**{**values, **changes})
 
 
 def answered(content: str = "fine", **changes: Any) -> PromptResponse:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
 from hobus.bus.messages.ids import iso
@@ -23,7 +24,6 @@ from tests.gateway_service.rig import (
     hang,
     of_type,
     payload,
-    prompt,
     recorded_sends,
 )  # fmt: skip
 

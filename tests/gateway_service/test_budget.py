@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.builders import SESSION, prompt
 from hobus.config.schema import Route
 from hobus.gateway_service.budget import (
     BudgetState,
@@ -22,7 +23,7 @@ from hobus.gateway_service.budget import (
     scopes_of,
 )
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
-from tests.gateway_service.rig import SESSION, SHIPPED, prompt
+from tests.gateway_service.rig import SHIPPED
 
 SCOPES = ("session:s", "agent:A", "provider:p")
 

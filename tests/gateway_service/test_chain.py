@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from bench.builders import SESSION, prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.ids import iso
 from hobus.config.schema import Route
 from hobus.gateway_service.chain import LastFaults, chain_of, may_follow, time_for, told
 from tests.gateway_service.rig import (
-    SESSION,
     SHIPPED,
     Cluster,
     Scripted,
@@ -19,7 +19,6 @@ from tests.gateway_service.rig import (
     hang,
     of_type,
     payload,
-    prompt,
     recorded_sends,
     snapshot,
 )  # fmt: skip

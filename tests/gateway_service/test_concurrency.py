@@ -7,17 +7,16 @@ from random import Random
 
 import pytest
 
+from bench.builders import SESSION, prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from tests.gateway_service.rig import (
     ENDS,
-    SESSION,
     Cluster,
     Scripted,
     answered,
     check_attempts,
     payload,
-    prompt,
     recorded_sends,
     snapshot,
     totals,

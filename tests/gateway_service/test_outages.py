@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.builders import SESSION, prompt
 from hobus.bus.codec import unpack_header
 from hobus.bus.errors import GatewayError, RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
@@ -15,14 +16,12 @@ from hobus.bus.sim.weather import Fate
 from hobus.launch.lab.simulation.budgets import BudgetMonitor
 from tests.gateway_service.rig import (
     ENDS,
-    SESSION,
     Cluster,
     Scripted,
     answered,
     check_attempts,
     hang,
     payload,
-    prompt,
     recorded_sends,
     totals,
 )

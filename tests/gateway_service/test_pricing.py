@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from bench.builders import prompt
 from hobus.bus.messages.work_order import ToolSpec
 from hobus.gateway_service.pricing import texts
-from tests.gateway_service.rig import prompt
 
 
 def test_a_tool_is_counted_as_it_is_sent_also_when_an_equal_one_was_counted_before() -> None:

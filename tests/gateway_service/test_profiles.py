@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.config.schema import Route
 from hobus.gateway_service.routing import with_profile
-from tests.gateway_service.rig import Cluster, Scripted, payload, prompt, snapshot
+from tests.gateway_service.rig import Cluster, Scripted, payload, snapshot
 from tests.rig import of_type
 
 OFFLINE = Route(provider_id="offline", model_id="offline-rules-1")

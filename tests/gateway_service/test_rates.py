@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.gateway_service.rates import Bucket
-from tests.gateway_service.rig import Cluster, Scripted, answered, prompt
+from tests.gateway_service.rig import Cluster, Scripted, answered
 from tests.rig import of_type
 
 OTHER = "1e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"

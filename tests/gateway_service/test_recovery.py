@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.builders import prompt
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.gateway_service.recovery import Recovery
-from tests.gateway_service.rig import SHIPPED, Cluster, answered, hang, payload, prompt
+from tests.gateway_service.rig import SHIPPED, Cluster, answered, hang, payload
 from tests.rig import of_type
 
 EVERY = 6

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
-from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, prompt, totals
+from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, totals
 from tests.rig import of_type
 
 

@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from bench.builders import SESSION, prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
@@ -22,7 +23,7 @@ from hobus.gateway_service.validation import (
     check_round,
     demand_own_key,
 )
-from tests.gateway_service.rig import SESSION, SHIPPED, answered, prompt, snapshot
+from tests.gateway_service.rig import SHIPPED, answered, snapshot
 
 MODEL = ModelConfig(model_id="m", input_usd_per_million=2.0, output_usd_per_million=8.0, cached_usd_per_million=0.5)
 ROUTED = snapshot(

@@ -8,20 +8,12 @@ from typing import Any
 
 import pytest
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.catalog import read_body
 from hobus.gateway_service.calls import Attempts
-from tests.gateway_service.rig import (
-    Cluster,
-    Scripted,
-    answered,
-    check_attempts,
-    payload,
-    prompt,
-    recorded_sends,
-    totals,
-)
+from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, recorded_sends, totals
 from tests.rig import of_type
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
+from bench.builders import SESSION, prompt
 from hobus.bus.errors import BusError, GatewayError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.gateway import (
@@ -25,7 +26,6 @@ from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payloads.prompts import SentText
 from tests.gateway_service.rig import (
-    SESSION,
     SHIPPED,
     Cluster,
     Scripted,
@@ -33,7 +33,6 @@ from tests.gateway_service.rig import (
     check_attempts,
     hang,
     payload,
-    prompt,
     recorded_sends,
     snapshot,
     totals,

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.streams import StreamDelta, StreamReset
 from tests.bus.test_streaming import shown
-from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, prompt
+from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts
 
 
 @pytest.fixture

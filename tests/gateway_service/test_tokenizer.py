@@ -15,12 +15,13 @@ import structlog
 from tokenizers import Tokenizer as Library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.schema import TokenizerConfig
 from hobus.gateway_service.tokenizer import Tokenizer
-from tests.gateway_service.rig import Cluster, Scripted, answered, payload, prompt, totals
+from tests.gateway_service.rig import Cluster, Scripted, answered, payload, totals
 from tests.gateway_service.tokenizer_files import a_file, setting
 from tests.rig import of_type
 

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.ledger_drills.rig import in_format, stored_frame
 from hobus.ledger_service.frame import (
     GENESIS,
     HEADER_BYTES,
@@ -12,7 +13,6 @@ from hobus.ledger_service.frame import (
     read_frame,
     read_header,
 )
-from tests.ledger_service.rig import in_format, stored_frame
 
 SALT = bytes(range(16))
 AT = 424

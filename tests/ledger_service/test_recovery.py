@@ -5,18 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from hobus.bus.disk import RealDisk
-from hobus.bus.errors import LedgerError
-from hobus.bus.record.catalog import read_body
-from hobus.bus.sim.disk import SimDisk
-from hobus.ledger_service.frame import GENESIS, VERSION
-from hobus.ledger_service.opening import INDEX, open_ledger
-from hobus.ledger_service.reader import read_entries
-from hobus.ledger_service.recovery import recover
-from hobus.ledger_service.segment import SegmentFiles, segment_name
-from hobus.ledger_service.verify import verify_directory
-from tests.ledger_service.lying_disk import LyingDisk, cut_power
-from tests.ledger_service.rig import (
+from bench.ledger_drills.lying_disk import LyingDisk, cut_power
+from bench.ledger_drills.rig import (
     FailingDisk,
     SmallBus,
     in_format,
@@ -27,6 +17,16 @@ from tests.ledger_service.rig import (
     stored_frame,
     write,
 )
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.bus.record.catalog import read_body
+from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service.frame import GENESIS, VERSION
+from hobus.ledger_service.opening import INDEX, open_ledger
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.recovery import recover
+from hobus.ledger_service.segment import SegmentFiles, segment_name
+from hobus.ledger_service.verify import verify_directory
 
 FIRST = f"segments/{segment_name(0)}"
 

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from bench.ledger_drills.rig import SESSION, append, call, ledger_config, medium, running, start, take_over, write
 from hobus.bus.catalog import ROWS
 from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import handlers_of
@@ -24,7 +25,6 @@ from hobus.bus.messages.ledger import (
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import tables
 from hobus.ledger_service.service import LedgerService
-from tests.ledger_service.rig import SESSION, append, call, ledger_config, medium, running, start, take_over, write
 
 
 def test_every_message_of_the_catalog_has_its_handler():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.ledger_drills.rig import medium, running, start, write
 from hobus.bus.errors import LedgerError
 from hobus.bus.record.entry import StoredEntry
 from hobus.bus.sim.disk import SimDisk
@@ -18,7 +19,6 @@ from hobus.ledger_service.segment import ActiveSegment
 from hobus.ledger_service.source import Untrue, trusted
 from hobus.ledger_service.tables import Tables
 from hobus.ledger_service.writer import Writer
-from tests.ledger_service.rig import medium, running, start, write
 
 Spoil = Callable[[pytest.MonkeyPatch, Writer], None]
 

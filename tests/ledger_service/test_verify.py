@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from bench.ledger_drills.rig import SmallBus, SteppedClock, ledger_config, running, start, stored_frame, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.base import pack
@@ -15,7 +16,6 @@ from hobus.ledger_service.opening import INDEX, open_ledger
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import segment_name
 from hobus.ledger_service.verify import is_ledger, verify_directory
-from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, running, start, stored_frame, write
 
 CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.ledger_drills.rig import SESSION, append, medium, running, start, take_over, write
 from hobus.bus.messages.ledger import STREAMS, WriteEntry
 from hobus.bus.sim.disk import SimDisk
-from tests.ledger_service.rig import SESSION, append, medium, running, start, take_over, write
 
 
 @dataclass

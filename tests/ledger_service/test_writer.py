@@ -5,10 +5,7 @@ import errno
 
 import pytest
 
-from hobus.bus.errors import BusError, LedgerError
-from hobus.bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
-from hobus.bus.sim.disk import SimDisk
-from tests.ledger_service.rig import (
+from bench.ledger_drills.rig import (
     FailingDisk,
     SmallBus,
     SteppedClock,
@@ -19,6 +16,9 @@ from tests.ledger_service.rig import (
     start,
     write,
 )
+from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
+from hobus.bus.sim.disk import SimDisk
 
 
 async def _stats(ledger):

@@ -7,8 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in
 from tests.architecture.source import ROOT
-from tests.process.cluster import Cluster, cluster_in, write_config
 from tests.process.pseudo_terminal import typing
 
 PAGE = ROOT / "docs" / "chat.md"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.gateway_service.providers.servers import Behave, Server, serving
-from tests.process.cluster import Cluster, cluster_in
+from bench.cluster import Cluster, cluster_in
+from bench.gateway.servers import served
 
 
 @pytest.fixture
@@ -37,19 +36,5 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
 @pytest.fixture
 def server() -> Iterator:
     """Serves in a thread of its own, beside the commands of the test."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    ends: list = []
-
-    def start(behave: Behave) -> Server:
-        manager = serving(behave)
-        ends.append(manager)
-        return asyncio.run_coroutine_threadsafe(manager.__aenter__(), loop).result()
-
-    yield start
-    for manager in ends:
-        asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with ExitStack() as stack:
+        yield lambda behave: stack.enter_context(served(behave))

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster
 from hobus.config.snapshot import load_snapshot
-from tests.process.cluster import Cluster, write_config
 
 EVERYTHING = "HOBUS_TEST_MCP_EVERYTHING"
 """Names the reference everything server's `index.js`; else it is looked for beside the virtual environment."""

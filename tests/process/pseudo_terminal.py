@@ -8,7 +8,6 @@ import os
 import select
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Generator
@@ -17,7 +16,7 @@ from typing import IO
 
 import pyte
 
-from hobus.launch.launcher.children import environment
+from bench.cluster import begun
 
 TIMEOUT_S = 60.0
 _SCROLLED_MAX = 10_000
@@ -130,14 +129,14 @@ def typing(
     """`hobus WORDS` with a terminal for every stream that is not given."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", *words],
+    process = begun(
+        *words,
         stdin=slave if stdin is None else stdin,
         stdout=slave if stdout is None else stdout,
         stderr=slave,
-        env=environment() | {"TERM": "xterm", "NO_COLOR": "1"} | (env or {}),
+        env={"TERM": "xterm", "NO_COLOR": "1"} | (env or {}),
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - Ctrl-C comes from there
+        preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),  # Ctrl-C comes from there
     )
     os.close(slave)
     typed = Typing(process, master, columns, rows)

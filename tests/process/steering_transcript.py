@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in, eventually
 from tests.architecture.source import ROOT
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 from tests.process.pseudo_terminal import typing
 
 PAGE = ROOT / "docs" / "steering.md"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
-from tests.process.cluster import Cluster, cluster_in, eventually
 from tests.process.pseudo_terminal import typing
 
 pytestmark = pytest.mark.process

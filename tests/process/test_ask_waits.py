@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster
 from hobus.launch.console import exit_codes
-from tests.process.cluster import Cluster, write_config
 
 pytestmark = pytest.mark.process
 

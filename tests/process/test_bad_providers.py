@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
+from bench.cluster import Cluster
+from bench.gateway.servers import Behave, Request, answering, completion, head, piece
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.record.catalog import read_body
-from hobus.launch.cluster.client import place_of
 from hobus.launch.sessions.watched_turn import answer_of
-from tests.gateway_service.providers.servers import Behave, Request, answering, completion, head, piece
-from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 
@@ -173,7 +172,7 @@ async def ask(cluster: Cluster, name: str, *, stream: bool) -> TurnResult:
     """A turn through the provider `p-<name>`."""
     wanted = SessionConfig(provider=f"p-{name}", model="tiny")
     turn = ProcessTurn(input_id=f"in-{name}", text=QUESTION, stream=stream, run_overrides=wanted)
-    return await answer_of(place_of(cluster.home, cluster.run()), turn, timeout_s=TURN_S)
+    return await answer_of(cluster.place, turn, timeout_s=TURN_S)
 
 
 def test_every_fault_of_a_provider_ends_its_turn_with_its_own_reason(cluster: Cluster, server, tmp_path: Path):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bench.cluster import Cluster
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.ledger_service.reader import read_entries
 from tests.journals import check_record, masked_journal
-from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 

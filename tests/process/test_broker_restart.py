@@ -10,10 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually
 from hobus.bus.record.journal import event_in
 from hobus.launch.process.failpoint import VARIABLE
 from tests.journals import check_record
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 

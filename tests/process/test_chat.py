@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, begun, cluster_in, eventually, hobus
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
 from tests.journals import check_record
 from tests.process import chat_transcript
-from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process
@@ -248,13 +249,10 @@ def test_two_chats_in_one_session_wait_for_each_other(slow, tmp_path):
     session = slow.ask("hello")["session_id"]
     lines = tmp_path / "lines"
     lines.write_bytes(b"what did I ask before?\nhello\n")
-    words = [sys.executable, "-P", "-m", "hobus", *chat_of(slow, "--session", session)]
     talks: list[subprocess.Popen[bytes]] = []
     for _ in range(2):
         with lines.open("rb") as stdin:
-            talks.append(
-                subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-            )
+            talks.append(begun(*chat_of(slow, "--session", session), stdin=stdin))
     ends = [(*talk.communicate(timeout=120), talk.returncode) for talk in talks]
     for out, err, code in ends:
         assert (code, err) == (exit_codes.OK, b"") and b"You asked" in out and b"Hello again" in out

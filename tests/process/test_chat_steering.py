@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
 from tests.process import steering_transcript
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process

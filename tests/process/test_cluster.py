@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually, hobus
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, eventually, hobus, write_config
 
 pytestmark = pytest.mark.process
 
@@ -341,12 +339,7 @@ def test_a_flipped_bit_is_found_with_file_and_byte(cluster: Cluster):
 
 def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
     """`up` without --detach stays; SIGINT takes it down in order and leaves nothing."""
-    front = subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
+    front = cluster.begin("up")
     eventually(lambda: cluster.home.run_file.exists() and cluster.run().phase == "running")
     assert front.poll() is None
     run = cluster.run()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.cluster import Cluster
 from hobus import AsyncClusterClient, ClusterClient
 from hobus.bus.messages.session import TurnResult
 from hobus.launch.console.errors import CommandError
-from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from bench.cluster import alive, begun, eventually, family_in
 from hobus.launch.cluster.home import home_of
-from hobus.launch.launcher.children import environment
-from tests.process.cluster import alive, eventually, family_in
 
 pytestmark = pytest.mark.process
 
@@ -20,13 +17,7 @@ pytestmark = pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, where: bytes):
     """In the start or in a turn: the processes are gone when it has ended, and so is its home."""
-    env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "demo"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=env,
-    ) as demo:
+    with begun("demo", env={"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if where in line:

@@ -16,10 +16,11 @@ import openai
 import psutil
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus import Client, HttpError
-from hobus.launch.cluster.addresses import http_address, parts_of
+from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.http.turns import input_of
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process
 
@@ -52,7 +53,7 @@ def doors(cluster, tmp_path):
     )  # fmt: skip
     cluster.up("--config", str(config), "--http", "127.0.0.1:0", "--scale", "http=2")
     key = cluster("token create", "--role", "http", "--name", "alice").out.strip()
-    url = f"http://{http_address(cluster.home)}"
+    url = f"http://{cluster.home.bound(http=True)}"
     with (
         Client(url, key, timeout_s=30) as client,
         openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk,

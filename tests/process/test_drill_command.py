@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from bench.builders import write_config
+from bench.cluster import Answer, alive, begun, eventually, family_in, hobus
 from hobus.launch.cluster.home import home_of
 from hobus.launch.lab.drill_moments import MOMENTS, ROLES
-from hobus.launch.launcher.children import environment
 from hobus.launch.process.liveness import STAGES
-from tests.process.cluster import Answer, alive, eventually, family_in, hobus, write_config
 
 pytestmark = pytest.mark.process
 
@@ -93,11 +91,8 @@ def test_a_kept_home_can_be_looked_into(tmp_path: Path):
 
 def test_a_drill_that_nobody_reads_is_carried_out_and_its_exit_code_is_true(tmp_path: Path):
     """`hobus drill kill … | head -1`: the turn is asked, its process killed, and only then it ends."""
-    env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     words = ["drill", "kill", "ho1", "--during", "tool", "--keep", "--home", str(tmp_path / "none")]
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-    ) as started:
+    with begun(*words, env={"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}) as started:
         assert started.stdout is not None
         started.stdout.readline()
         started.stdout.close()
@@ -126,10 +121,7 @@ def test_the_list_teaches_what_can_be_hit_when(tmp_path: Path):
 @pytest.mark.parametrize("command", [("demo",), ("drill", "kill", "ho2", "--during", "tool")], ids=["demo", "drill"])
 def test_no_cluster_survives_the_command_that_made_it(tmp_path: Path, command: tuple[str, ...], number: signal.Signals):
     """Told to end, it takes its cluster down; killed without a word, the cluster goes down by itself."""
-    env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-    ) as started:
+    with begun(*command, env={"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}) as started:
         assert started.stdout is not None
         for line in started.stdout:
             if b"processes are ready" in line:

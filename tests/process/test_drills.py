@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from bench.cluster import Cluster, eventually
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.ledger_service.reader import read_entries
 from tests.journals import answers_of, check_record, count_of
-from tests.process.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.process
 

@@ -10,11 +10,11 @@ import time
 import pytest
 import zmq
 
+from bench.cluster import Cluster
 from hobus.bus.codec import decode, encode
 from hobus.bus.envelope import Kind, header
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.zeromq.tokens import mint
-from tests.process.cluster import Cluster
 from tests.process.raw_peer import BIG
 from tests.process.test_broker_process import Bench
 

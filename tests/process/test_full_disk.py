@@ -12,11 +12,12 @@ from typing import IO
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import cluster_in, eventually
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
 from hobus.launch.sessions.watched_turn import ROLE as DOOR
-from tests.process.cluster import cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process
 
@@ -84,7 +85,7 @@ def test_what_was_answered_is_told_again_while_not_a_byte_is_left(small: Path) -
     try:
         small_ledger = ("ledger.segment_bytes", 4 << 20), ("ledger.reserve_bytes", 1 << 20)
         cluster.up("--config", str(write_config(small / "config.json", *small_ledger)))
-        place = place_of(cluster.home, cluster.run())
+        place = cluster.place
         first, refused, again = asyncio.run(asked())
         assert (first.outcome, refused.code) == ("success", "disk_full")
         assert (again.outcome, again.response, again.run_id) == (first.outcome, first.response, first.run_id)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from bench.cluster import Cluster, eventually
+from bench.gateway.servers import answering, completion
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.config.snapshot import load_snapshot
-from tests.gateway_service.providers.servers import answering, completion
-from tests.process.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.process
 

@@ -6,18 +6,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
 
 pytestmark = pytest.mark.process
 
@@ -58,10 +57,7 @@ def test_a_disk_that_takes_no_writes_is_named(read_only: Path, words: tuple[str,
 
 def test_two_ups_at_once_make_one_cluster(cluster: Cluster):
     """One starts it, the other is refused with the first one's pid; nothing of the second is left."""
-    command = [sys.executable, "-P", "-m", "hobus", "up", "--wait", "--home", str(cluster.home.root)]
-    both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) for _ in range(2)
-    ]
+    both = [cluster.begin("up", "--wait") for _ in range(2)]
     said = [one.communicate(timeout=120) for one in both]
     assert sorted(one.returncode for one in both) == [exit_codes.OK, exit_codes.REFUSED]
     refused = next(err for one, (_out, err) in zip(both, said, strict=True) if one.returncode)
@@ -109,10 +105,7 @@ def test_doctor_of_a_running_cluster(cluster: Cluster, tmp_path: Path):
 def test_logs_follow_through_a_restart_and_are_there_afterwards(cluster: Cluster):
     """-f shows what a new incarnation says; a stopped cluster's logs are read as well, by actor, time and as JSON."""
     cluster.up()
-    followed = subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "logs", "-f", "--json", "-n", "1", "--home", str(cluster.home.root)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(),
-    )  # fmt: skip
+    followed = cluster.begin("logs", "-f", "--json", "-n", "1", stderr=subprocess.DEVNULL)
     lines: list[dict[str, str]] = []
     assert followed.stdout is not None
     reader = threading.Thread(target=lambda: lines.extend(json.loads(line) for line in followed.stdout or ()))

@@ -7,9 +7,8 @@ import httpx2
 import psutil
 import pytest
 
+from bench.cluster import eventually, hobus
 from hobus import Client
-from hobus.launch.cluster.addresses import http_address
-from tests.process.cluster import eventually, hobus
 
 pytestmark = pytest.mark.process
 
@@ -55,7 +54,7 @@ def test_keys_and_texts_of_clients_stand_where_they_belong_and_nowhere_else(clus
     cluster.up("--http", "127.0.0.1:0")
     key = cluster("token create", "--role", "http", "--name", "alice").out.strip()
     wrong = "hobus-" + "0" * 64
-    url = f"http://{http_address(cluster.home)}"
+    url = f"http://{cluster.home.bound(http=True)}"
     with Client(url, key, timeout_s=30) as client, httpx2.Client(base_url=url, timeout=30) as http:
         assert client.ask(f"remember: {MARK}").outcome == "success"
         list(client.stream(f"and again: {MARK}"))

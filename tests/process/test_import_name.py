@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.cluster import Cluster
+from bench.far_worker import FarWorker, token_of, workers
 from hobus.launch.launcher.children import environment
 from tests.actors.ho1_executor.tools.packages import install
-from tests.process.cluster import Cluster
-from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import ROOT, configure, use
 from tests.process.test_package_tools import SOURCE
 

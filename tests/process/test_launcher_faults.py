@@ -6,18 +6,17 @@ import json
 import resource
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 
@@ -29,13 +28,7 @@ def start_up(cluster: Cluster, *words: str, file_bytes_max: int | None = None) -
         if file_bytes_max is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
 
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-        preexec_fn=limit,  # noqa: PLW1509 - this process has one thread
-    )
+    return cluster.begin("up", *words, preexec_fn=limit)
 
 
 @pytest.mark.parametrize("word", ["--wait", "--detach"])
@@ -75,10 +68,7 @@ def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster, text: s
     eventually(lambda: readable(cluster) == run, within_s=60)
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGSTOP)
     spoil(cluster, text)
-    down = subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "down", "--home", str(cluster.home.root)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
-    )  # fmt: skip
+    down = cluster.begin("down")
     eventually(lambda: is_told_to_end(run.launcher_pid))
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
     out, err = down.communicate(timeout=120)

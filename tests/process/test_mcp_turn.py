@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.cluster import Cluster, eventually
+from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.messages.session import Approve, Cancel
-from hobus.launch.cluster.client import connected, place_of
-from tests.process.cluster import Cluster, eventually
-from tests.process.far_worker import FarWorker, token_of, workers
+from hobus.launch.cluster.client import connected
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
 from tests.sessions import Person, stands_still
 
@@ -223,7 +223,7 @@ def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(clu
     effects = tmp_path / "effects"
 
     async def story() -> None:
-        place = place_of(cluster.home, cluster.run())
+        place = cluster.place
         async with connected(place, "operator", timeout_s=10) as bus:
             person = Person(bus, place.snapshot.config)
             await person.begin()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from bench.cluster import Cluster, eventually
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import iso
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.orders import ContextAssembled
 from tests.journals import check_record
-from tests.process.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.process
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
 from tests.actors.ho3_memory.builders import artifact
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 

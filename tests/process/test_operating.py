@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually
 from hobus.bus.errors import BusError
 from hobus.launch.cluster import identity
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.control import ScaleCommand, send
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.cluster import cluster_in, hobus
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
 from tests.architecture.source import ROOT
-from tests.process.cluster import cluster_in, hobus
 from tests.process.pseudo_terminal import typing
 
 pytestmark = pytest.mark.process

@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.cluster import Cluster, eventually
 from hobus.launch.console import exit_codes
 from tests.actors.ho1_executor.tools.packages import install
-from tests.process.cluster import Cluster, eventually
 from tests.process.mcp_servers import ROOT, configure, use
 
 pytestmark = pytest.mark.process

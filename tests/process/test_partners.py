@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
+from bench.builders import prompt
+from bench.cluster import Cluster, eventually
+from bench.gateway.instances import ANTHROPIC, OPENAI, instance
 from hobus.bus.messages.gateway import PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.catalog import read_body
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
-from tests.gateway_service.providers.instances import ANTHROPIC, OPENAI, instance
-from tests.gateway_service.rig import prompt
 from tests.partners.started import KINDS, NAMES, Counted, Partner, started
-from tests.process.cluster import Cluster, eventually
 from tests.process.pseudo_terminal import typing
 
 pytestmark = pytest.mark.process

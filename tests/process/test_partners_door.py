@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.cluster.addresses import http_address
-from tests.process.cluster import Cluster
+from bench.cluster import Cluster
 from tests.process.door_clients import CHECKS
 
 pytestmark = pytest.mark.process
@@ -39,7 +38,7 @@ def test_clients_ask_stream_and_have_their_tools_called(cluster: Cluster) -> Non
         pytest.skip(f"not installed: {', '.join(missing)} (the extra `clients`)")
     cluster.up("--http", "127.0.0.1:0")
     key = cluster("token create", "--role", "http", "--name", "alice").out.strip()
-    url = f"http://{http_address(cluster.home)}/v1"
+    url = f"http://{cluster.home.bound(http=True)}/v1"
     failures = {check: said for check in CHECKS if (said := failure_of(check, url, key))}
     assert not failures, "\n".join(f"{check}: {said}" for check, said in failures.items())
     ends = [entry.event_type for entry in cluster.entries("RunRequested", "RunCompleted", "RunFailed", "RunCancelled")]

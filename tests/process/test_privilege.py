@@ -17,12 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.cluster import Cluster, eventually, family_in
+from bench.far_worker import FarWorker, token_of, workers
 from hobus.config.secret_refs import allowed
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.kernel import keep_memory_private
 from tests.actors.ho1_executor.tools.packages import install
-from tests.process.cluster import Cluster, environment, eventually, family_in
-from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import ROOT, configure, stdio, use
 
 pytestmark = pytest.mark.process
@@ -136,11 +136,8 @@ def with_one_server(family: list[psutil.Process]) -> tuple[list[psutil.Process],
 @contextmanager
 def foreground(cluster: Cluster, words: list[str]) -> Generator[None]:
     """`hobus up` in the foreground, until Ctrl-C."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root), *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env=environment() | cluster.env, start_new_session=True,
-    )  # fmt: skip
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    process = cluster.begin("up", *words, start_new_session=True, **silent)
     try:
         eventually(
             lambda: cluster.home.run_file.exists() and all(cluster.is_up(row.actor) for row in cluster.run().children)

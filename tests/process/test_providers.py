@@ -12,8 +12,8 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from hobus.bus.record.catalog import read_body
-from tests.gateway_service.providers.servers import (
+from bench.cluster import Cluster, eventually, family_in
+from bench.gateway.servers import (
     DONE,
     USAGE_PIECE,
     Server,
@@ -23,7 +23,7 @@ from tests.gateway_service.providers.servers import (
     piece,
     streaming,
 )
-from tests.process.cluster import Cluster, eventually, family_in
+from hobus.bus.record.catalog import read_body
 from tests.process.mcp_servers import ROOT
 
 pytestmark = pytest.mark.process

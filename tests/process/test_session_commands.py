@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from tests import sessions
 from tests.journals import check_record
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 from tests.sessions import QUESTION, Person, answering, names, stands_still
 
 pytestmark = pytest.mark.process
@@ -50,7 +51,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 @asynccontextmanager
 async def person_at(cluster: Cluster, role: str = "operator") -> AsyncIterator[Person]:
     """Somebody's own connection; one of a role, since they share this process."""
-    place = place_of(cluster.home, cluster.run())
+    place = cluster.place
     async with connected(place, role, timeout_s=10) as bus:
         yield Person(bus, place.snapshot.config)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.cluster import Cluster, environment
+from bench.cluster import Cluster, environment
 
 pytestmark = pytest.mark.process
 

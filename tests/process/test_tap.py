@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually
 from hobus.bus.messages.control import Peers, ReadPeers
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import connected
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 
@@ -40,8 +41,7 @@ class Tapper:
     @classmethod
     def start(cls, cluster: Cluster, *words: str) -> Tapper:
         """A tap of frames as JSON, heard by the broker."""
-        command = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "-f", "jsonl", *words]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        process = cluster.begin("tap", "-f", "jsonl", *words)
         made = cls(process)
         for stream, into in ((process.stdout, made.lines), (process.stderr, made.said)):
             thread = threading.Thread(target=_drain, args=(stream, into))
@@ -109,7 +109,7 @@ def numbers(frames: list[dict[str, Any]]) -> list[tuple[str, int]]:
 
 def flood(cluster: Cluster, count: int) -> None:
     """So many questions to the broker, as fast as it answers."""
-    place = place_of(cluster.home, cluster.run())
+    place = cluster.place
 
     async def ask() -> None:
         async with connected(place, "operator") as bus:
@@ -221,8 +221,7 @@ def test_a_tap_whose_reader_reads_nothing_ends_at_the_first_ctrl_c_and_accounts_
 ):
     """Nobody reads the pipe, before or after: what was never written, and what was never even read, is lost by number."""
     cluster.up("--config", str(write_config(tmp_path / "c.json", ("bus.tap_hwm", 4))))
-    command = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "-f", "jsonl", "--all"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    process = cluster.begin("tap", "-f", "jsonl", "--all")
     tapper = Tapper(process)
     tappers.append(tapper)
     assert process.stdout is not None and process.stderr is not None
@@ -339,11 +338,8 @@ def test_a_capture_is_read_without_a_cluster_through_the_same_filters(cluster: C
         full = cluster("tap", "-w", "/dev/full", "--since", "10m")
         assert full.code == exit_codes.FAILED and "No space" in full.err
         with Path("/dev/full").open("wb") as stdout:
-            command = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "--since", "10m"]
-            full_pipe = subprocess.run(
-                command, stdout=stdout, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False
-            )
-        said = full_pipe.stderr.decode()
+            full_pipe = cluster.begin("tap", "--since", "10m", stdout=stdout)
+        said = full_pipe.communicate(timeout=60)[1].decode()
         assert full_pipe.returncode == exit_codes.FAILED and "No space" in said and "0 frames shown" in said
     cluster("down")
     read = cluster("tap", "-r", str(path), "-f", "jsonl", "--match-replies")

@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 import zmq
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually, hobus
+from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.clock import SystemClock
 from hobus.bus.envelope import HEADER_VERSION, Kind
 from hobus.bus.join_token import JoinToken, decode
@@ -40,8 +43,6 @@ from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.version import software_version
 from hobus.launch.worker.join import join
-from tests.process.cluster import Cluster, eventually, hobus, write_config
-from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.raw_peer import RawPeer
 
 pytestmark = pytest.mark.process

@@ -13,10 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bench.builders import write_config
+from bench.cluster import Cluster, eventually
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands.ps import own_lines
 from hobus.launch.cluster import identity
-from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
@@ -16,7 +17,6 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.journal import event_in
 from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
-from tests.shipped import shipped_snapshot
 from tests.simulation.test_caller_tools import Scripted, turn
 from tests.simulation.turns import with_thinking
 

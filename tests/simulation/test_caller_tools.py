@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
@@ -17,7 +18,6 @@ from hobus.bus.record.journal import event_in
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.sessions.turns import process_turn
 from tests.journals import answers_of, check_record, count_of
-from tests.shipped import shipped_snapshot
 from tests.simulation.turns import CLASSIFY, with_thinking
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

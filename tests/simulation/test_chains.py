@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+from bench.builders import shipped_snapshot
 from hobus.bus.errors import GatewayError
 from hobus.bus.record.catalog import read_body
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
-from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")

@@ -6,9 +6,9 @@ import json
 
 from structlog.testing import capture_logs
 
+from bench.builders import shipped_snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.logs.lines import of_turn, read_line
-from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 

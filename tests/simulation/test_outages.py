@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.messages.session import EndSession, SessionClosed
 from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record
-from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"

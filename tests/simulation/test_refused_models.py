@@ -7,13 +7,13 @@ import dataclasses
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.config.schema import AdminConfig
 from hobus.launch.lab.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
-from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import iso
@@ -14,7 +15,6 @@ from hobus.bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, 
 from hobus.bus.record.journal import pack_event
 from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
-from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import Approve, Cancel, Command, Deny, FollowUp, Pause, Resume, SessionView, Steer
 from hobus.bus.record.ends import ENDS
@@ -18,7 +19,6 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import Person, folded, names
-from tests.shipped import shipped_snapshot
 from tests.simulation.turns import with_thinking
 
 QUESTIONS = ("what packages are installed?", "hello there", "is the ledger intact, and which tools do you have?")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.session import Cancel, SessionView, Steer, TurnResult
 from hobus.config.schema import AdminConfig
@@ -19,7 +20,6 @@ from hobus.launch.lab.simulated import SimulatedCluster
 from tests import sessions
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, answering, names, stands_still
-from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Message
@@ -26,7 +27,6 @@ from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot
 from tests.journals import answers_of, check_record, masked_journal
-from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 

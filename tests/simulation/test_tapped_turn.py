@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.messages.ids import NO_TURN, session_id_of, turn_trace
 from hobus.bus.messages.session import ProcessTurn, TurnResult
@@ -11,7 +12,6 @@ from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.filters.tap_fields import is_routine
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.sessions.turns import process_turn
-from tests.shipped import shipped_snapshot
 
 ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")
 """What is asked about processes, by timers and at start; and the connections themselves."""

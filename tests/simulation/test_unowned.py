@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.dispatch import Call
@@ -20,7 +21,6 @@ from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt
 from hobus.launch.lab.simulated import BROKER, SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.sessions import Person
-from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"

@@ -19,8 +19,7 @@ from hobus.launch.cli.chat.said import Said, Sayings
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import RunFile
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.sessions.commands import Fences, host_command, verdict_on, view_of
 from hobus.launch.sessions.following import beside, body_text, newest
 from hobus.launch.sessions.notifications import Noticed, in_chat

@@ -18,7 +18,7 @@ from hobus.bus.zeromq.key_book import revoke, tokens_in, uses_in, workers_in
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.addresses import bound_address, is_every_host, parts_of
+from hobus.launch.cluster.addresses import is_every_host, parts_of
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
@@ -205,7 +205,7 @@ def revoke_key(*, home: Home, name: str) -> None:
             f"no worker {name[:80]!r} is enrolled, and there is no HTTP key of that name",
             hint=next_command("keys list", home.root),
         )
-    if bound_address(home) and run_file.read(home.run_file) is not None:
+    if home.bound() and run_file.read(home.run_file) is not None:
         ask(cluster_of(home), "broker", RevokeKey(name=name), Done)  # it alone may change the keys that it runs with
     else:
         revoke(home.keys, name)

@@ -12,7 +12,7 @@ from hobus.launch.cli.commands.cluster_options import known_agent
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import as_json, note, printable, say, table

@@ -20,7 +20,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error

@@ -17,7 +17,7 @@ from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import cluster_gone
+from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, say, styled, table
 from hobus.launch.launcher.options import StartOptions

@@ -23,7 +23,7 @@ from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder, home_of
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.console.output import duration, say, styled

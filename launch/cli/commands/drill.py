@@ -14,7 +14,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import as_json, note, say, styled, table, unheard
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
-from hobus.launch.lab.drill_run import Drill, options_of
+from hobus.launch.lab.drill_run import CrashDrill, options_of
 from hobus.launch.lab.story import Checks, Evidence, counts_of, timeline
 from hobus.launch.lab.temporary_cluster import Lease, spend
 from hobus.launch.launcher.plan import make_plan
@@ -79,7 +79,7 @@ def kill(  # noqa: PLR0913 - one per option
     config = home.config if home.config.is_dir() else None
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
     tell = note if as_json_ else _say_while_heard
-    wanted = Drill(
+    wanted = CrashDrill(
         home=own, victim=victim, moment=moment, config=config, scale=scale, timeout_s=timeout_s,
         tell=lambda text: tell(f"  {text}"),
     )  # fmt: skip

@@ -18,7 +18,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, say, table

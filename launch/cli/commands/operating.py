@@ -12,8 +12,7 @@ from hobus.bus.messages.control import PeerRow
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cli.commands.ps import peers_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import ChildRow
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import ChildRow, running
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher import stop

@@ -13,11 +13,9 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.launch.cli.commands.options import with_home
-from hobus.launch.cluster.addresses import http_address
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import ChildRow, RunFile
-from hobus.launch.cluster.running import running
+from hobus.launch.cluster.run_file import ChildRow, RunFile, running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import as_json, duration, note, say, size, table
@@ -80,7 +78,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
             "config_digest": run.config_digest,
             "broker_answers": peers is not None,
             "listens": answer.listens if answer is not None else "",
-            "http": http_address(home),
+            "http": home.bound(http=True),
             "refused_keys": [key.model_dump() for key in answer.refused_keys] if answer is not None else [],
             "actors": [row.model_dump() for row in rows],
         }
@@ -95,7 +93,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
     for line in listening(answer) if answer is not None else ():
         note(line)
-    if http := http_address(home):
+    if http := home.bound(http=True):
         note(f"the HTTP door is http://{http} (hobus token create --role http)")
     failed = [row for row in run.children if row.state == "failed"]
     for row in failed:

@@ -21,7 +21,7 @@ from hobus.launch.cli.tap.table import Table
 from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.running import cluster_gone, running
+from hobus.launch.cluster.run_file import cluster_gone, running
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error

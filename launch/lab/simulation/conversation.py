@@ -10,7 +10,7 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.plan import PlannedAsk
 from hobus.launch.lab.simulation.record import Broken, must
-from hobus.launch.lab.simulation.watch import Watch
+from hobus.launch.lab.simulation.watch import EventWatch
 from hobus.launch.sessions.turns import process_turn
 
 ASK_S = 30.0
@@ -25,7 +25,7 @@ Told = TurnResult | RuntimeFault
 class Clients:
     """All clients of one run, and what each input was answered."""
 
-    def __init__(self, cluster: SimulatedCluster, watch: Watch, on_first: Callable[[str], None]) -> None:
+    def __init__(self, cluster: SimulatedCluster, watch: EventWatch, on_first: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._watch = watch

@@ -26,7 +26,7 @@ from hobus.launch.lab.simulation.outside import Model, Outside, with_tools
 from hobus.launch.lab.simulation.plan import SeedPlan
 from hobus.launch.lab.simulation.record import Broken, answer_text, answers_of, must
 from hobus.launch.lab.simulation.strikes import Striker
-from hobus.launch.lab.simulation.watch import Watch
+from hobus.launch.lab.simulation.watch import EventWatch
 from hobus.launch.process.roles.gateway import providers as providers_of
 
 REST_S = 120.0
@@ -74,7 +74,7 @@ class _Run:
         self._until = until
         self._trace = trace
         self._draw = seeded(plan.seed, "weather")
-        self._watch: Watch
+        self._watch: EventWatch
         self._striker: Striker | None = None
         self._conversation: Clients | None = None
         self._models: list[Model] = []
@@ -99,7 +99,7 @@ class _Run:
         def prepare(made: World) -> None:
             nonlocal world
             world = made
-            self._watch = Watch(made, until=self._until, trace=self._trace)
+            self._watch = EventWatch(made, until=self._until, trace=self._trace)
             made.on_ended = self._ended
 
         broken = ""

@@ -10,7 +10,7 @@ from hobus.bus.sim.clock import Draw
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.plan import PlannedStrike
 from hobus.launch.lab.simulation.record import Broken
-from hobus.launch.lab.simulation.watch import Watch
+from hobus.launch.lab.simulation.watch import EventWatch
 
 RESTART_S = 0.5
 """A process that cannot go on is started anew behind such a pause, as a launcher does."""
@@ -20,7 +20,9 @@ _ROOM_BYTES = (0, 5_000, 5 << 20, 20 << 20)
 class Striker:
     """The hand that strikes one cluster; `healed_at` is when the last strike is over."""
 
-    def __init__(self, cluster: SimulatedCluster, watch: Watch, draw: Draw, planned: tuple[PlannedStrike, ...]) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, watch: EventWatch, draw: Draw, planned: tuple[PlannedStrike, ...]
+    ) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._watch = watch

@@ -82,7 +82,7 @@ class RecordTail:
         must(is_kept, f"the record lost what was durable: entries up to {self._sequence - 1} stood in {self._at} bytes")
 
 
-class Watch:
+class EventWatch:
     """The monitors of one run, fed by the ports of its world."""
 
     def __init__(self, world: World, *, until: int | None, trace: Callable[[str], None] | None) -> None:

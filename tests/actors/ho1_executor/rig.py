@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, failed
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
@@ -15,56 +16,10 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.table import snapshot_view
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
-from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.ledger import WriteEntry
-from hobus.bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
+from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, WorkOrder
 from hobus.bus.peer import Peer
-from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig, names
-from tests.shipped import shipped_snapshot
-
-SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
-WO = f"WO-{SESSION}-1.1.1"
-
-
-def shipped() -> Snapshot:
-    """The shipped configuration."""
-    return shipped_snapshot()
-
-
-def order(wo_type: str = "synthesize", **changed: Any) -> WorkOrder:
-    """A dispatched order of the shipped configuration; `constraints` given are merged into small ones."""
-    contract = {"classify": "PRC-CLASSIFY-001", "consolidate": "PRC-CONSOLIDATE-001", "tool_call": ""}
-    constraints: dict[str, Any] = {
-        "prompt_contract_id": contract.get(wo_type, "PRC-SYNTHESIZE-001"),
-        "token_budget": 10_000,
-        "budget_mode": "warn",
-        "timeout_seconds": 10.0,
-        **changed.pop("constraints", {}),
-    }
-    fields: dict[str, Any] = {
-        "wo_id": WO,
-        "session_id": SESSION,
-        "agent_id": "ADMIN",
-        "agent_class": "ADMIN",
-        "framework_id": "FMWK-107",
-        "fence": Fence(run_id=RunId(session_id=SESSION, run_seq=1), session_epoch=1, step_epoch=1),
-        "wo_type": wo_type,
-        "state": "dispatched",
-        "planned_at": "2026-01-01T00:00:00.000000Z",
-        "created_by": "ho2/1@s1",
-        "input_context": [Segment(name="user_input", ref="RunRequested:i1/1", text="what packages are installed?")],
-        "constraints": Constraints(**constraints),
-        "config_digest": shipped().digest,
-    }
-    return WorkOrder(**{**fields, **changed})
-
-
-def tool_order(tool_id: str = "list_packages", arguments: Mapping[str, Any] | None = None, **changed: Any) -> WorkOrder:
-    """A dispatched tool_call order that allows its tool."""
-    call = ToolCall(call_id="001", tool_id=tool_id, arguments=dict(arguments or {}))
-    constraints = {"tools_allowed": [tool_id], "token_budget": 1, **changed.pop("constraints", {})}
-    return order("tool_call", **{"tool_call": call, "input_context": [], "constraints": constraints, **changed})
 
 
 def answer(content: str = "", **changed: Any) -> PromptResponse:
@@ -153,7 +108,7 @@ class Cluster(SimulatedRig):
     streams = ("ho1m",)
 
     def __init__(self, gateway: Actor | None, tools: Mapping[str, ToolDefinition] = BUILTIN) -> None:
-        super().__init__(shipped())
+        super().__init__(shipped_snapshot())
         self.tools = tools
         if gateway is not None:
             self.world.start(gateway, role="gateway", slots=8)

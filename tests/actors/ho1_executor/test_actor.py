@@ -7,20 +7,11 @@ from typing import Any
 
 import pytest
 
+from bench.builders import SESSION, WO, order, shipped_snapshot, tool_order
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
 from hobus.bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
-from tests.actors.ho1_executor.rig import (
-    SESSION,
-    WO,
-    Effects,
-    ScriptedGateway,
-    answer,
-    cluster,
-    order,
-    shipped,
-    tool_order,
-)
+from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, answer, cluster
 
 GOOD = '{"speech_act": "question", "ambiguity": "low"}'
 
@@ -79,14 +70,18 @@ def test_the_prompt_is_complete() -> None:
         SESSION,
         1,
     )
-    assert (prompt.agent_id, prompt.framework_id, prompt.config_digest) == ("ADMIN", "FMWK-107", shipped().digest)
+    assert (prompt.agent_id, prompt.framework_id, prompt.config_digest) == (
+        "ADMIN",
+        "FMWK-107",
+        shipped_snapshot().digest,
+    )
     assert (prompt.domain_tags, prompt.model_id, prompt.budget_mode) == (["d"], "m", "enforce")
     assert (prompt.max_tokens, prompt.temperature, prompt.output_schema) == (4096, 0.2, None)
     assert prompt.token_budget == 99
     assert [tool.tool_id for tool in prompt.tools] == ["session_cost", "list_packages"]
     segments = {segment.name: segment for message in prompt.messages for segment in message.segments}
     assert segments["user_input"].ref == "RunRequested:i1/1"
-    assert segments["system"].text == shipped().agents["ADMIN"].system_prompt
+    assert segments["system"].text == shipped_snapshot().agents["ADMIN"].system_prompt
 
 
 @pytest.mark.parametrize(

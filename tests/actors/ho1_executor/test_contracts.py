@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.contracts import (
     check_contract,
     gather_inputs,
@@ -17,7 +18,6 @@ from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.work_order import Segment
 from hobus.config.assets import Boundary, Contract
 from hobus.config.json_schema import validator_of
-from tests.actors.ho1_executor.rig import shipped
 
 
 def contract(version: str = "1.0.0", **changed: Any) -> Contract:
@@ -127,5 +127,5 @@ def test_who_wants_json(structured: bool, schema: dict[str, Any] | None, wants_j
 
 def test_the_vocabulary_is_the_configured_one() -> None:
     """Labels come from admin_config.json, not from the pack."""
-    inputs = label_inputs(shipped().config.classify_labels)
+    inputs = label_inputs(shipped_snapshot().config.classify_labels)
     assert inputs["domain_labels"][0].text == "system, config, session, tools, docs, general"

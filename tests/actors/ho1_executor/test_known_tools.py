@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from bench.builders import order, shipped_snapshot
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder, definition_of, is_awaited, wanted_by
 from hobus.actors.ho1_executor.offered import Offers, offered_tools
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
@@ -17,7 +18,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import AnnounceTools, SourceRow, ToolWord
 from hobus.config.assets import Agent
 from hobus.config.schema import StdioServer, ToolsConfig
-from tests.actors.ho1_executor.rig import ScriptedGateway, cluster, order, shipped
+from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
 
 def announced(*tool_ids: str) -> AnnounceTools:
@@ -32,14 +33,14 @@ def announced(*tool_ids: str) -> AnnounceTools:
 
 def agent(*tools: str, permitted: Sequence[str] = ("*",)) -> Agent:
     """One that has these tools."""
-    given = shipped().agents["ADMIN"]
+    given = shipped_snapshot().agents["ADMIN"]
     permissions = given.permissions.model_copy(update={"tools": tuple(permitted)})
     return given.model_copy(update={"tools": tools, "permissions": permissions})
 
 
 def tools_config(*servers: str, entry_points: Sequence[str] = ()) -> ToolsConfig:
     """Where tools come from."""
-    given = shipped().config.tools
+    given = shipped_snapshot().config.tools
     server = StdioServer.model_construct(command=["serve"])
     return given.model_copy(update={"mcp_servers": dict.fromkeys(servers, server), "entry_points": list(entry_points)})
 
@@ -168,7 +169,7 @@ BAD = {
 def test_a_word_that_is_no_tool_is_none(why: str) -> None:
     """Whatever a worker says of it, the reader has a sentence about it and no exception."""
     (word,) = announced("s__bad").tools
-    limit = shipped().config.tools.definition_max_bytes
+    limit = shipped_snapshot().config.tools.definition_max_bytes
     assert isinstance(definition_of(word, limit), ToolDefinition)
     assert isinstance(definition_of(word.model_copy(update={"parameters": BAD[why]}), limit), str)
 
@@ -178,7 +179,7 @@ def test_the_schema_of_anothers_tool_is_not_run_here() -> None:
     steps = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}
     schema = {"$defs": steps | {"40": {}}, "$ref": "#/$defs/0"}
     (word,) = announced("s__slow").tools
-    limit = shipped().config.tools.definition_max_bytes
+    limit = shipped_snapshot().config.tools.definition_max_bytes
     assert isinstance(definition_of(word.model_copy(update={"parameters": json.dumps(schema)}), limit), ToolDefinition)
 
 
@@ -248,7 +249,7 @@ def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> Non
     specs: Mapping[str, ToolDefinition] = {
         name: tool(name, writes=writes) for name, writes in [("s__a", False), ("s__b", True), ("s__c", True)]
     }
-    agent = shipped().agents["ADMIN"]
+    agent = shipped_snapshot().agents["ADMIN"]
     permissions = agent.permissions.model_copy(update={"tools": ("s__*", "s__c")})
     agent = agent.model_copy(update={"tools": ("s__*",), "permissions": permissions})
     given = order(constraints={"tools_allowed": ["s__c", "s__*", "s__nothing"]})

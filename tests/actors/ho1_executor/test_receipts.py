@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import SESSION, WO, order
 from hobus.actors.ho1_executor.receipts import (
     OrderUsage,
     Stamp,
@@ -22,7 +23,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall
 from hobus.bus.record.payloads.orders import receipt_in
-from tests.actors.ho1_executor.rig import SESSION, WO, answer, order
+from tests.actors.ho1_executor.rig import answer
 
 HERE = Stamp(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")
 TEXT_REF = f"WO_COMPLETED:{WO}/ho1/1@a/1"

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from bench.builders import order, shipped_snapshot, tool_order
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import OrderUsage, completed
@@ -22,7 +23,7 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, WorkOrder
 from hobus.config.snapshot import Snapshot
-from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, cluster, order, shipped, tool_order
+from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, cluster
 from tests.actors.ho1_executor.test_receipts import HERE, stored
 
 SAFE, ONCE = "list_packages", "show_config"
@@ -112,11 +113,11 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
         runner=InProcessToolRunner(tools=tools, view={}, output_max_bytes=100),
         specs=tools,
         validators=Validators(),
-        config=shipped().config,
+        config=shipped_snapshot().config,
         begun=begun,
     )
     job = Job(bus=bus, order=tool_order(tool_id), usage=OrderUsage(started=1.0), is_repeat=True, deadline=9.0, trace="")
-    return await step.run(job, shipped())
+    return await step.run(job, shipped_snapshot())
 
 
 async def started(tool_id: str) -> tuple[LedgerOnPaper, Effects]:
@@ -229,8 +230,10 @@ async def test_what_becomes_of_an_end_does_not_depend_on_who_waits_for_it(
 
 def other(number: int) -> Snapshot:
     """A snapshot with another digest."""
-    packs = {**shipped().prompt_packs, "PRM-OTHER-001": f"[[user]]\n{number}"}
-    made = Snapshot(**{**{name: getattr(shipped(), name) for name in vars(shipped())}, "prompt_packs": packs})
+    packs = {**shipped_snapshot().prompt_packs, "PRM-OTHER-001": f"[[user]]\n{number}"}
+    made = Snapshot(
+        **{**{name: getattr(shipped_snapshot(), name) for name in vars(shipped_snapshot())}, "prompt_packs": packs}
+    )
     return Snapshot.from_bytes(made.to_bytes())
 
 
@@ -238,10 +241,10 @@ async def test_an_order_under_another_snapshot_gets_that_one() -> None:
     """Fetched from the record once; the worker's own needs no fetching."""
     made = other(1)
     ledger = LedgerOnPaper(bodies={f"CONFIG_SNAPSHOT:{made.digest}/0": made.to_bytes()})
-    snapshots = Snapshots(shipped(), as_client(ledger), kept_max=2)
+    snapshots = Snapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
     for _ in range(2):
         assert (await snapshots.get(made.digest)).prompt_packs == made.prompt_packs
-    assert await snapshots.get(shipped().digest) is shipped()
+    assert await snapshots.get(shipped_snapshot().digest) is shipped_snapshot()
     assert len(ledger.fetched) == 1
 
 
@@ -249,7 +252,7 @@ async def test_only_the_last_few_are_kept() -> None:
     """ho1.snapshots_kept; the longest unused one goes."""
     made = [other(number) for number in range(3)]
     ledger = LedgerOnPaper(bodies={f"CONFIG_SNAPSHOT:{one.digest}/0": one.to_bytes() for one in made})
-    snapshots = Snapshots(shipped(), as_client(ledger), kept_max=2)
+    snapshots = Snapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
     for index in (0, 1, 0, 2, 0, 1):
         await snapshots.get(made[index].digest)
     assert [ref.split("/")[0][-10:] for ref in ledger.fetched] == [made[index].digest[-10:] for index in (0, 1, 2, 1)]
@@ -259,7 +262,7 @@ async def test_only_the_last_few_are_kept() -> None:
 async def test_a_snapshot_that_is_not_there_or_not_that_one_fails_the_order(data: Any) -> None:
     """Missing, damaged, or another one under its name."""
     bodies = {} if data is None else {"CONFIG_SNAPSHOT:sha256:x/0": other(1).to_bytes() if data == "other" else data}
-    snapshots = Snapshots(shipped(), as_client(LedgerOnPaper(bodies=bodies)), kept_max=2)
+    snapshots = Snapshots(shipped_snapshot(), as_client(LedgerOnPaper(bodies=bodies)), kept_max=2)
     with pytest.raises(WorkOrderFault) as caught:
         await snapshots.get("sha256:x")
     assert caught.value.code == "execution_error"
@@ -273,7 +276,7 @@ async def test_a_record_that_is_away_is_no_fault_of_the_order() -> None:
             raise LedgerError("unavailable", "away")
 
     with pytest.raises(RuntimeFault) as caught:
-        await Snapshots(shipped(), as_client(Away()), kept_max=2).get("sha256:x")
+        await Snapshots(shipped_snapshot(), as_client(Away()), kept_max=2).get("sha256:x")
     assert caught.value.retryable
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bench.builders import WO, tool_order
 from hobus.actors.ho1_executor.receipts import Stamp, is_claimed, start_entry, start_keys, step_after
 from hobus.bus.messages.ids import start_key
 from hobus.bus.messages.ledger import Ack
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payloads.orders import ToolStarted
-from tests.actors.ho1_executor.rig import WO, tool_order
 from tests.actors.ho1_executor.test_receipts import stored
 
 HERE = Stamp(instance="ho1/1@a", now=1.0, monotonic=1.0)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from bench.builders import WO, tool_order
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.work_order import IN_DOUBT, Receipt
 from hobus.bus.record.catalog import read_body
-from tests.actors.ho1_executor.rig import WO, Cluster, Effects, ScriptedGateway, cluster, tool_order
+from tests.actors.ho1_executor.rig import Cluster, Effects, ScriptedGateway, cluster
 
 SAFE, ONCE = "list_packages", "show_config"
 

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.lives import CONFIG, SESSION, at
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.messages import session as events
-from hobus.bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
+from hobus.bus.messages.ids import StepId, ToolBatchId, TurnId, work_order_id
 from hobus.bus.messages.session import SessionConfig, SessionEventKind
 from hobus.bus.record.journal import Recorded
 
-SESSION = "11111111-2222-5333-8444-555555555555"
 LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
-CONFIG = SessionConfig(provider="offline", model="rules")
-
-
-def at(second: int = 0) -> str:
-    """A time, seconds after the tests' epoch."""
-    return iso(1_767_225_600.0 + second)
 
 
 def started(max_in_flight: int = 2) -> SessionState:

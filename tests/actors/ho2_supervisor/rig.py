@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bench.builders import shipped_with
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
@@ -43,7 +44,6 @@ from hobus.bus.port import Bus
 from hobus.bus.record.journal import pack_event
 from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig
-from tests.shipped import shipped_with
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 CLASSIFIED = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.admission import Admission, admit
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import AnswerKind, KnownInput
@@ -13,7 +14,6 @@ from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.session import SessionConfig, SessionEnded, TurnRequest, form_of
 from tests.actors.ho2_supervisor.journals import SESSION, at, fold, running, started
-from tests.shipped import shipped_snapshot
 
 SAME = input_digest("i1", "hello")
 CLOSED = fold(started(), SessionEnded(reason="x", turn_count=0, at=at(1)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, timestamp_of
 from hobus.actors.ho3_memory.records import Fact, OverlayFact, SignalFact
 from hobus.bus.messages.ids import artifact_id
 from hobus.bus.messages.memory import Artifact, GateResult, Signal
 from hobus.config.schema import Ho3Config
 from hobus.config.snapshot import Snapshot
-from tests.shipped import shipped_snapshot
 
 AGENT = "ADMIN"
 SIGNAL = "tool:list_packages"

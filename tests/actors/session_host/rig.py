@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from bench.builders import SESSION
 from hobus.actors.session_host.actor import SessionHost
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
@@ -26,7 +27,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.record.journal import pack_event
-from tests.gateway_service.rig import SESSION, Cluster, Scripted
+from tests.gateway_service.rig import Cluster, Scripted
 
 Act = Callable[[TurnRequest], Awaitable[TurnReply]]
 

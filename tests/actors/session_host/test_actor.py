@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bench.builders import SESSION
 from hobus.bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import RunId, session_id_of
 from hobus.bus.messages.session import (
@@ -16,7 +17,6 @@ from hobus.bus.messages.session import (
     TurnReply,
 )
 from tests.actors.session_host.rig import result_of
-from tests.gateway_service.rig import SESSION
 
 
 def test_ho2s_answer_is_the_answer(make):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from bench.builders import SESSION
 from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, plain_words
 from hobus.bus.messages.ids import degraded_call_key, session_id_of
 from hobus.bus.messages.session import (
@@ -18,7 +19,7 @@ from hobus.bus.record.journal import event_in
 from hobus.bus.spent import fact_of
 from hobus.gateway_service.providers.offline import OfflineProvider
 from tests.actors.session_host.rig import result_of
-from tests.gateway_service.rig import SESSION, Scripted, answered, check_attempts, hang
+from tests.gateway_service.rig import Scripted, answered, check_attempts, hang
 from tests.rig import of_type
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bench.builders import SESSION
 from hobus.bus.errors import BusError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
@@ -25,7 +26,7 @@ from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import SignalsNamed
 from tests.actors.session_host.rig import TAKEN, Hosted, journal, result_of
-from tests.gateway_service.rig import SESSION, Scripted, answered
+from tests.gateway_service.rig import Scripted, answered
 from tests.rig import of_type
 
 

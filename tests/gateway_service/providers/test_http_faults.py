@@ -10,10 +10,9 @@ from email.utils import formatdate
 
 import pytest
 
-from hobus.bus.errors import GatewayError
-from hobus.gateway_service.providers.http.faults import retry_after_ms, without_key
-from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
-from tests.gateway_service.providers.servers import (
+from bench.builders import prompt
+from bench.gateway.instances import ANTHROPIC, KEY, OPENAI, instance
+from bench.gateway.servers import (
     DONE,
     answering,
     completion,
@@ -24,7 +23,8 @@ from tests.gateway_service.providers.servers import (
     serving,
     streaming,
 )
-from tests.gateway_service.rig import prompt
+from hobus.bus.errors import GatewayError
+from hobus.gateway_service.providers.http.faults import retry_after_ms, without_key
 
 KINDS = pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 BOTH = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

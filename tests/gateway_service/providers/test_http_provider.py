@@ -7,11 +7,9 @@ import json
 
 import pytest
 
-from hobus.bus.messages.gateway import PromptMessage, ToolSpec
-from hobus.bus.messages.work_order import Segment, ToolCall
-from hobus.gateway_service.providers.http import openai_wire
-from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
-from tests.gateway_service.providers.servers import (
+from bench.builders import prompt
+from bench.gateway.instances import ANTHROPIC, KEY, OPENAI, instance
+from bench.gateway.servers import (
     DONE,
     USAGE_PIECE,
     answering,
@@ -23,7 +21,9 @@ from tests.gateway_service.providers.servers import (
     serving,
     streaming,
 )
-from tests.gateway_service.rig import prompt
+from hobus.bus.messages.gateway import PromptMessage, ToolSpec
+from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.gateway_service.providers.http import openai_wire
 
 SCHEMA = {
     "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False,

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 
+from bench.gateway.instances import OPENAI
 from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.bus.messages.work_order import Segment
 from hobus.config.prompt_pack import fill_pack, parse_pack
@@ -20,7 +21,6 @@ from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.model import complete
 from hobus.gateway_service.providers.offline.reading import blocks_in
-from tests.gateway_service.providers.instances import OPENAI
 from tests.gateway_service.providers.test_offline import (
     EXCERPTS,
     HISTORY,

@@ -5,12 +5,12 @@ import os
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.gateway import Breaker
 from hobus.launch.cli import checkup
 from hobus.launch.cluster.home import HomeLock, home_of, prepare
 from hobus.launch.console import exit_codes, finding
-from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
 

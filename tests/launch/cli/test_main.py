@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
@@ -17,7 +18,6 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher.children import environment
-from tests.shipped import shipped_snapshot
 
 
 def test_help_imports_nothing_heavy():

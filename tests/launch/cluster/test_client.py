@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.zeromq import tokens
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands import ps
@@ -17,7 +18,6 @@ from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import operate
 from hobus.launch.launcher.control import LeaveCommand
 from tests.launch.cluster.test_run_file import RUN
-from tests.shipped import shipped_snapshot
 
 
 @pytest.fixture

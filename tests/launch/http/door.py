@@ -3,6 +3,7 @@
 import httpx2
 from openai import AsyncOpenAI
 
+from bench.builders import shipped_snapshot
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import FollowedJournals
@@ -11,7 +12,6 @@ from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.sessions.http_client import AsyncClient
-from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
 KEYS = {"Bearer k-alice": "alice", "Bearer k-bob": "bob"}

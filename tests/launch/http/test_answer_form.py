@@ -8,11 +8,11 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from bench.builders import shipped_snapshot
 from hobus.launch.http.openai_requests import schema_of
 from hobus.launch.http.problems import Problem
 from hobus.launch.sessions.http_client import HttpError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
-from tests.shipped import shipped_snapshot
 from tests.simulation.test_answer_form import Refusing, scripted
 from tests.simulation.turns import with_thinking
 

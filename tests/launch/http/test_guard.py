@@ -2,9 +2,9 @@
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.launch.http.guard import host_of, names_of
 from tests.launch.http.door import SimulatedDoor
-from tests.shipped import shipped_snapshot
 
 LIMIT = shipped_snapshot().config.http.body_max_bytes
 

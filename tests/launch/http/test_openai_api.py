@@ -6,8 +6,8 @@ from dataclasses import replace
 import openai
 import pytest
 
+from bench.builders import shipped_snapshot
 from tests.launch.http.door import SimulatedDoor
-from tests.shipped import shipped_snapshot
 
 ASKED = "what packages are installed?"
 

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from bench.builders import shipped_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import home_of
 from hobus.launch.http.app import make_app
@@ -17,7 +18,6 @@ from hobus.launch.http.guard import Guard, names_of
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import bind, make_server
-from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
 CONFIG = SNAPSHOT.config

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.config.schema import AdminConfig
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import inherited
-from tests.shipped import shipped_snapshot
 
 CONFIG = shipped_snapshot().config
 SERVER = {

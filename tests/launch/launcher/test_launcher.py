@@ -1,9 +1,9 @@
 """What the launcher records."""
 
+from bench.builders import shipped_snapshot
 from hobus.bus.messages.base import unpack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.launcher.launcher import snapshot_entry
-from tests.shipped import shipped_snapshot
 
 
 def test_the_entry_of_a_snapshot_is_named_by_its_digest_and_holds_it():

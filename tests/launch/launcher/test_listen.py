@@ -6,13 +6,13 @@ import socket
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.addresses import bound_address, is_every_host, parts_of
+from hobus.launch.cluster.addresses import is_every_host, parts_of
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import check_free, make_plan
-from tests.shipped import shipped_snapshot
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_option_stands_for_the_setting_and_changes_nothing_else(tmp_path) ->
 def test_the_bound_address_is_the_broker_s_word(tmp_path) -> None:
     """None before it has said so."""
     home = home_of(tmp_path)
-    assert bound_address(home) == ""
+    assert home.bound() == ""
     home.run.mkdir()
     home.listening.write_text("127.0.0.1:41817\n")
-    assert bound_address(home) == "127.0.0.1:41817"
+    assert home.bound() == "127.0.0.1:41817"

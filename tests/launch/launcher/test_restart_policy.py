@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.builders import shipped_snapshot
 from hobus.config.schema import LauncherConfig
-from hobus.launch.launcher.restart_policy import History, after_crash, backoff_s
-from tests.shipped import shipped_snapshot
+from hobus.launch.launcher.restart_policy import CrashHistory, after_crash, backoff_s
 
 CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
     update={
@@ -25,12 +25,12 @@ CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
 
 def test_the_first_restart_waits_for_its_own_setting_alone():
     """Without jitter: with 0 a process that was healthy is back at once; the second in a row waits half a step or more."""
-    first = after_crash(History(), started_at=0, now=1, draw=0.9, config=CONFIG)
+    first = after_crash(CrashHistory(), started_at=0, now=1, draw=0.9, config=CONFIG)
     assert first.delay_s == 0.007
     second = after_crash(first.history, started_at=1, now=2, draw=0.0, config=CONFIG)
     assert second.delay_s == 0.025
     at_once = CONFIG.model_copy(update={"restart_first_ms": 0})
-    assert after_crash(History(), started_at=0, now=1, draw=0.9, config=at_once).delay_s == 0.0
+    assert after_crash(CrashHistory(), started_at=0, now=1, draw=0.9, config=at_once).delay_s == 0.0
     assert backoff_s(2, draw=0.999, config=CONFIG) < 0.05
 
 
@@ -49,7 +49,7 @@ def test_back_off_is_never_zero_and_never_over_the_cap(streak, draw):
 
 def test_a_healthy_life_starts_the_back_off_anew():
     """A process that lived exactly healthy_after_ms counts as healthy."""
-    tired = History(crashes=(), streak=6)
+    tired = CrashHistory(crashes=(), streak=6)
     healthy = after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
     assert (healthy.history.streak, healthy.delay_s) == (1, 0.007)
     short = after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
@@ -58,7 +58,7 @@ def test_a_healthy_life_starts_the_back_off_anew():
 
 def test_the_crash_budget_ends_in_giving_up():
     """The third crash within the window exhausts a budget of three."""
-    history = History()
+    history = CrashHistory()
     delays = []
     for now in (1.0, 2.0, 3.0):
         decision = after_crash(history, started_at=now - 0.5, now=now, draw=0.0, config=CONFIG)
@@ -79,7 +79,7 @@ def test_the_crash_budget_ends_in_giving_up():
 )
 def test_what_ends_for_want_of_room_is_never_given_up_and_does_not_count(reason):
     """Neither by itself nor beside other crashes: of those the budget is what it was."""
-    history = History()
+    history = CrashHistory()
     for number in range(20):
         now = 1.0 + number / 100
         decision = after_crash(history, started_at=now, now=now, draw=0.0, config=CONFIG, reason=reason)
@@ -95,7 +95,7 @@ def test_what_ends_for_want_of_room_is_never_given_up_and_does_not_count(reason)
 
 def test_crashes_outside_the_window_are_forgotten():
     """A crash exactly one window ago no longer counts."""
-    history = History(crashes=(1.0, 2.0), streak=2)
+    history = CrashHistory(crashes=(1.0, 2.0), streak=2)
     decision = after_crash(history, started_at=11.9, now=12.0, draw=0.0, config=CONFIG)
     assert decision.history.crashes == (12.0,)
     assert decision.delay_s is not None

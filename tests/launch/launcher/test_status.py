@@ -9,7 +9,7 @@ from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.restart_policy import History
+from hobus.launch.launcher.restart_policy import CrashHistory
 from hobus.launch.launcher.starting import show
 from hobus.launch.launcher.status import Board, shown
 from hobus.launch.launcher.supervision import Member
@@ -85,7 +85,7 @@ def test_damage_is_one_sentence_and_an_exit_code_of_its_own(board, words, capsys
 )
 def test_who_cannot_start_is_said_early(board, words, state, streak, is_said):
     """launcher.start_crashes crashes in a row, or given up: waiting longer would tell nothing."""
-    board.report_readiness([READY, replace(STARTING, state=state, history=History(streak=streak))], 100.5)
+    board.report_readiness([READY, replace(STARTING, state=state, history=CrashHistory(streak=streak))], 100.5)
     assert bool(words) == is_said
 
 

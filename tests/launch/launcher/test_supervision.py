@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import PeerRow
 from hobus.launch.launcher.supervision import (
     START_ORDER,
@@ -21,7 +22,6 @@ from hobus.launch.launcher.supervision import (
     given_up_services,
     plan,
 )
-from tests.shipped import shipped_snapshot
 
 CONFIG = shipped_snapshot().config.launcher.model_copy(
     update={

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.config.schema import HttpServer, StdioServer
 from hobus.launch.launcher.tool_check import configured, server_faults
-from tests.shipped import shipped_snapshot
 
 COMMON = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1000, "elsewhere": False}
 

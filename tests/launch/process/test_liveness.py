@@ -2,12 +2,12 @@
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.catalog import row_of
 from hobus.bus.messages.control import ReadPeers
 from hobus.bus.sim.world import World
 from hobus.launch.launcher.supervision import STOP_ORDER
 from hobus.launch.process.liveness import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
-from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
 CONFIG = SNAPSHOT.config

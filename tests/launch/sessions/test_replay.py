@@ -1,5 +1,6 @@
 """A journal folded again."""
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.session import snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_hash
@@ -8,7 +9,6 @@ from hobus.bus.messages import session as events
 from hobus.bus.record.journal import recorded
 from hobus.launch.sessions.replay import first_difference, replay
 from tests.launch.sessions.entries import AT, SESSION, Written
-from tests.shipped import shipped_snapshot
 
 LIMITS = history_limits(shipped_snapshot().config)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, SessionFault
 from hobus.bus.messages.ids import session_id_of
@@ -11,7 +12,6 @@ from hobus.bus.sim.world import World
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.turns import Watch, check_text, process_turn, session_of
-from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
 LIMITS = SNAPSHOT.config.host

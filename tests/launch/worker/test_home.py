@@ -6,11 +6,11 @@ import os
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.errors import ConfigError
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.home import Cluster, WorkerHome
-from tests.shipped import shipped_snapshot
 
 ME = Cluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")
 

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Refused
 from hobus.bus.messages.ledger import Body
@@ -13,7 +14,6 @@ from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.home import WorkerHome
 from hobus.launch.worker.join import refused, snapshot_of
-from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
 

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
+from bench.builders import SESSION, shipped_snapshot, tool_order
 from hobus.actors.ho1_executor.tools.definition import ToolFault
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.table import permitted_tools, snapshot_view
 from hobus.config.assets import Permissions
 from hobus.config.json_schema import check_schema
 from hobus.config.secret_refs import HIDDEN
-from tests.actors.ho1_executor.rig import SESSION, ScriptedGateway, cluster, shipped, tool_order
+from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
-VIEW = snapshot_view(shipped(), BUILTIN)
+VIEW = snapshot_view(shipped_snapshot(), BUILTIN)
 
 
 class Host:
@@ -47,7 +48,7 @@ async def value_of(tool_id: str, host: Host, **arguments: Any) -> Any:
 
 def test_the_agent_s_tools_exist_and_are_safe_to_repeat() -> None:
     """All are read-only; their parameters are schemas that forbid surplus."""
-    assert set(shipped().agents["ADMIN"].tools) == set(BUILTIN)
+    assert set(shipped_snapshot().agents["ADMIN"].tools) == set(BUILTIN)
     for tool_id, tool in BUILTIN.items():
         check_schema(tool.parameters)
         assert (tool.tool_id, tool.idempotent, tool.parameters["additionalProperties"]) == (tool_id, True, False)
@@ -57,9 +58,9 @@ def test_the_agent_s_tools_exist_and_are_safe_to_repeat() -> None:
 async def test_packages_are_those_of_the_snapshot() -> None:
     """Id, version, title, framework; sorted by id; as many as there are."""
     value = await value_of("list_packages", Host())
-    assert value["count"] == len(shipped().packages) > 0
-    assert [row["package_id"] for row in value["packages"]] == sorted(shipped().packages)
-    first = shipped().packages[value["packages"][0]["package_id"]]
+    assert value["count"] == len(shipped_snapshot().packages) > 0
+    assert [row["package_id"] for row in value["packages"]] == sorted(shipped_snapshot().packages)
+    first = shipped_snapshot().packages[value["packages"][0]["package_id"]]
     assert value["packages"][0] == {
         "package_id": first.package_id, "version": first.version, "title": first.title,
         "framework_id": first.framework_id,
@@ -69,7 +70,7 @@ async def test_packages_are_those_of_the_snapshot() -> None:
 async def test_frameworks_are_those_of_the_snapshot() -> None:
     """Sorted by id."""
     value = await value_of("list_frameworks", Host())
-    assert [row["framework_id"] for row in value["frameworks"]] == sorted(shipped().frameworks)
+    assert [row["framework_id"] for row in value["frameworks"]] == sorted(shipped_snapshot().frameworks)
 
 
 async def test_tools_are_those_of_the_agent_that_asks() -> None:
@@ -82,7 +83,7 @@ async def test_tools_are_those_of_the_agent_that_asks() -> None:
 def test_a_tool_must_be_had_and_permitted(permitted: tuple[str, ...], expected: list[str]) -> None:
     """Having a tool without permission is not enough, nor the other way round."""
     permissions = Permissions(tools=permitted, providers=(), models=(), paths=())
-    agent = shipped().agents["ADMIN"].model_copy(update={"tools": ("b", "a"), "permissions": permissions})
+    agent = shipped_snapshot().agents["ADMIN"].model_copy(update={"tools": ("b", "a"), "permissions": permissions})
     tools = dict.fromkeys(("a", "b", "c"), BUILTIN["list_tools"])
     assert permitted_tools(agent, tools) == expected
 
@@ -103,7 +104,7 @@ async def test_a_setting_or_section_is_shown(path: str, value: Any) -> None:
 async def test_without_a_path_the_sections_are_named() -> None:
     """With the digest of the snapshot that they belong to."""
     value = await value_of("show_config", Host())
-    assert value["config_digest"] == shipped().digest
+    assert value["config_digest"] == shipped_snapshot().digest
     assert {"bus", "budget", "ledger"} <= set(value["sections"])
 
 
@@ -116,9 +117,11 @@ async def test_an_unknown_path_is_refused_with_what_there_is(path: str) -> None:
 
 async def test_secrets_are_hidden_before_a_tool_sees_them() -> None:
     """The view holds none: what a tool does not have it cannot tell."""
-    provider = shipped().config.gateway.providers["offline"]
-    section = shipped().config.gateway.model_copy(update={"providers": {"api_key": provider, "password": "hunter2"}})
-    snapshot = replace(shipped(), config=shipped().config.model_copy(update={"gateway": section}))
+    provider = shipped_snapshot().config.gateway.providers["offline"]
+    section = shipped_snapshot().config.gateway.model_copy(
+        update={"providers": {"api_key": provider, "password": "hunter2"}}
+    )
+    snapshot = replace(shipped_snapshot(), config=shipped_snapshot().config.model_copy(update={"gateway": section}))
     with pytest.warns(UserWarning, match="serializer"):  # the planted value is no ProviderConfig
         view = snapshot_view(snapshot, BUILTIN)
     assert (await value_of("show_config", Host(view=view), path="gateway.providers.password"))["value"] == HIDDEN

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from bench.lives import FORWARD, MOVES, OPENING, Life, differences
 from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import resolve_run_config, state_bytes
@@ -28,7 +29,6 @@ from tests.actors.ho2_supervisor.journals import (
     running,
     step,
 )
-from tests.actors.ho2_supervisor.session.lives import FORWARD, MOVES, OPENING, Life, differences
 
 
 class Sessions(RuleBasedStateMachine):

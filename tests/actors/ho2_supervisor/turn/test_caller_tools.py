@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.turn import caller_tools, quality_gate
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.ids import RunId
@@ -26,7 +27,6 @@ from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall, ToolS
 from tests.actors.ho2_supervisor.ownership.test_take_over import moved_to
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, text_of
 from tests.rig import names
-from tests.shipped import shipped_snapshot
 
 LIMITS = shipped_snapshot().config.sessions.model_copy(update={"caller_tools_max": 3, "caller_tools_max_bytes": 1000})
 OPEN = OpenCalls(wo_id="WO-1", call_ids=["call_a", "call_b"])

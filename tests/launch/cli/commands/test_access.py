@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.join_token import JoinToken
 from hobus.launch.cli.commands.access import check_bounds, seconds_of
 from hobus.launch.cli.main import run
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.main import check_slots
-from tests.shipped import shipped_snapshot
 
 
 @pytest.mark.parametrize(

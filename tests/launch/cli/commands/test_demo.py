@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.launch.cli.commands.demo import THINKING_MS, write_config
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
-from tests.shipped import shipped_snapshot
 
 
 def test_the_configuration_of_the_demo_is_not_that_of_its_home(tmp_path):

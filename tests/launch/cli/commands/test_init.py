@@ -1,9 +1,9 @@
 """`hobus init`: copies, never overwrites, says what is what."""
 
+from bench.builders import shipped_snapshot
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from tests.shipped import shipped_snapshot
 
 
 def test_all_files_are_copied_and_mean_the_same(tmp_path, capsys):

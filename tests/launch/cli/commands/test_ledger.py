@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from bench.ledger_drills.rig import ledger_config, running, write
 from hobus.bus.disk import RealDisk
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 from hobus.ledger_service.segment import segment_name
-from tests.ledger_service.rig import ledger_config, running, write
 
 
 async def _record(home, entries: int = 3) -> None:

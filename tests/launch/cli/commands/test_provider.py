@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.gateway.servers import Behave, answering, by_path, serving
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from tests.gateway_service.providers.servers import Behave, answering, by_path, serving
 from tests.gateway_service.tokenizer_files import a_file, setting
 
 KEY = "sk-planted-8f2b6c1d9e"

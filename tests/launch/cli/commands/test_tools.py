@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.config.schema import StdioServer
 from hobus.launch.cli.commands.tools import source_rows, tool_rows
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.finding import Finding
 from hobus.launch.launcher.tool_check import running
-from tests.shipped import shipped_snapshot
 
 SHIPPED = shipped_snapshot()
 

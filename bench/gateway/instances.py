@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from bench.builders import shipped_snapshot
 from hobus.config.schema import AnyProvider
 from hobus.gateway_service.providers.http.provider import HttpProvider
-from tests.gateway_service.rig import snapshot
 
 KEY = "sk-planted-8f2b6c1d9e"
 MODEL = {"model_id": "tiny", "input_usd_per_million": 1.0, "output_usd_per_million": 2.0, "cached_usd_per_million": 0.5}
@@ -30,11 +30,12 @@ def instance(
 ) -> HttpProvider:
     """A provider of this kind at this address."""
     suffix = "/v1" if kind["kind"] == "openai" else ""
+    shipped = shipped_snapshot().config.gateway
     config: Any = TypeAdapter(AnyProvider).validate_python({**kind, "base_url": base_url + suffix, **changes})
     return HttpProvider(
         "mine",
         config,
-        snapshot(gateway=gateway or {}).config.gateway,
+        type(shipped).model_validate({**shipped.model_dump(), **(gateway or {})}),
         chars_per_token=4,
         given=lambda: {"THE_KEY": secret},
         beside=asyncio.to_thread,

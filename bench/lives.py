@@ -33,14 +33,20 @@ from hobus.bus.messages.ids import (
 from hobus.bus.messages.ledger import Provenance, WriteEntry
 from hobus.bus.messages.session import SessionEvent, SessionEventKind, TurnResult
 from hobus.bus.record.journal import Recorded, pack_event, recorded
-from tests.actors.ho2_supervisor.journals import CONFIG, SESSION, at
 
+SESSION = "11111111-2222-5333-8444-555555555555"
+CONFIG = events.SessionConfig(provider="offline", model="rules")
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=2, digest_chars=60, chars_per_token=4, known_max=3)
 TERMS = events.LeaseTerms(ttl_secs=20, heartbeat_timeout_secs=9)
 CALLS = ["001", "002", "003"]
 
 Pick = Callable[[Sequence[Any]], Any]
 Move = tuple[SessionEventKind, list[bytes]]
+
+
+def at(second: int = 0) -> str:
+    """A time, seconds after the tests' epoch."""
+    return iso(1_767_225_600.0 + second)
 
 
 @dataclass

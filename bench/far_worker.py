@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from hobus.launch.launcher.children import environment
-from tests.process.cluster import Cluster, eventually
+from bench.cluster import Cluster, begun, eventually
 
 
 class FarWorker:
@@ -24,15 +23,9 @@ class FarWorker:
         directory.mkdir(exist_ok=True)
         self._out, self._err = directory / "out", directory / "err"
         with self._out.open("ab") as out, self._err.open("ab") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "hobus", "worker", *words, "--home", str(self.home)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=directory,
-                env=environment() | (env or {}),
-                start_new_session=True,
-            )
+            words = ["worker", *words, "--home", str(self.home)]
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+            self.process = begun(*words, env=env, cwd=directory, start_new_session=True, **streams)
 
     @property
     def said(self) -> str:

@@ -3,7 +3,7 @@
 import json
 
 from hobus.launch.cluster.home import home_of, prepare
-from hobus.launch.cluster.last_lines import of_incarnation
+from hobus.launch.logs.tail import of_incarnation
 
 
 def said(instance, event):
@@ -18,7 +18,7 @@ def test_only_this_incarnations_lines_in_the_form_for_people(tmp_path):
     prepare(home)
     log = said("ho1/1@a", "earlier") + "Traceback of a\n" + said("ho1/1@b", "later") + "ValueError: b\n"
     home.log("ho1/1").write_text(log)
-    first, second = of_incarnation(home, "ho1/1", "ho1/1@b", 20)
+    first, second = of_incarnation(home.log("ho1/1"), "ho1/1", "ho1/1@b", 20)
     assert "error later" in first and second.endswith("ValueError: b")
     assert "{" not in first + second and "earlier" not in first + second
-    assert of_incarnation(home, "ho1/2", "ho1/2@a", 20) == []
+    assert of_incarnation(home.log("ho1/2"), "ho1/2", "ho1/2@a", 20) == []

@@ -1,0 +1,92 @@
+"""What a bench or drill says in the end: on standard output, in its results, and as a table in a document."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+DOCUMENT = Path("docs/reliability.md")
+_FAULTS_SHOWN = 80
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def pairs(rows: Iterable[tuple[str, object]]) -> str:
+    """A table of names and values, without a header."""
+    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def put_between(name: str, how: str, table: str, document: Path = DOCUMENT) -> None:
+    """The document's table of this name is this one, under a line that says on what it was measured, and how."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    text = document.read_text(encoding="utf-8")
+    assert text.count(begin) == text.count(end) == 1, f"{document} has no place for {name}"
+    before, _, rest = text.partition(begin)
+    on = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    made = f"{begin}\nMeasured on {on} (load average at the end: {load}); {how}.\n\n{table}\n{end}"
+    document.write_text(before + made + rest.partition(end)[2], encoding="utf-8")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on, and how busy it was when they were."""
+    return {
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+    }
+
+
+def measured_on(before: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """The machine as it was before, and how busy it was afterwards."""
+    return {**before, **more, "load_average_after": machine()["load_average"]}
+
+
+def say_machine(measured: Mapping[str, Any]) -> None:
+    """For people, in one line."""
+    print("measured on:", ", ".join(f"{name} {value}" for name, value in measured.items()))
+
+
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """The parser of a script with this docstring."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def write_json(path: Path | None, result: Any) -> None:
+    """Into this file, if one is given."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def concluded(
+    given: argparse.Namespace,
+    shown: str,
+    faults: Sequence[str],
+    *,
+    results: Path,
+    figures: Mapping[str, Any],
+    name: str = "",
+    how: str = "",
+    document: Path = DOCUMENT,
+) -> int:
+    """Prints the table and what must not be; with `--write` keeps the figures, and the table under its name.
+
+    The exit code: 1 where there is a fault. Figures that name their machine are kept as they are.
+    """
+    print(shown, *faults[:_FAULTS_SHOWN], sep="\n", flush=True)
+    if given.write:
+        write_json(results, figures if "machine" in figures else {**machine(), "faults": list(faults), **figures})
+        if name:
+            put_between(name, how, shown, document)
+    return 1 if faults else 0
