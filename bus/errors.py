@@ -11,7 +11,7 @@ RuntimeFault                 code, retryable, detail, facts; retry_after_ms and 
 │                            appended)
 ├── SessionFault             input_conflict, run_active, session_closed, invalid_input, agent_mismatch, unreadable
 │                            (verdicts: never degrade); moved (retryable): the session is changing hands, ask again
-└── ConfigError              names the path of the setting and the mend
+└── ConfigError              names the path of the setting and the fix
 
 Across the wire there is one shape, `Failure(code, retryable, detail)`; `fault_of` turns it back into a class above.
 """
@@ -128,7 +128,7 @@ class MemoryFault(RuntimeFault):
 
 
 class ConfigError(RuntimeFault):
-    """A setting is missing, unknown or out of range; `detail` names its path and the mend."""
+    """A setting is missing, unknown or out of range; `detail` names its path and the fix."""
 
     def __init__(self, detail: str, *, facts: dict[str, Any] | None = None) -> None:
         super().__init__("config_invalid", detail, facts=facts)

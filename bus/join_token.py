@@ -68,10 +68,10 @@ def _of_payload(payload: bytes) -> JoinToken:
         fields: Any = unpack(payload)
         address, broker_key, secret = fields
     except (ValueError, TypeError):
-        raise NotAToken("its checksum fits, its content is no token's") from None
+        raise NotAToken("its checksum fits, its content is not a token's") from None
     is_whole = isinstance(address, str) and _ADDRESS.fullmatch(address) is not None
     if not is_whole or any(not isinstance(key, bytes) or len(key) != KEY_BYTES for key in (broker_key, secret)):
-        raise NotAToken("its checksum fits, its content is no token's")
+        raise NotAToken("its checksum fits, its content is not a token's")
     return JoinToken(address, broker_key, secret)
 
 

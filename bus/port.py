@@ -179,7 +179,7 @@ class Provider(Protocol):
     async def prepare(self) -> None:
         """What it needs (a library, a key) is there from now on; asked before every call, and cheap once it is.
 
-        Raises GatewayError(PROVIDER_UNUSABLE) that says what to mend: nothing was sent.
+        Raises GatewayError(PROVIDER_UNUSABLE) that says what to fix: nothing was sent.
         """
         ...
 

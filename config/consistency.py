@@ -1,4 +1,4 @@
-"""What must hold between settings and between assets: plain functions, every fault in words with the mend."""
+"""What must hold between settings and between assets: plain functions, every fault in words with the fix."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, di
 
     An admin_config.json of one's own is laid over the shipped one (`config.merge`).
 
-    Raises ConfigError that lists every fault: file, dotted path, what is wrong, the mend.
+    Raises ConfigError that lists every fault: file, dotted path, what is wrong, the fix.
     """
     found, faults = files.find(overrides, config_file)
     config = _admin_config(found[ADMIN_CONFIG], faults)

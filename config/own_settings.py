@@ -60,7 +60,7 @@ def schema_of_own(schema: Any) -> Any:
 def _steps(values: Any, path: str, above: str = "") -> list[str]:
     """The keys behind a path; one that is there may have dots in it."""
     if not isinstance(values, Mapping):
-        raise NoSuchSetting(f"{above}{path}: {above.rstrip('.')} is no object")
+        raise NoSuchSetting(f"{above}{path}: {above.rstrip('.')} is not an object")
     if path.count(".") > _DEPTH_MAX:
         raise NoSuchSetting(f"{above}{path[:40]}…: no path of a setting")
     known = [key for key in values if path == key or path.startswith(f"{key}.")]

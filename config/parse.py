@@ -1,4 +1,4 @@
-"""From the text of a governed file to a checked model; every fault in words, with its place and the mend.
+"""From the text of a governed file to a checked model; every fault in words, with its place and the fix.
 
 Values of text settings are never repeated in a fault: somebody may have typed a secret where a reference belongs.
 """
@@ -131,7 +131,7 @@ def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
 
 
 def _spelling(model: type[BaseModel], loc: tuple[int | str, ...], value: Any) -> str:
-    """The mend for a key that nobody knows: the nearest known key that is not used yet, if there is one."""
+    """The fix for a key that nobody knows: the nearest known key that is not used yet, if there is one."""
     section: Any = model
     for part in loc[:-1]:
         fields = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}

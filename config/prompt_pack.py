@@ -58,7 +58,7 @@ class PromptPack:
 
 
 def parse_pack(pack_id: str, text: str) -> PromptPack:
-    """The pack behind a file's text. Raises ConfigError naming the pack, the line and the mend."""
+    """The pack behind a file's text. Raises ConfigError naming the pack, the line and the fix."""
     pieces = _SECTION.split(text)
     if pieces[0].strip():
         raise ConfigError(f"{pack_id}: text before the first section; begin the file with [[system]] or [[user]]")

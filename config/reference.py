@@ -21,14 +21,14 @@ _HEAD = """# Configuration
 
 Every threshold, time-out, retry count, window, limit and budget of every process is a setting in
 `config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names path and
-mend.
+fix.
 
 - `<home>/config/admin_config.json` holds only what differs: it is laid over the shipped one, object by object (a
   provider, a route, a server is added by its name); lists and single values replace, and an unknown key is an error.
   `hobus up --config FILE` uses another file in its place.
 - Any other file in `<home>/config/` replaces the shipped file of the same path (`<home>/config/agents/ADMIN.json` …);
   a new file adds an agent, a contract or a prompt pack.
-- `hobus config check` tells every fault at once: file, dotted path, what is wrong, the mend.
+- `hobus config check` tells every fault at once: file, dotted path, what is wrong, the fix.
 - `hobus config show`, `diff`, `set`, `unset`: single settings, by their dotted path; `hobus config schema` for editors.
 - What is loaded is frozen for the life of the cluster; its digest stands in the records of every turn.
 - A secret never stands in a file, only a reference does: `env:NAME` or `file:PATH`.

@@ -66,7 +66,7 @@ def _plain_address(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError("is no address") from None
+        raise ValueError("is not an address") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("must be http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
@@ -98,7 +98,7 @@ class ProviderConfig(Section):
 class OfflineProviderConfig(ProviderConfig):
     """The embedded rules: no key, no network."""
 
-    kind: Literal["offline"] = Field(description="`offline`: the embedded rules; docs/providers.md tells of every kind")
+    kind: Literal["offline"] = Field(description="`offline`: the embedded rules; docs/providers.md describes each kind")
     latency_ms: NonNegative = Field(description="simulated thinking time")
 
 
@@ -588,7 +588,7 @@ class HttpConfig(Section):
     )
     tail_wait_ms: Positive = Field(description="one long poll of the record for those who read events")
     recent_max: Positive = Field(description="events of a session kept for all its readers; older ones are read again")
-    keys_interval_ms: Positive = Field(description="keys made or taken back stand in the record so soon at the latest")
+    keys_interval_ms: Positive = Field(description="keys created or revoked are recorded so soon at the latest")
     ping_ms: Positive = Field(description="silence of a stream after which a comment says that it lives")
 
 

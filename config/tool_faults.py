@@ -1,4 +1,4 @@
-"""What must hold of the tools in the configuration: plain functions, every fault in words with the mend. Pure.
+"""What must hold of the tools in the configuration: plain functions, every fault in words with the fix. Pure.
 
 What only a machine can tell (is the command there, does the entry point load) is `hobus doctor`'s and `hobus up`'s.
 """
@@ -73,7 +73,7 @@ def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
         kind, values, name_rule, value_rule = "env", server.env, _ENV_NAME, _ENV_VALUE
     for key, value in values.items():
         if name_rule.fullmatch(key) is None:
-            yield f"{path}.{kind}: {key[:64]!r} is no name that {kind} can have; rename it"
+            yield f"{path}.{kind}: {key[:64]!r} is not a name that {kind} can have; rename it"
             continue
         if value_rule.fullmatch(value) is None:
             yield f"{path}.{kind}.{key[:64]}: a character that no value of {kind} can have; take it out"

@@ -30,7 +30,7 @@ class Tokenizer:
         self._beside = beside
         self._encoder: Any = None  # the library's class, which has no types
         self.fault = ""
-        """Why it cannot count, with the mend; empty: it can."""
+        """Why it cannot count, with the fix; empty: it can."""
         try:
             self._encoder = self._loaded()
         except GatewayError as fault:
@@ -64,7 +64,7 @@ class Tokenizer:
             raise
         except BaseException:  # noqa: BLE001 - a panic of the library is no Exception
             # Without the library's words: they quote the file, which may be another one than was meant.
-            raise self._unusable("is no tokenizer.json", self._mend) from None
+            raise self._unusable("is not a tokenizer.json", self._fix) from None
         encoder.no_truncation()  # what a file may ask for, and no server does
         encoder.no_padding()
         return encoder
@@ -73,28 +73,28 @@ class Tokenizer:
         try:
             path = Path(self._config.file).expanduser()
             if not path.is_file():  # a pipe would wait for a writer for ever
-                raise self._unusable("is no file", self._mend)
+                raise self._unusable("is not a file", self._fix)
             with path.open("rb"):
                 return path
         except OSError as error:
-            raise self._unusable(f"cannot be read: {error.strerror}", self._mend) from None
+            raise self._unusable(f"cannot be read: {error.strerror}", self._fix) from None
         except RuntimeError:
-            raise self._unusable("cannot be found: there is no such user", self._mend) from None
+            raise self._unusable("cannot be found: there is no such user", self._fix) from None
 
     def _counted(self, encoder: Any, texts: list[str]) -> int:
         try:
             # Other threads run meanwhile, which is not so with `encode`.
             return sum(map(len, encoder.encode_batch_fast(texts, add_special_tokens=False)))
         except BaseException:  # noqa: BLE001 - the same; its words may quote the prompt
-            raise self._unusable("has no tokens for this prompt", self._mend) from None
+            raise self._unusable("has no tokens for this prompt", self._fix) from None
 
     @property
-    def _mend(self) -> str:
+    def _fix(self) -> str:
         return f"put the tokenizer.json of {self._config.model_id[:80]} there, or correct gateway.tokenizers{_BEFORE}"
 
-    def _unusable(self, what: str, mend: str) -> GatewayError:
+    def _unusable(self, what: str, fix: str) -> GatewayError:
         where = f"the tokenizer of {self._config.model_id[:80]}, {self._config.file},"
-        return unusable(self._config.provider_id, f"{where} {what}", mend)
+        return unusable(self._config.provider_id, f"{where} {what}", fix)
 
 
 def tokenizers_of(config: GatewayConfig, *, beside: Callable[..., Awaitable[Any]]) -> dict[Route, Tokenizer]:

@@ -415,7 +415,7 @@ def read_fault(directory: Path) -> str | None:
 def read_obstacle(directory: Path) -> str:
     """What stands in the place of the index's files and is no file, so that it gives way to a new one; or nothing."""
     found = (directory / name for name in FILES)
-    return next((f"{path.name} is no file" for path in found if os.path.lexists(path) and not path.is_file()), "")
+    return next((f"{path.name} is not a file" for path in found if os.path.lexists(path) and not path.is_file()), "")
 
 
 def _asked(directory: Path, question: Callable[[Index], _Answer]) -> _Answer | None:

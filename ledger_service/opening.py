@@ -148,7 +148,7 @@ def discard_index(disk: Disk) -> None:
 
 
 def no_index(disk: Disk, error: Exception) -> LedgerError:
-    """Why a start has no index to decide by, and what mends that."""
+    """Why a start has no index to decide by, and what fixes that."""
     where = disk.real_path(INDEX) or INDEX
     what = f"the index {where} can be neither used nor made anew ({error})"
     return LedgerError("rejected", f"{what}: see that this user may write in its directory, then start again")

@@ -114,7 +114,7 @@ def demand_format(file: str, byte: int, header: FrameHeader) -> None:
             file,
             byte,
             f"the record is in format {header.version}, and this software reads {VERSION}",
-            mend="move the directory `ledger` of this home away to begin a new record, and read the old one with the "
+            fix="move the directory `ledger` of this home away to begin a new record, and read the old one with the "
             "software that wrote it",
         )
 

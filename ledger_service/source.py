@@ -26,16 +26,16 @@ _WINDOW_BYTES = 1 << 18
 _ZEROS = bytes(_WINDOW_BYTES)
 
 
-_MEND = "restore this file from a copy, or run `hobus ledger verify`"
+_FIX = "restore this file from a copy, or run `hobus ledger verify`"
 
 
 class Damage(LedgerError):
     """What lies there is not what was written."""
 
-    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None, mend: str = _MEND) -> None:
+    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None, fix: str = _FIX) -> None:
         super().__init__(
             "damaged",
-            f"{file}, byte {byte}: {what}; {mend}",
+            f"{file}, byte {byte}: {what}; {fix}",
             facts={"file": file, "byte": byte, "sequence": sequence},
         )
         self.file = file

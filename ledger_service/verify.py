@@ -2,7 +2,7 @@
 
 Checked: the chain over the exact stored bytes, every CRC, every salted body hash, that sequence numbers and segments
 follow each other without a gap, that ledger time never decreases, that nothing is gone that the index, where there is
-one, knows to be acknowledged, and that the index itself is whole. What a start would mend (a torn batch, strays in the
+one, knows to be acknowledged, and that the index itself is whole. What a start would fix (a torn batch, strays in the
 zeros behind the last one) is told and is no fault: the scan is that of recovery, so that both agree.
 What it cannot see without a signed checkpoint: a ledger rewritten from some entry on, or cut after one, if the index
 was rewritten with it or removed.

@@ -220,7 +220,7 @@ def with_form_told(messages: Sequence[PromptMessage], schema: dict[str, Any]) ->
 
 
 def repair_messages(response: PromptResponse, faults: Sequence[str], shape: str) -> list[PromptMessage]:
-    """What is added to the transcript to have a rejected answer mended: the answer, and what is wrong with it."""
+    """What is added to the transcript to have a rejected answer fixed: the answer, and what is wrong with it."""
     listed = "\n".join(f"- {fault}" for fault in faults)
     ask = f"Your answer was not accepted:\n{listed}\nAnswer again with {shape}."
     said = [Segment(name="answer", ref=response.content_ref, text=response.content)] if response.content else []

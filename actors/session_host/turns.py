@@ -122,7 +122,7 @@ def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int, cost: Cost |
 def unanswered(
     turn: Turn, fault: RuntimeFault, code: str, *, elapsed_ms: int, response: PromptResponse | None = None
 ) -> TurnResult:
-    """Nobody answered: no model, in the gateway's words, which name the provider and the mend, or not even the gateway.
+    """Nobody answered: no model, in the gateway's words, which name the provider and the fix, or not even the gateway.
 
     A record without space, which ends both, is named as such. Why the supervisor did not is said where that is news.
     """

@@ -84,7 +84,7 @@ class _WatchedFile:
 
 
 async def _live(disk: Any, acked: Acked, tell: Callable[[str, int], None]) -> None:
-    """Start, batches over several segments, an end without goodbye and a torn batch, a start that mends it, batches."""
+    """Start, batches over several segments, an end without goodbye and a torn batch, a start that fixes it, batches."""
     for incarnation, numbers in ((1, FIRST), (2, SECOND)):
         ledger = await start(disk, SMALL, SmallBus(instance=f"ledger/1@{incarnation}"))
         try:

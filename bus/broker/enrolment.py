@@ -51,7 +51,9 @@ class Enrolment:
     def join(self, body: bytes, origin: Origin) -> Joined | Refused:
         """The worker is enrolled, durably, or not."""
         if self._keys is None or not origin.key:
-            return Refused(code="bad_token", detail="a local socket is no way to join: connect by the token's address")
+            return Refused(
+                code="bad_token", detail="a local socket cannot be used to join: connect by the token's address"
+            )
         try:
             wanted = decode(Join, body, self._state.settings.body_max_bytes)
         except RuntimeFault as fault:
@@ -142,7 +144,7 @@ class KeyBook(Protocol):
         ...
 
     def authenticate(self, hello: Hello, key: str) -> Refused | None:
-        """None if this key is enrolled as who the hello says; else why not, and the mend."""
+        """None if this key is enrolled as who the hello says; else why not, and the fix."""
         ...
 
     def join(self, join: Join, key: str, now: float) -> Joined | Refused:

@@ -207,11 +207,11 @@ class Membership:
         state.actions.append(CutOff(connection, name, why))
 
     def revoke(self, name: str) -> None:
-        """This worker's key is taken back: its connections end, and its work goes to others. Raises BusError."""
+        """This worker's key is revoked: its connections end, and its work goes to others. Raises BusError."""
         key = self._enrolment.revoke(name)
         peer = self._state.names.get(name)
         if peer is not None:
-            self.lose(peer, "its key was taken back", is_final=True)
+            self.lose(peer, "its key was revoked", is_final=True)
         self._state.actions.append(CutKey(key))
 
     def lose(self, peer: BoundPeer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:

@@ -156,7 +156,7 @@ class ToolSource(Record):
 
     name: Name = Field(description="`builtin`, `python`, or the name of an MCP server")
     kind: Literal["builtin", "python", "mcp"] = Field(description="what it is")
-    state: Literal["starting", "ready", "failed"] = Field(description="failed: it is tried again, or says what to mend")
+    state: Literal["starting", "ready", "failed"] = Field(description="failed: it is tried again, or says what to fix")
     detail: Printable = Field(
         default="", max_length=REASON_MAX_CHARS, description="what is wrong; of a server in order who it is"
     )
@@ -344,7 +344,7 @@ class Drain(Message, wire="broker.drain"):
 
 
 class RevokeKey(Message, wire="broker.revoke_key"):
-    """Operator -> broker: this worker's key is taken back, its connection cut off, its orders given to others."""
+    """Operator -> broker: this worker's key is revoked, its connection cut off, its orders given to others."""
 
     name: str = Field(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")
 

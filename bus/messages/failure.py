@@ -34,7 +34,7 @@ class Failure(Message, wire="bus.failure"):
     code: str = Field(max_length=64, description="one of FAILURE_CODES, or a work order's or the gateway's own code")
     retryable: bool = Field(description="whether the same request may succeed later")
     detail: Annotated[str, cut_to(4000), Field(max_length=4000)] = Field(
-        description="what was tried, which id, which limit, the mend; no prompt text, no secret; cut where it is longer"
+        description="what was tried, which id, which limit, the fix; no prompt text, no secret; cut where it is longer"
     )
     retry_after_ms: int | None = Field(
         default=None, ge=0, description="busy: the same request may pass after so long, and not sooner; null: not said"

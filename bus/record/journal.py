@@ -251,7 +251,7 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
         raise ValueError("there is no entry, or its event was erased")
     kind = _CLASSES.get(entry.event_type)
     if kind is None:
-        raise ValueError(f"event_type: {entry.event_type} is no event of a session")
+        raise ValueError(f"event_type: {entry.event_type} is not an event of a session")
     written = _FIELDS[kind.kind]
     fields = unpack(payload)
     if type(fields) is not list or len(fields) != len(_HEAD) + len(written):

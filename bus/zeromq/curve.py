@@ -68,10 +68,10 @@ def text(key: bytes) -> bytes:
     return z85.encode(key)
 
 
-BROKER_MEND = "then every worker has to join again"
+BROKER_FIX = "then every worker has to join again"
 
 
-def kept_pair(path: Path, *, after_loss: str = BROKER_MEND) -> KeyPair:
+def kept_pair(path: Path, *, after_loss: str = BROKER_FIX) -> KeyPair:
     """The pair of this file, made at first use; `after_loss`: what follows without it.
 
     Raises ConfigError for a file that is damaged or open to others.

@@ -7,7 +7,7 @@
 
 Directories 0700, files 0600, each written whole and synced before anybody is answered. An enrolment is written before
 its use, and a use that a crash kept from being written follows at the next start, so that no crash gives a use away or
-takes one. A use without its worker is a key that was taken back: it counts, its number is not given again, and its key
+takes one. A use without its worker is a key that was revoked: it counts, its number is not given again, and its key
 cannot be enrolled again. The broker's process is the only writer.
 """
 
@@ -171,10 +171,10 @@ class KeyFiles:
         if any(use.key == fingerprint for use in self._uses):
             return Refused(
                 code="not_enrolled",
-                detail=f"{fingerprint} was taken back: join with a key of its own, in a new directory",
+                detail=f"{fingerprint} was revoked: join with a key of its own, in a new directory",
             )
         if token is None:
-            return Refused(code="bad_token", detail="this connection's key is no join token's")
+            return Refused(code="bad_token", detail="this connection's key is not a join token's")
         if join.role != token.role:
             return Refused(code="role_mismatch", detail=f"{token.token_id} is for {token.role} alone")
         if now * 1_000_000 >= token.expires_at_us:
@@ -232,7 +232,7 @@ class KeyFiles:
         try:
             worker = revoke(self._folder, name)
         except OSError as error:
-            raise BusError("unavailable", f"the key could not be taken back: {error.strerror}") from error
+            raise BusError("unavailable", f"the key could not be revoked: {error.strerror}") from error
         if worker is None:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
         use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
@@ -301,7 +301,7 @@ def damaged_in(folder: Path) -> list[Path]:
 
 
 def revoke(folder: Path, name: str) -> WorkerFile | None:
-    """This worker's key is taken back, durably; for a broker that does not run. None: there is no such worker."""
+    """This worker's key is revoked, durably; for a broker that does not run. None: there is no such worker."""
     for worker in workers_in(folder):
         if worker.name == name:
             use = Use(_short(worker.name), worker.token_id, worker.fingerprint)

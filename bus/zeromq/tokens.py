@@ -63,7 +63,7 @@ class TokenDirectory:
         self._folder = state_dir / _FOLDER
 
     def authenticate(self, hello: Hello) -> Refused | None:
-        """None if the token was made for this incarnation, which lives; else the refusal, which names the mend."""
+        """None if the token was made for this incarnation, which lives; else the refusal, which names the fix."""
         if INSTANCE_PATTERN.fullmatch(hello.instance) is None:
             return Refused(code="malformed", detail="the instance is not `<role>/<n>@<epoch>`")
         try:

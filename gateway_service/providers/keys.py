@@ -21,7 +21,7 @@ _OTHERS = 0o077
 def read_key(provider_id: str, reference: str | None, given: Mapping[str, str]) -> str:
     """The key behind `env:NAME` or `file:PATH`; empty for a provider without one.
 
-    Raises GatewayError(PROVIDER_UNUSABLE) with the mend.
+    Raises GatewayError(PROVIDER_UNUSABLE) with the fix.
     """
     if reference is None:
         return ""
@@ -55,7 +55,7 @@ def _text_of(provider_id: str, path: Path) -> str:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise unusable(provider_id, f"{what} is no regular file", "write the key into one")
+            raise unusable(provider_id, f"{what} is not a regular file", "write the key into one")
         if found.st_uid not in (os.geteuid(), 0):
             raise unusable(provider_id, f"{what} belongs to somebody else", "make it your own")
         if found.st_mode & _OTHERS:
@@ -70,7 +70,7 @@ def _text_of(provider_id: str, path: Path) -> str:
 
 
 def key_fault(key: str) -> tuple[str, str] | None:
-    """What keeps this from being a key, and the mend; None for one. Nothing of it is repeated."""
+    """What keeps this from being a key, and the fix; None for one. Nothing of it is repeated."""
     if not key:
         return "is empty", "put the key there"
     if len(key) > _MAX_BYTES:
@@ -84,11 +84,11 @@ def _checked(provider_id: str, text: str, what: str) -> str:
     """The key without the newline that an editor leaves; anything else around or in it is a mistake."""
     key = text.removesuffix("\n").removesuffix("\r")
     if (fault := key_fault(key)) is not None:
-        said, mend = fault
-        raise unusable(provider_id, f"{what} {said}", mend)
+        said, fix = fault
+        raise unusable(provider_id, f"{what} {said}", fix)
     return key
 
 
-def unusable(provider_id: str, what: str, mend: str) -> GatewayError:
-    """The fault of a provider that cannot be used until somebody mends it."""
-    return GatewayError("PROVIDER_UNUSABLE", f"provider {provider_id} cannot be used: {what}; {mend}")
+def unusable(provider_id: str, what: str, fix: str) -> GatewayError:
+    """The fault of a provider that cannot be used until somebody fixes it."""
+    return GatewayError("PROVIDER_UNUSABLE", f"provider {provider_id} cannot be used: {what}; {fix}")

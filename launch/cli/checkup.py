@@ -1,6 +1,6 @@
 """What `hobus doctor` looks at: the machine, the home, the configuration, the running cluster.
 
-Each check says ok, warn or fail, what it found, and the mend; none changes anything that stays.
+Each check says ok, warn or fail, what it found, and the fix; none changes anything that stays.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def _python() -> Finding:
 def _libzmq() -> Finding:
     found = features()
     if not found.has_ipc:
-        mend = "install a pyzmq whose libzmq has ipc"
-        return fail("libzmq", f"{found.version} without local sockets", mend)
+        fix = "install a pyzmq whose libzmq has ipc"
+        return fail("libzmq", f"{found.version} without local sockets", fix)
     if not found.has_curve:
-        mend = "install the pyzmq wheel, which has libsodium; without it no worker of another host can join"
-        return warn("libzmq", f"{found.version} without CURVE", mend)
+        fix = "install the pyzmq wheel, which has libsodium; without it no worker of another host can join"
+        return warn("libzmq", f"{found.version} without CURVE", fix)
     return ok("libzmq", f"{found.version} with CURVE")
 
 
 def _open_files() -> Finding:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a cluster raises the soft one itself
     if 0 <= hard < _FILES_MIN:
-        mend = f"raise the hard limit, as root: ulimit -Hn {_FILES_MIN}"
-        return warn("open files", f"at most {hard} per process", mend)
+        fix = f"raise the hard limit, as root: ulimit -Hn {_FILES_MIN}"
+        return warn("open files", f"at most {hard} per process", fix)
     return ok("open files", f"at most {'any number' if hard < 0 else hard} per process")
 
 
@@ -73,8 +73,8 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
     try:
         snapshot = load_snapshot(home.config if home.config.is_dir() else None)
     except RuntimeFault as fault:
-        mend = next_command("config check", home.root)
-        return fail("configuration", fault.detail, mend), None
+        fix = next_command("config check", home.root)
+        return fail("configuration", fault.detail, fix), None
     replaced = [name for name, origin in snapshot.origins.items() if origin != "shipped"]
     own = f"{len(replaced)} files of {home.config}" if replaced else "all files as shipped"
     return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
@@ -94,9 +94,9 @@ def _writable(home: Home) -> Finding:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        mend = "choose another directory with --home DIR, or mend its rights"
+        fix = "choose another directory with --home DIR, or fix its permissions"
         said = f"{there}: {error.strerror}"
-        return fail("home", said, mend)
+        return fail("home", said, fix)
     if there != home.root:
         return ok("home", f"{home.root} is not there yet and can be made")
     if _mode(home.root) & 0o077 and _mode(home.run) & 0o077:
@@ -127,8 +127,8 @@ def _sockets(home: Home) -> Finding:
 
 def _keys(home: Home) -> list[Finding]:
     """Tokens and workers that cannot be read; nothing to say where there are none."""
-    mend = "put its copy back, or remove it; who it names then has to join again"
-    return [warn("keys", f"{path} is damaged and lets nobody in", mend) for path in damaged_in(home.keys)]
+    fix = "restore a copy, or remove it; the workers that it names then have to join again"
+    return [warn("keys", f"{path} is damaged and lets nobody in", fix) for path in damaged_in(home.keys)]
 
 
 def _clock(home: Home, clock: Clock) -> Finding:
@@ -137,7 +137,7 @@ def _clock(home: Home, clock: Clock) -> Finding:
     if now < _YEAR_2024:
         return fail("clock", "the clock of this machine is years behind", "set it")
     if newest > now + _CLOCK_SLACK_S:
-        said = f"the clock is {newest - now:.0f} s behind the youngest file of the record"
+        said = f"the clock is {newest - now:.0f} s behind the newest file of the record"
         return warn("clock", said, "set it: times in the record would go backwards")
     return ok("clock", "not behind the record")
 
@@ -164,8 +164,8 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     if not run.zygote_pid and is_possible():
         why = "it ended too often (launcher.crash_budget)" if run.zygote_state == "failed" else "no zygote"
         said = f"{why}: processes are started as fresh interpreters, which takes about a second each"
-        mend = f"launcher.start_method, or its log: {next_command('logs zygote launcher', home.root)}"
-        found.append(warn("zygote", said, mend))
+        fix = f"launcher.start_method, or its log: {next_command('logs zygote launcher', home.root)}"
+        found.append(warn("zygote", said, fix))
     elif run.zygote_pid and not identity.is_alive(run.zygote_pid, run.zygote_mark):
         found.append(warn("zygote", "it has just died; it is being replaced"))
     return found, run
@@ -187,8 +187,8 @@ def health(
     served = {_role(actor) for actor, state, _ in everybody if state == "ready"} | set(elsewhere)
     found: list[Finding] = []
     if not broker_answers:
-        mend = next_command("logs broker", home.root)
-        found.append(fail("broker", "it does not answer", mend))
+        fix = next_command("logs broker", home.root)
+        found.append(fail("broker", "it does not answer", fix))
     for actor, state, note in everybody:
         if state == "ready":
             continue
@@ -196,8 +196,8 @@ def health(
         said = f"{state}: {note}" if note else state
         if _role(actor) not in served:
             said = f"{said} (no {_role(actor)} is ready)"
-        mend = _mend(actor, state, home, is_damaged=actor in damaged)
-        found.append(Finding(check=actor, verdict=verdict, said=said, mend=mend))
+        fix = _fix(actor, state, home, is_damaged=actor in damaged)
+        found.append(Finding(check=actor, verdict=verdict, said=said, fix=fix))
     if not found:
         found.append(ok("processes", "all are ready"))
     return found
@@ -220,7 +220,7 @@ def _role(actor: str) -> str:
     return actor.partition("/")[0]
 
 
-def _mend(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
+def _fix(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
     logs = next_command(f"logs {actor}", home.root)
     if is_damaged:
         return f"{next_command('ledger verify', home.root)} names the place; then down, and restore a copy; {logs}"

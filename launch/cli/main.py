@@ -26,29 +26,29 @@ COMMANDS: dict[str, str] = {
     "demo": "A whole cluster, three turns, one kill, one verification; leaves nothing.",
     "up": "Start the cluster of a home.",
     "init": "Copy the governed files into the home, to change them there.",
-    "doctor": "Check this machine, home and cluster, and say what mends it.",
-    "ps": "List its processes and their states.",
-    "logs": "Show and follow what its processes log.",
+    "doctor": "Check this machine, home and cluster, and say how to fix what is wrong.",
+    "ps": "List the processes and their states.",
+    "logs": "Show and follow the logs of the processes.",
     "scale": "Run more or fewer processes of a role.",
-    "restart": "Start one process anew, after it has finished its work.",
-    "drain": "Let one process finish its work and rest.",
-    "down": "Drain and stop it.",
+    "restart": "Restart one process after it has finished its work.",
+    "drain": "Let one process finish its work and stop.",
+    "down": "Drain and stop the cluster.",
     "ask": "Ask the agent one question and print the answer.",
-    "agent": "Which agents there are, and what each may do.",
+    "agent": "List agents, and show what each may do.",
     "chat": "Talk with the agent, in a terminal or over a pipe.",
     "session": "List, show, steer, pause, cancel and replay sessions.",
     "tap": "Watch the frames on the bus.",
     "request": "Send one typed message as the operator.",
-    "tools": "Which tools there are, where from, and who may use them.",
-    "memory": "What an agent has learned, why, and how to switch it off.",
+    "tools": "List tools, where they come from, and who may use them.",
+    "memory": "Show what an agent has learned and why; switch it off.",
     "ledger": "Show, follow and verify the record.",
     "provider": "List, check and add providers of models.",
-    "cost": "What models have used and cost, by the record.",
-    "budget": "Token budgets: limits, used, reserved, left.",
-    "breaker": "Circuit breakers: which models are called, and which left alone.",
-    "token": "Let workers on other hosts join: make and list tokens.",
-    "worker": "Be a worker of a cluster on another host.",
-    "keys": "Show which workers on other hosts may connect.",
+    "cost": "Show what models have used and cost, by the record.",
+    "budget": "Show token budgets: limit, used, reserved, remaining.",
+    "breaker": "Show circuit breakers: which models are called, and which are not for now.",
+    "token": "Create and list tokens for workers on other hosts and keys for HTTP clients.",
+    "worker": "Run a worker for a cluster on another host.",
+    "keys": "List and revoke keys of workers on other hosts and of HTTP clients.",
     "drill": "Kill a process at an exact moment of a turn, and see what it costs.",
     "simulate": "The whole cluster in virtual time, under seeded faults.",
     "config": "Check, show and change the configuration.",
@@ -106,7 +106,9 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--home", metavar="DIR", help="State directory (default: $HOBUS_HOME, else .hobus).")
 @click.option("--debug", is_flag=True, help="Show tracebacks and the command's own log.")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
 @click.pass_context
 def hobus(ctx: click.Context, home: str | None, debug: bool) -> None:
     """An LLM agent as a message-bus actor system: start it, talk to it, watch it, prove what it did."""

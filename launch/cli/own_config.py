@@ -41,15 +41,15 @@ def read(home: Home) -> Settings:
     """What it says; nothing where there is none. Raises CommandError (usage) for a file with faults."""
     path = path_of(home)
     if path.exists() and not path.is_file():
-        raise UsageFault(f"{path} is no plain file", hint="move it away")
+        raise UsageFault(f"{path} is not a plain file", hint="move it away")
     try:
         value = json_value(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (BadText, UnicodeDecodeError) as error:
-        raise UsageFault(f"{path}: {error}", hint="mend the file") from None
+        raise UsageFault(f"{path}: {error}", hint="fix the file") from None
     except OSError as error:
         raise of_os_error(error, doing=f"{path} cannot be read") from error
     if not isinstance(value, dict):
-        raise UsageFault(f"{path}: holds {type(value).__name__}, not an object", hint="mend the file")
+        raise UsageFault(f"{path}: holds {type(value).__name__}, not an object", hint="fix the file")
     return value
 
 
@@ -86,7 +86,7 @@ def _checked(home: Home, value: Settings) -> str:
         try:
             candidate.write_text(_text(value), encoding="utf-8")
         except UnicodeEncodeError:
-            raise UsageFault("the setting is no valid text", hint=next_here("config show")) from None
+            raise UsageFault("the setting is not valid text", hint=next_here("config show")) from None
         try:
             return load_snapshot(overrides(home), candidate).digest
         except ConfigError as fault:

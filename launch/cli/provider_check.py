@@ -52,9 +52,9 @@ def _tokenizer(config: TokenizerConfig, max_chars: int) -> Finding:
 
 
 def _failed(check: str, detail: str) -> Finding:
-    """A fault whose last part is its mend."""
-    what, _, mend = detail.rpartition("; ")
-    return fail(check, what or detail, mend)
+    """A fault whose last part is its fix."""
+    what, _, fix = detail.rpartition("; ")
+    return fail(check, what or detail, fix)
 
 
 async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snapshot: Snapshot) -> list[Finding]:
@@ -70,8 +70,8 @@ async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snap
     if missing:
         known = ", ".join(offered[:8]) + (" …" if len(offered) > 8 else "")  # noqa: PLR2004 - enough to see the kind of name
         said = f"it does not offer {', '.join(missing)}; it offers {known or 'none'}"
-        mend = f"correct gateway.providers.{provider_id}.models, or let the server load it"
-        found.append(fail(f"{provider_id} models", said, mend))
+        fix = f"correct gateway.providers.{provider_id}.models, or let the server load it"
+        found.append(fail(f"{provider_id} models", said, fix))
     elif config.models:
         named = ", ".join(model.model_id for model in config.models)
         found.append(ok(f"{provider_id} models", f"it offers {named}"))
@@ -87,5 +87,5 @@ def _refused(provider_id: str, fault: GatewayError) -> Finding:
             f"it answers ({status}), but lists no models: the first question shows whether it has the configured ones"
         )
         return warn(f"{provider_id} models", said, "is base_url right?")
-    mend = f"start it, or correct gateway.providers.{provider_id}.base_url"
-    return fail(f"{provider_id} connection", fault.detail, mend)
+    fix = f"start it, or correct gateway.providers.{provider_id}.base_url"
+    return fail(f"{provider_id} connection", fault.detail, fix)

@@ -17,7 +17,7 @@ def parts_of(address: str) -> tuple[str, int]:
     match = _FORM.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
         raise CommandError(
-            f"{address[:200]!r} is no address: expected HOST:PORT",
+            f"{address[:200]!r} is not an address: expected HOST:PORT",
             hint="hobus up --listen 127.0.0.1:0   (this machine alone, any free port)",
             exit_code=exit_codes.USAGE,
         )

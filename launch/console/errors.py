@@ -60,7 +60,7 @@ def next_here(command: str) -> str:
 
 
 def of_os_error(error: OSError, *, doing: str) -> CommandError:
-    """What the operating system refused, as a sentence that names the path and the mend."""
+    """What the operating system refused, as a sentence that names the path and the fix."""
     path = error.filename or ""
     where = f" ({path})" if path else ""
     reason = error.strerror or type(error).__name__

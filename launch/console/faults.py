@@ -14,7 +14,7 @@ def as_command_error(error: BaseException) -> CommandError | None:
     if not isinstance(error, RuntimeFault):
         return None
     if isinstance(error, ConfigError):
-        return UsageFault(error.detail, hint=f"mend it, then: {next_here('config check')}")
+        return UsageFault(error.detail, hint=f"fix it, then: {next_here('config check')}")
     if error.code == "damaged":
         return CommandError(error.detail, hint=next_here("ledger verify"), exit_code=exit_codes.INTEGRITY)
     if error.code == "unknown_artifact":

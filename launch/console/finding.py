@@ -1,4 +1,4 @@
-"""What was looked at, what was found, and what mends it."""
+"""What was looked at, what was found, and what fixes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Finding(Record):
     check: str = Field(description="what was looked at")
     verdict: Verdict
     said: str = Field(description="what was found")
-    mend: str = Field(default="", description="what to do about it; empty when nothing is to be done")
+    fix: str = Field(default="", description="what to do about it; empty when nothing is to be done")
 
 
 def ok(check: str, said: str) -> Finding:
@@ -29,14 +29,14 @@ def ok(check: str, said: str) -> Finding:
     return Finding(check=check, verdict="ok", said=said)
 
 
-def warn(check: str, said: str, mend: str = "") -> Finding:
+def warn(check: str, said: str, fix: str = "") -> Finding:
     """It works, and something is to be said of it."""
-    return Finding(check=check, verdict="warn", said=said, mend=mend)
+    return Finding(check=check, verdict="warn", said=said, fix=fix)
 
 
-def fail(check: str, said: str, mend: str = "") -> Finding:
+def fail(check: str, said: str, fix: str = "") -> Finding:
     """It does not work."""
-    return Finding(check=check, verdict="fail", said=said, mend=mend)
+    return Finding(check=check, verdict="fail", said=said, fix=fix)
 
 
 def code_of(findings: Iterable[Finding]) -> int:
@@ -45,10 +45,10 @@ def code_of(findings: Iterable[Finding]) -> int:
 
 
 def show(findings: Sequence[Finding]) -> None:
-    """Each with its verdict and its mend, one below the other."""
+    """Each with its verdict and its fix, one below the other."""
     width = max(len(one.check) for one in findings)
     for one in findings:
         first, *more = one.said.splitlines()
         say(f"{styled(one.verdict.ljust(4), _COLOURS[one.verdict])}  {one.check.ljust(width)}  {first}")
-        for line in (*more, *([f"next: {one.mend}"] if one.mend else ())):
+        for line in (*more, *([f"next: {one.fix}"] if one.fix else ())):
             say(f"      {' ' * width}  {line}")

@@ -116,5 +116,5 @@ def victim_of(who: str) -> Victim:
 def stands_at(victim: Victim, moment: Moment) -> str:
     """Whether the victim itself is the one at the frame."""
     if victim.role == moment.holder:
-        return f"{victim.role} itself stands at the frame {moment.point().moment} {moment.point().type}"
+        return f"{victim.role} is itself held at the frame {moment.point().moment} {moment.point().type}"
     return f"{victim.role} has no frame of its own there: the turn is held in {moment.holder} while it is killed"

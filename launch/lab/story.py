@@ -23,7 +23,7 @@ Checks = list[tuple[str, bool]]
 """What is demanded, each with whether it held."""
 
 TOLD = {
-    "RunRequested": "the question stands in the record",
+    "RunRequested": "the question is recorded",
     "TookOver": "{who} becomes the owner of the session",
     "WO_DISPATCHED": "{who} records order {order}, then sends it out",
     "PROMPT_SENT": "{who} records a prompt for {order}, then calls the model",
@@ -33,7 +33,7 @@ TOLD = {
     "WO_COMPLETED": "{who} ends order {order}",
     "WO_FAILED": "{who} ends order {order} as failed: {reason}",
     "DEGRADATION": "{who} answers without the supervisor: {reason}",
-    "RunCompleted": "the answer is recorded, and only then told",
+    "RunCompleted": "the answer is recorded, and only then sent",
     "RunFailed": "the run is recorded as failed",
     "TurnDegraded": "the answer is recorded as a degraded one",
 }
@@ -121,7 +121,7 @@ def timeline(evidence: Evidence) -> list[tuple[int, str]]:
     kill = evidence.kill
     begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), kill.at)
     told = [(one.ledger_at_us / _US, _sentence(one)) for one in evidence.entries if one.event_type in TOLD]
-    where = f", at the frame where {kill.holder} stands" if kill.holder else ""
+    where = f", while {kill.holder} is held at its frame" if kill.holder else ""
     told.append((kill.at, f"SIGKILL to {kill.instance} (pid {kill.pid}){where}"))
     told += [(one.at, _delivery(one)) for one in evidence.deliveries]
     told += [(one.started_at, f"{one.actor} is started again as {one.instance}") for one in evidence.restarts]
@@ -190,7 +190,7 @@ def judged(evidence: Evidence, *, record_fault: str, left: Sequence[str]) -> Che
         ("the turn was answered, in full or marked as degraded", told.outcome in ("success", "degraded")),
         ("it has exactly one answer in the record", len(answers_of(entries, told.input_id)) == 1),
         ("the same question under the same id gets the same answer", again is not None and _same(again, told)),
-        ("the client was told what stands in the record", answer_text(entries, told.input_id) == told.response),
+        ("the client got the answer that is in the record", answer_text(entries, told.input_id) == told.response),
         ("every model call has exactly one end", sent == ended and all(count == 1 for count in ended.values())),
         ("no model was called again for an answer that was recorded", not _asked_again(entries)),
         ("no order ended twice", all(count == 1 for count in orders.values())),

@@ -75,7 +75,7 @@ async def _answer(reader: asyncio.StreamReader, take: Callable[[Command], None])
     except BusError as fault:
         answer = CommandAnswer(code=fault.code, detail=fault.detail)
     except ValidationError:
-        answer = CommandAnswer(code="rejected", detail="this is no command of this version")
+        answer = CommandAnswer(code="rejected", detail="this is not a command of this version")
     except ValueError:
         answer = CommandAnswer(code="rejected", detail=f"a command has at most {_LINE_MAX_BYTES} bytes")
     return answer.model_dump_json().encode() + b"\n"

@@ -30,7 +30,7 @@ class Decision:
 
 
 _NO_ROOM = ("disk_full", *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
-"""What no restart mends, but somebody at the machine will: our own word for it, and the system's."""
+"""What no restart fixes, but somebody at the machine will: our own word for it, and the system's."""
 
 
 def after_crash(  # noqa: PLR0913 - what a crash is judged by

@@ -32,7 +32,10 @@ def stop(home: Home, *, quiet: bool = False) -> int:
     if run is not None and held_by in (0, run.launcher_pid):
         launcher = run.processes()[0]
     if not launcher.pid:
-        raise CommandError(f"the launcher in {home.root} has not said who it is yet", hint="try again in a moment")
+        raise CommandError(
+            f"the launcher in {home.root} is just starting and has not written its pid yet",
+            hint="try again in a moment",
+        )
     identity.end(launcher.pid, launcher.mark, signal.SIGTERM)
     config = _settings(home)
     bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)

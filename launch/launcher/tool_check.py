@@ -28,7 +28,7 @@ _EXTRA = "pip install 'hobus[mcp]'"
 
 
 def require_entry_points(config: AdminConfig, given: Mapping[str, str]) -> None:
-    """Raises ConfigError that names every entry point that is no tool, with its mend."""
+    """Raises ConfigError that names every entry point that is no tool, with its fix."""
     faults = [
         f"tools.entry_points: {name!r}: {fault}" for name, fault in entry_point_faults(config, given).items() if fault
     ]
@@ -65,24 +65,24 @@ def configured(config: AdminConfig) -> list[Finding]:
     tools, found = config.tools, list[Finding]()
     if tools.mcp_servers and importlib.util.find_spec("mcp") is None:
         said = "the MCP SDK is not installed, and servers are configured"
-        found.append(Finding(check="mcp", verdict="fail", said=said, mend=_EXTRA))
+        found.append(Finding(check="mcp", verdict="fail", said=said, fix=_EXTRA))
     for name, server in tools.mcp_servers.items():
         faults = server_faults(server)
         if not faults:
             found.append(Finding(check=f"mcp {name}", verdict="ok", said=_what(server)))
-        found += [Finding(check=f"mcp {name}", verdict="fail", said=said, mend=mend) for said, mend in faults]
+        found += [Finding(check=f"mcp {name}", verdict="fail", said=said, fix=fix) for said, fix in faults]
     for name, fault in entry_point_faults(config, {}).items():
         check = f"tool {name}"
         if fault:
-            mend = f"mend that, or take {name} out of tools.entry_points"
-            found.append(Finding(check=check, verdict="fail", said=fault, mend=mend))
+            fix = f"fix that, or remove {name} from tools.entry_points"
+            found.append(Finding(check=check, verdict="fail", said=fault, fix=fix))
         else:
             found.append(Finding(check=check, verdict="ok", said="loads"))
     return found
 
 
 def server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
-    """What keeps a server from being reached, as far as it can be seen without starting it: (what, mend)."""
+    """What keeps a server from being reached, as far as it can be seen without starting it: (what, fix)."""
     values = server.headers if isinstance(server, HttpServer) else server.env
     faults = [fault for name, value in values.items() if (fault := _reference_fault(name, value))]
     if not isinstance(server, HttpServer):
@@ -100,13 +100,13 @@ def running(tools: Tools, home: Home) -> list[Finding]:
         if source.state == "failed" and source.detail:
             found.setdefault((source.name, source.detail), []).append(actor)
         for refused in source.refused:
-            found.setdefault((source.name, f"not taken: {refused}"), []).append(actor)
+            found.setdefault((source.name, f"rejected: {refused}"), []).append(actor)
     return [
         Finding(
             check=f"tools of {name}",
             verdict="warn",
             said=f"{said} (at {', '.join(actors)})",
-            mend=next_command("tools", home.root),
+            fix=next_command("tools", home.root),
         )
         for (name, said), actors in found.items()
     ]
@@ -121,8 +121,8 @@ def _reference_fault(name: str, value: str) -> tuple[str, str] | None:
         return None
     kind, _, where = value.partition(":")
     if kind == "env" and where not in os.environ:
-        mend = "set it where `hobus up` is called"
-        return f"{name} refers to the environment variable {where}, which is not set here", mend
+        fix = "set it where `hobus up` is called"
+        return f"{name} refers to the environment variable {where}, which is not set here", fix
     if kind == "file" and not os.access(Path(where).expanduser(), os.R_OK):
-        return f"{name} refers to the file {where}, which cannot be read", "make it, readable for this user"
+        return f"{name} refers to the file {where}, which cannot be read", "create it, readable for this user"
     return None

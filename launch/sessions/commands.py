@@ -20,7 +20,7 @@ from hobus.launch.sessions.which import no_such
 
 R = TypeVar("R", bound=Message)
 
-_MAY_MEND = UNREACHABLE_CODES | {"moved"}
+_MAY_FIX = UNREACHABLE_CODES | {"moved"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ async def verdict_on(place: Place, session_id: str, command: HostCommand, *, tim
     except CommandError:
         raise
     except RuntimeFault as fault:
-        if fault.code not in _MAY_MEND:
+        if fault.code not in _MAY_FIX:
             raise
         again = f"the same again with --command-id {command.command_id} (it is applied once)"
         raise UnreachableFault(
@@ -87,7 +87,7 @@ async def of_owner(place: Place, session_id: str, question: Message, expect: typ
         except RuntimeFault as fault:
             if fault.code == "not_found":
                 raise no_such(session_id, called="SESSION") from fault
-            if fault.code not in _MAY_MEND or clock.monotonic() + pause_s >= deadline:
+            if fault.code not in _MAY_FIX or clock.monotonic() + pause_s >= deadline:
                 raise
             if (gone := cluster_gone(place.home)) is not None:
                 raise gone from fault

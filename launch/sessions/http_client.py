@@ -129,7 +129,7 @@ class AsyncClient(AsyncSessions):
     async def events(self, session_id: str, *, after: int = -1) -> AsyncGenerator[Event]:
         """Every event of a session behind this sequence, for ever, whatever becomes of connections and doors.
 
-        Raises HttpError for what asking again does not mend, or when nobody answered for `timeout_s`.
+        Raises HttpError for what asking again does not fix, or when nobody answered for `timeout_s`.
         """
         pause_s = _FIRST_PAUSE_S
         path = f"/v1/sessions/{session_id}/events"
@@ -188,7 +188,7 @@ class AsyncClient(AsyncSessions):
             except httpx2.TransportError as error:
                 fault = error
             except ValueError:
-                fault = HttpError(502, "malformed", "the answer is no JSON: is that an HTTP door?")
+                fault = HttpError(502, "malformed", "the answer is not JSON: is that an HTTP door?")
             pause_s = await self._pause(fault, pause_s, deadline)
 
     async def _events(
@@ -252,7 +252,7 @@ def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
         said = json.loads(body)["error"]
         code, message, is_verdict = str(said["code"]), str(said["message"]), "outcome" in said
     except (ValueError, KeyError, TypeError):
-        code, message, is_verdict = "malformed", "an answer that no door gives", False
+        code, message, is_verdict = "malformed", "not an answer of an HTTP door", False
     waits = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
     return HttpError(status, code, message, retry_after_s=waits, is_verdict=is_verdict)
 

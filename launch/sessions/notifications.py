@@ -110,7 +110,7 @@ class Noticed:
             case events.Steer():
                 told = f"somebody steered the turn{self._quoted(text)}"
             case events.FollowUp():
-                told = f"somebody's message waits for the end of the turn{self._quoted(text)}"
+                told = f"somebody queued a message for the end of the turn{self._quoted(text)}"
             case events.Pause():
                 told = "somebody pauses the turn"
             case events.Cancel(reason=reason):

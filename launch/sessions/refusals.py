@@ -40,13 +40,13 @@ REFUSALS: dict[str, Refusal] = {
     "lease_expired": Refusal("the lease was over before it was renewed: the run is cancelled", _LOOK),
     "not_newer": Refusal("a later renewal of the lease came before this one", _LOOK),
     "call_not_open": Refusal("no tool call of this number waits for an approval", _LOOK),
-    "blank": Refusal("the text is blank", _LOOK),
+    "blank": Refusal("the text is empty", _LOOK),
     "too_large": Refusal(
         "its text, or what else it brings, is longer than is taken (host.prompt_max_bytes, sessions.command_max_bytes)",
         _LOOK,
     ),
-    "command_conflict": Refusal("this command id came before with another command: give each one its own", _LOOK),
-    "too_many": Refusal("as many as may wait are waiting (sessions.pending_max)", _LOOK),
+    "command_conflict": Refusal("this command id was used before, for another command: give each its own", _LOOK),
+    "too_many": Refusal("the queue is full (sessions.pending_max)", _LOOK),
 }
 
 

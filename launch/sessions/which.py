@@ -1,4 +1,4 @@
-"""Which session is meant: its whole id, `SES-<8 hex>`, or any beginning of it that only one session has. Pure."""
+"""Which session is meant: its whole id, `SES-<8 hex>`, or any unambiguous prefix of it. Pure."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def the_one(given: str, sessions: Iterable[str], *, called: str) -> str:
     named = ", ".join(found[:_NAMED_AT_MOST])
     more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
     raise CommandError(
-        f"{called} {given}: {len(found)} sessions begin like that: {named}{more}",
-        hint="name more of it",
+        f"{called} {given}: {len(found)} sessions have that prefix: {named}{more}",
+        hint="give more of the id",
     )
 
 

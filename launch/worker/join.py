@@ -27,13 +27,13 @@ from hobus.launch.worker.home import Cluster, WorkerHome
 NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
 
 
-_MENDS = {
+_FIXES = {
     **dict.fromkeys(("token_expired", "token_used", "bad_token", "not_enrolled"), NEW_TOKEN),
     **dict.fromkeys(("bad_version", "bad_protocol"), "install the cluster's version of hobus here: hobus --version"),
     "role_mismatch": f"{NEW_TOKEN}, then here: hobus worker join TOKEN --home DIR, a directory of its own",
     "name_taken": "another process works under this key: stop it, or join with a directory of its own (--home DIR)",
     "malformed": "install the cluster's version of hobus here: hobus --version",
-    "unavailable": "mend that on the cluster's host, then run the same command again",
+    "unavailable": "fix that on the cluster's host, then run the same command again",
 }
 """What to do about each no of the broker."""
 
@@ -42,7 +42,7 @@ def not_let_in(ends: CurveEnds) -> CommandError:
     """The broker does not know the key."""
     return CommandError(
         f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: "
-        "nobody enrolled it there, or it was taken back",
+        "nobody enrolled it there, or it was revoked",
         hint=f"{NEW_TOKEN}, then hobus worker join TOKEN here",
         exit_code=exit_codes.REFUSED,
     )
@@ -52,7 +52,7 @@ def other_cluster(ends: CurveEnds) -> CommandError:
     """Somebody else answers at that address."""
     return CommandError(
         f"whoever answers at {ends.address} does not hold the cluster's key {curve.fingerprint(ends.broker_key)}: "
-        "another cluster listens there, or its keys were made anew, or it is no cluster",
+        "another cluster listens there, or its keys were made anew, or it is not a cluster",
         hint=f"{NEW_TOKEN}, and use that one",
         exit_code=exit_codes.REFUSED,
     )
@@ -60,7 +60,7 @@ def other_cluster(ends: CurveEnds) -> CommandError:
 
 def refused(code: str, detail: str) -> CommandError:
     """The broker's own no."""
-    hint = _MENDS.get(code, "")
+    hint = _FIXES.get(code, "")
     return CommandError(f"the cluster refused this worker ({code}): {detail}", hint=hint, exit_code=exit_codes.REFUSED)
 
 

@@ -40,7 +40,7 @@ def test_shipped_parts_fit_together() -> None:
 
 @pytest.mark.parametrize("bound", ["client_open_max_bytes", "unbound_max_bytes"])
 def test_every_bound_of_what_one_sender_may_have_takes_the_largest_body(bound: str) -> None:
-    """Below it the largest legal message would be refused for ever; the fault names both settings and the mend."""
+    """Below it the largest legal message would be refused for ever; the fault names both settings and the fix."""
     body = GOVERNED.config.bus.body_max_bytes
     assert faults(changed("bus", **{bound: body})) == []
     (fault,) = faults(changed("bus", **{bound: body - 1}))
@@ -139,7 +139,7 @@ def test_the_configuration_itself_fits_the_record() -> None:
 
 
 def test_a_tokenizer_is_that_of_a_configured_model_and_the_only_one() -> None:
-    """What no prompt would ever be counted by is a fault, which names its place and the mend."""
+    """What no prompt would ever be counted by is a fault, which names its place and the fix."""
     one = {"provider_id": "offline", "model_id": "offline-rules-1", "file": "/t.json", "message_tokens": 4}
     assert faults(changed("gateway", tokenizers=[one])) == []
     twice, unknown, other = faults(
@@ -257,7 +257,7 @@ def test_no_secret_is_handed_to_every_process(name: str) -> None:
     ("turn_limit", "classify", "count"), [(1, True, 1), (1, False, 0), (2, True, 0), (50, True, 0)]
 )
 def test_a_classified_turn_has_room_for_its_answer(turn_limit: int, classify: bool, count: int) -> None:
-    """With one round alone every turn would end at its limit, classified and unanswered; the fault names both mends."""
+    """With one round alone every turn would end at its limit, classified and unanswered; the fault names both fixes."""
     whole = GOVERNED.config.model_dump()
     whole["budget"]["turn_limit"] = turn_limit
     whole["ho2"]["classify"] = classify

@@ -1,4 +1,4 @@
-"""Reading and checking of the governed files: every fault at once, with its place and the mend."""
+"""Reading and checking of the governed files: every fault at once, with its place and the fix."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_shipped_files_are_valid() -> None:
 
 
 def test_each_missing_setting_is_named_by_its_path() -> None:
-    """Without any one setting nothing starts, and the fault names it and the mend."""
+    """Without any one setting nothing starts, and the fault names it and the fix."""
     for path in leaves(SHIPPED):
         value = copy.deepcopy(SHIPPED)
         at(value, path[:-1]).pop(path[-1])

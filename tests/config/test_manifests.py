@@ -39,8 +39,8 @@ def test_every_shipped_file_is_owned_once_and_has_its_stated_hash() -> None:
     assert ownership_faults(SHIPPED_ROOT) == []
 
 
-def test_changed_file_is_told_with_the_mend(root: Path) -> None:
-    """One byte more, and its owner's hash is stale; the command that mends it does."""
+def test_changed_file_is_told_with_the_fix(root: Path) -> None:
+    """One byte more, and its owner's hash is stale; the command that fixes it does."""
     with (root / "agents/ADMIN.json").open("a", encoding="utf-8") as file:
         file.write("\n")
     (fault,) = ownership_faults(root)

@@ -54,8 +54,8 @@ def test_unit_stands_at_the_end_of_the_name(section: str, name: str, unit: str) 
     assert unit_of(name, AdminConfig.model_fields[section].annotation.model_fields[name]) == unit
 
 
-def test_stale_page_is_told_and_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--check` fails with the command that mends it; `--write` does."""
+def test_stale_page_is_told_and_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--check` fails with the command that fixes it; `--write` does."""
     target = tmp_path / "configuration.md"
     target.write_text("old", encoding="utf-8")
     assert main(["--check"], target) == 1

@@ -1,4 +1,4 @@
-"""Faults of the tools in a configuration, each with its mend."""
+"""Faults of the tools in a configuration, each with its fix."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_what_is_right_has_no_fault():
         ({"a": HTTP | {"url": "ftp://x"}}, "a.url: expected http"),
         ({"a": HTTP | {"url": "http://[::1/"}}, "a.url: expected http"),
         ({"a": HTTP | {"url": "http://x:99999/"}}, "a.url: expected http"),
-        ({"a": HTTP | {"headers": {"X A:": "1"}}}, "a.headers: 'X A:' is no name"),
+        ({"a": HTTP | {"headers": {"X A:": "1"}}}, "a.headers: 'X A:' is not a name"),
         ({"a": HTTP | {"headers": {"X-A": "1\r\nB: 2"}}}, "a.headers.X-A: a character"),
         ({"a": HTTP | {"headers": {"X-A": "\u20ac"}}}, "a.headers.X-A: a character"),
-        ({"a": STDIO | {"env": {"A=B": "1"}}}, "a.env: 'A=B' is no name"),
-        ({"a": STDIO | {"env": {"": "1"}}}, "a.env: '' is no name"),
+        ({"a": STDIO | {"env": {"A=B": "1"}}}, "a.env: 'A=B' is not a name"),
+        ({"a": STDIO | {"env": {"": "1"}}}, "a.env: '' is not a name"),
         ({"a": STDIO | {"env": {"A": "1\0"}}}, "a.env.A: a character"),
         ({"a": STDIO | {"command": ["x", "\0"]}}, "a.command: a zero character"),
         ({"a": HTTP | {"url": "https://me:pw@x/"}}, "a.url: holds a user or password"),

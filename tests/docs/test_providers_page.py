@@ -83,7 +83,7 @@ async def test_the_class_that_it_shows_answers(installed):
     ],
 )
 async def test_a_class_that_cannot_be_had_says_why(installed, changes, words):
-    """Before anything is sent, with the mend."""
+    """Before anything is sent, with the fix."""
     with pytest.raises(GatewayError, match=re.escape(words)) as caught:
         await made(**changes).prepare()
     assert caught.value.code == "PROVIDER_UNUSABLE"

@@ -79,7 +79,7 @@ class Unready(Scripted):
         await self.ready()
 
 
-def test_a_provider_that_cannot_be_used_is_a_rejection_with_the_mend(make):
+def test_a_provider_that_cannot_be_used_is_a_rejection_with_the_fix(make):
     """Nothing is reserved or sent; as soon as it can be used it is."""
     faults = [GatewayError("PROVIDER_UNUSABLE", "provider offline cannot be used: no key; set it")] * 2
 

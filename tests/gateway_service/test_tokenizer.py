@@ -115,15 +115,15 @@ def _directory(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (Path.unlink, "is no file"),
-        (_directory, "is no file"),
-        (_pipe, "is no file"),
-        (lambda path: path.write_text("sk-planted"), "is no tokenizer.json"),
-        (lambda path: path.write_text('{"model": "sk-planted"}'), "is no tokenizer.json"),
-        (lambda path: path.write_bytes(b"\xff\x00"), "is no tokenizer.json"),
+        (Path.unlink, "is not a file"),
+        (_directory, "is not a file"),
+        (_pipe, "is not a file"),
+        (lambda path: path.write_text("sk-planted"), "is not a tokenizer.json"),
+        (lambda path: path.write_text('{"model": "sk-planted"}'), "is not a tokenizer.json"),
+        (lambda path: path.write_bytes(b"\xff\x00"), "is not a tokenizer.json"),
     ],
 )
-async def test_a_file_that_cannot_be_used_is_a_fault_with_its_mend(tmp_path, spoil, said):
+async def test_a_file_that_cannot_be_used_is_a_fault_with_its_fix(tmp_path, spoil, said):
     """It names model and file, and repeats nothing that stands in it."""
     path = a_file(tmp_path)
     spoil(path)
@@ -143,7 +143,7 @@ def test_a_home_of_nobody_is_a_fault():
     assert "there is no such user; put" in made(Path("~nobody-of-this-name/t.json")).fault
 
 
-def test_a_missing_library_is_a_fault_with_its_mend(tmp_path, monkeypatch):
+def test_a_missing_library_is_a_fault_with_its_fix(tmp_path, monkeypatch):
     """The extra is named, as for a provider's SDK."""
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     said = (
@@ -244,12 +244,12 @@ def test_each_model_of_a_chain_counts_for_itself(make, tmp_path):
 
 
 def test_without_its_file_a_model_is_not_called_and_the_log_says_so_at_the_start(make, tmp_path):
-    """A refusal with the mend, nothing held or guessed; with the file there the next gateway answers."""
+    """A refusal with the fix, nothing held or guessed; with the file there the next gateway answers."""
     path = tmp_path / "tokenizer.json"
     with structlog.testing.capture_logs() as logs:
         cluster = make(1000, path)
     (said,) = [line for line in logs if line["event"] == "tokenizer_unusable"]
-    assert "is no file; put the tokenizer.json of offline-rules-1 there" in said["detail"]
+    assert "is not a file; put the tokenizer.json of offline-rules-1 there" in said["detail"]
     refused = cluster.run(cluster.ask(prompt()))
     assert (refused.outcome, refused.error_code) == ("REJECTED", "PROVIDER_UNUSABLE")
     assert refused.error_message == said["detail"] and cluster.provider.calls == 0

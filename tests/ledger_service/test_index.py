@@ -273,7 +273,7 @@ async def test_whatever_stands_in_the_place_of_the_index_gives_way_to_a_new_one(
         (memory_path / file).unlink(missing_ok=True)
     _NO_FILES[kind](memory_path / name)
     report = verify_directory(memory_path)
-    assert report.ok and f"{name} is no file" in report.index and "makes a new one" in report.index
+    assert report.ok and f"{name} is not a file" in report.index and "makes a new one" in report.index
     async with running(disk) as ledger:
         assert [ack.outcome for ack in await ledger.write(write("e0"), write("f"))] == ["known", "committed"]
     assert verify_directory(memory_path).index == "agrees"
@@ -292,7 +292,7 @@ class _Stuck(RealDisk):
         raise PermissionError(errno.EACCES, "Permission denied", f"{source} -> {target}")
 
 
-async def test_where_no_index_can_be_made_the_start_says_where_and_what_mends_it(tmp_path, monkeypatch):
+async def test_where_no_index_can_be_made_the_start_says_where_and_what_fixes_it(tmp_path, monkeypatch):
     """One refusal with the path; the verification calls the same nothing that a start could use."""
     async with running(RealDisk(tmp_path)) as ledger:
         await ledger.write(write("a"))

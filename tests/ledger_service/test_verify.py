@@ -139,7 +139,7 @@ def _rewritten(data: bytes, change) -> bytes:
         ),
     ],
 )
-async def test_a_forger_who_mends_every_crc_is_still_caught(tmp_path, change, what):
+async def test_a_forger_who_fixes_every_crc_is_still_caught(tmp_path, change, what):
     """Bodies are held by their salted hashes, entries by their form and order."""
     await _ledger(tmp_path, batches=1)
     path = tmp_path / "segments" / segment_name(0)

@@ -27,7 +27,7 @@ REQUEST_MS = 15_000
 ATTEMPTS = 2
 BIG = 100 << 20
 GIVEN_UP = ("PROVIDER_REFUSED", "PROVIDER_UNUSABLE")
-"""Nothing that another model's answer would mend: the turn says it, and is not answered."""
+"""Nothing that another model's answer would fix: the turn says it, and is not answered."""
 SAYS = {
     "drip": "did not finish an answer of tiny within 1", "drip-stream": "did not finish an answer of tiny within 1",
     "flood": "answer_max_bytes", "flood-stream": "event_max_bytes", "close": "gave no answer that can be read",
@@ -36,7 +36,7 @@ SAYS = {
     "400-quotes": "does not take this request.", "500-quotes": "answered 500: it failed", "502": "answered 502: it failed",
     "keyless": "NOT_THERE", "anthropic": "hobus[anthropic]",
 }  # fmt: skip
-"""What stands in the words about some of them: what the provider did, and the mend."""
+"""What stands in the words about some of them: what the provider did, and the fix."""
 taken: Counter[str] = Counter()
 """Bytes that were read of each flood."""
 

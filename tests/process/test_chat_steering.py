@@ -87,9 +87,9 @@ def test_a_message_typed_meanwhile_is_answered_after_and_survives_the_chat(slow)
     with typing(*chat_of(slow)) as chat:
         session = at_work(slow, chat, QUESTION)
         chat.type("/followup what did I ask before?")
-        chat.until("it waits for its turn")
+        chat.until("it is queued")
         chat.type("hello")
-        chat.until("it waits for its turn", 2)
+        chat.until("it is queued", 2)
         chat.process.kill()
     answers = eventually(
         lambda: [e for e in slow.entries("RunCompleted") if e.provenance.session_id == session][2:], within_s=40

@@ -52,7 +52,7 @@ def test_a_disk_that_takes_no_writes_is_named(read_only: Path, words: tuple[str,
     doctor = hobus("doctor", "--json", "--home", str(read_only / "home"))
     assert doctor.code == exit_codes.FAILED
     (failed,) = [one for one in doctor.json["checks"] if one["verdict"] == "fail"]
-    assert failed["check"] == "home" and "--home DIR" in failed["mend"]
+    assert failed["check"] == "home" and "--home DIR" in failed["fix"]
 
 
 def test_two_ups_at_once_make_one_cluster(cluster: Cluster):
@@ -92,7 +92,7 @@ def test_doctor_of_a_running_cluster(cluster: Cluster, tmp_path: Path):
     ill = cluster("doctor", "--json")
     assert ill.code == exit_codes.FAILED and not ill.json["ok"]
     (failed,) = [one for one in ill.json["checks"] if one["verdict"] == "fail"]
-    assert failed["check"] == "ho1/1" and "hobus restart" in failed["mend"] and "signal 9" in failed["said"]
+    assert failed["check"] == "ho1/1" and "hobus restart" in failed["fix"] and "signal 9" in failed["said"]
     shown = cluster("ps")
     assert "launcher.crash_budget" in shown.out and "last lines of" in shown.err
     run = cluster.run()

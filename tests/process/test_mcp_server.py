@@ -101,7 +101,7 @@ async def test_calls_run_side_by_side_and_know_their_key(tmp_path: Path) -> None
         assert await call(server, "nonsense") == (
             False,
             "tool_failed",
-            "the MCP server answered with something that is no result",
+            "the MCP server answered with something that is not a result",
         )
         assert (await call(server, "sample"))[0]
         declined = tmp_path / "declined"

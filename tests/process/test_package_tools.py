@@ -118,7 +118,7 @@ def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Pat
 
 
 def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: Cluster, tmp_path: Path):
-    """`up` and `doctor` name it, why, and the mend; no traceback; the same from the configuration in the home."""
+    """`up` and `doctor` name it, why, and the fix; no traceback; the same from the configuration in the home."""
     broken = "raise RuntimeError('no licence')"
     packages = install(tmp_path / "packages", "broken_pack", broken, licensed="x")
     cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
@@ -133,7 +133,7 @@ def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: C
     findings = {row["check"]: row for row in told.json["checks"]}
     assert findings["tool licensed"]["verdict"] == "fail"
     assert "no licence" in findings["tool licensed"]["said"]
-    assert "tools.entry_points" in findings["tool nowhere"]["mend"]
+    assert "tools.entry_points" in findings["tool nowhere"]["fix"]
 
 
 HOLDS = """

@@ -388,7 +388,7 @@ def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     assert site.cluster("keys revoke", "ho1/remote-1").code == 0
     assert worker.ended() == 5
     assert key in worker.said
-    assert "taken back" in worker.said
+    assert "revoked" in worker.said
     assert site.run("one").ended(60) == 5
     shown = site.cluster("ps")
     assert key in shown.err

@@ -1,4 +1,4 @@
-"""A model that cannot be had is said to be, by name and with the mend; no other one answers in its place."""
+"""A model that cannot be had is said to be, by name and with the fix; no other one answers in its place."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Refuses(AsksForTools):
 
 
 @pytest.mark.parametrize("code", ["PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED", "PROVIDER_ERROR"])
-def test_the_user_reads_which_provider_refused_and_what_mends_it(code):
+def test_the_user_reads_which_provider_refused_and_what_fixes_it(code):
     """Refused for good it is told at once; what may pass is tried by the last resort, whose end says it too."""
     with SimulatedCluster(shipped_snapshot(), providers={"offline": Refuses(code)}) as cluster:
         result = cluster.ask("hello", input_id="in-1")

@@ -145,7 +145,7 @@ class ServerProcess(HostProcess):
     def _settle(self, frame: dict[str, Any]) -> None:
         result = result_in(frame)
         if result is None:
-            raise HostGone("said something that is no answer")
+            raise HostGone("sent something that is not an answer")
         ended = self._calls.get(frame["n"])
         if ended is not None and not ended.done():
             ended.set_result(result)

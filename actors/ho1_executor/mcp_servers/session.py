@@ -211,7 +211,7 @@ class _Link:
     def _result(self, answer: Mapping[str, Any]) -> ToolResult:
         content, is_error = answer.get("content", []), answer.get("isError", False)
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-            return not_done("tool_failed", "the MCP server answered with something that is no result")
+            return not_done("tool_failed", "the MCP server answered with something that is not a result")
         text, truncated = cut(told(content, answer.get("structuredContent")), self._settings["output_max_bytes"])
         return ToolResult(ok=not is_error, code="tool_failed" if is_error else "", text=text, truncated=truncated)
 

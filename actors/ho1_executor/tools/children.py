@@ -65,7 +65,7 @@ class ToolSlot:
             if frame.get("n") == number and (result := result_in(frame)) is not None:
                 return result
             if not is_request(frame, number):
-                raise HostGone("said something that is no answer")
+                raise HostGone("sent something that is not an answer")
             try:
                 answer = {"value": await request(frame["service"], frame["type"], frame["body"])}
             except ToolFault as fault:

@@ -35,7 +35,7 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 
 
 class NoSchema(Exception):
-    """An annotation that says nothing in JSON; the message names the parameter and the mend."""
+    """An annotation that says nothing in JSON; the message names the parameter and the fix."""
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ SOURCE = "python"
 
 
 class BadEntryPoint(Exception):
-    """It cannot be a tool; the message says why and what mends it."""
+    """It cannot be a tool; the message says why and what fixes it."""
 
 
 def load(name: str) -> ToolDefinition:
@@ -115,7 +115,7 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
     """The tool that a function is. Raises BadEntryPoint."""
     declared: Declared | None = getattr(function, MARK, None)
     if not callable(function) or not isinstance(declared, Declared):
-        raise BadEntryPoint("it is no tool; decorate the function with @hobus.tool(idempotent=..., writes=...)")
+        raise BadEntryPoint("it is not a tool; decorate the function with @hobus.tool(idempotent=..., writes=...)")
     description = declared.description or inspect.getdoc(function) or ""
     if not description.strip():
         raise BadEntryPoint("nothing says what it does; give it a docstring or description=")

@@ -28,7 +28,7 @@ from hobus.actors.ho1_executor.tools.protocol import (
 
 
 class HostGone(Exception):
-    """The process ended, or said something that is no answer."""
+    """The process ended, or sent something that is not an answer."""
 
 
 class Frames:
@@ -58,7 +58,7 @@ class Frames:
             size = frame_size(await self._reader.readexactly(PREFIX_BYTES), self._max_bytes)
             return unpack_frame(await self._reader.readexactly(size))
         except BadFrame:
-            raise HostGone("said something that is no answer") from None
+            raise HostGone("sent something that is not an answer") from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise HostGone("ended") from None
 

@@ -146,7 +146,7 @@ def described(name: str, result: ToolResult) -> ToolDefinition | str:
         return result.text
     said: dict[str, Any] = json.loads(result.text)
     if fault := schema_fault(said["parameters"]):
-        return f"{fault}; mend its parameters="
+        return f"{fault}; fix its parameters="
     return ToolDefinition(tool_id=name, source=PYTHON, **said)
 
 

@@ -150,7 +150,7 @@ def _excerpt(ref: str, text: str, chars_max: int) -> Segment:
 def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: Ho3Config) -> Judged:
     """What may be taken of an answer. More keys than asked for are dropped, so are labels outside the vocabulary."""
     if parsed is None:
-        return Judged(None, ("the answer is no object",))
+        return Judged(None, ("the answer is not an object",))
     domain, task, labels_dropped = labels_in(parsed, vocabulary)
     dropped = (*(str(key) for key in parsed if key not in _KEYS), *labels_dropped)
     given_type = parsed.get("artifact_type")
@@ -162,7 +162,7 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
         *([] if kind is not None else [f"artifact_type is none of {', '.join(_TYPES)}"]),
         *([] if has_place else ["no label is of the vocabulary: no turn would ever match it"]),
         *_line_faults(line, memory.context_line_max_chars),
-        *([] if is_weight and weight is not None and 0 <= weight <= 1 else ["weight is no number from 0 to 1"]),
+        *([] if is_weight and weight is not None and 0 <= weight <= 1 else ["weight is not a number from 0 to 1"]),
     ]
     if faults or kind is None or not isinstance(line, str) or not isinstance(weight, int | float):
         return Judged(None, tuple(faults), dropped)

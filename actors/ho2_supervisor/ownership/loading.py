@@ -40,7 +40,7 @@ class Loaded:
 async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, page: int) -> Loaded:
     """Everything up to the head as the first page has it; the texts of the newest turns are in place.
 
-    Raises LedgerError: damaged or erased, naming session, entry and mend.
+    Raises LedgerError: damaged or erased, naming session, entry and fix.
     """
     base, tail, ignored = await _newest(client, session_id, page)
     record = SessionRecord(session_id, limits) if base is None else await _restored(client, base, limits)

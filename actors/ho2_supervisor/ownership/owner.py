@@ -58,7 +58,7 @@ class JournalLost(LedgerError):
 
 
 _NEVER_TAKEN = frozenset({"too_large", "denied", "malformed", "rejected"})
-"""Faults of a whole write that sending it again does not mend, while the record as such is at hand."""
+"""Faults of a whole write that sending it again does not fix, while the record as such is at hand."""
 
 
 def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:

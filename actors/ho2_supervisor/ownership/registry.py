@@ -69,7 +69,7 @@ class Registry:
     async def is_durable(self, session: OwnedSession) -> bool:
         """Whether what was appended stands; False: the stream moved on, the session is to be read again.
 
-        Raises EntryRefused, which reading again would not mend, or JournalLost.
+        Raises EntryRefused, which reading again would not fix, or JournalLost.
         """
         try:
             await session.barrier()

@@ -27,8 +27,8 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import OwnersSettled
 
 SETTLED = "OWNERS_SETTLED"
-_MENDED_OUTSIDE = frozenset({"disk_full"})
-"""Codes that no other try mends, but somebody at the machine will: such a session is asked for again."""
+_FIXED_OUTSIDE = frozenset({"disk_full"})
+"""Codes that no other try fixes, but somebody at the machine will: such a session is asked for again."""
 _log = structlog.get_logger("ho2_supervisor")
 
 
@@ -176,7 +176,7 @@ class Unowned:
                 await self._ask(session_id, taken)
             except RuntimeFault as fault:
                 _log.warning("session_not_taken_over", session_id=session_id, code=fault.code)
-                failed = fault if fault.retryable or fault.code in _MENDED_OUTSIDE else failed
+                failed = fault if fault.retryable or fault.code in _FIXED_OUTSIDE else failed
         if failed is not None:
             raise failed
 

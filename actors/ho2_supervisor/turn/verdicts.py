@@ -12,7 +12,7 @@ from hobus.bus.messages.work_order import Receipt
 
 PROVIDER_REFUSALS = frozenset({"PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED"})
 """Codes of a provider that was asked for and cannot be had: another one's answer would hide that. Their detail names
-it and the mend, and is told."""
+it and the fix, and is told."""
 
 SENTENCES = MappingProxyType(
     {
@@ -63,7 +63,7 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     tool_calls: Sequence[ToolCallSummary] = (),
     detail: str = "",
 ) -> TurnResult:
-    """The answer that a verdict is; a budget's has the figures, a provider's who refused, and the mend."""
+    """The answer that a verdict is; a budget's has the figures, a provider's who refused, and the fix."""
     said = f" {detail.rstrip('.')}." if detail and (code in PROVIDER_REFUSALS or code in _WITH_FACTS) else ""
     return TurnResult(
         response=f"{SENTENCES[code]}{said}",

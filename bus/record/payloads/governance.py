@@ -52,7 +52,7 @@ class KeyEnrolled(NamedTuple):
 
 
 class KeyRevoked(NamedTuple):
-    """KEY_REVOKED: a worker's key was taken back."""
+    """KEY_REVOKED: a worker's key was revoked."""
 
     key: Annotated[str, Field(description="its fingerprint")]
     name: Annotated[str, Field(description="of the worker")]
@@ -101,7 +101,7 @@ class HttpKeyCreated(NamedTuple):
 
 
 class HttpKeyRevoked(NamedTuple):
-    """HTTP_KEY_REVOKED: it was taken back."""
+    """HTTP_KEY_REVOKED: it was revoked."""
 
     key: Annotated[str, Field(description="`key:<fingerprint>`")]
     name: Annotated[str, Field(description="principal that it stood for")]

@@ -1,4 +1,4 @@
-"""What went wrong at a provider, in this system's words: which provider, what it said, and what mends it.
+"""What went wrong at a provider, in this system's words: which provider, what it said, and what fixes it.
 
 A fault says whether asking again may help (`retryable`), when (`retry_after_ms`), and what the call cost: `unbilled`
 where the provider refused before any work, its figures where it gave them; `unknown` where it may have worked and
@@ -175,11 +175,11 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
     facts |= {"unknown": True} if status in _MAY_HAVE_WORKED else {"unbilled": True}
     if status == _TOO_MANY:
         is_final = bool({_named(body, "code"), _named(body, "type")} & _FOREVER)
-        mend = "its quota is used up: look at the account" if is_final else "it takes no more for now"
-        return GatewayError("PROVIDER_RATE_LIMITED", f"{who}: {mend}{said}", retryable=not is_final, facts=facts)
+        fix = "its quota is used up: look at the account" if is_final else "it takes no more for now"
+        return GatewayError("PROVIDER_RATE_LIMITED", f"{who}: {fix}{said}", retryable=not is_final, facts=facts)
     if status >= _LEAST_ERROR or status in _MAY_HAVE_WORKED:
         return GatewayError("PROVIDER_ERROR", f"{who}: it failed{said}", retryable=True, facts=facts)
-    return GatewayError("PROVIDER_REFUSED", f"{who}: {_mend(status, asked)}{said}", facts=facts)
+    return GatewayError("PROVIDER_REFUSED", f"{who}: {_fix(status, asked)}{said}", facts=facts)
 
 
 def retry_after_ms(headers: Mapping[str, str]) -> int | None:
@@ -193,7 +193,7 @@ def retry_after_ms(headers: Mapping[str, str]) -> int | None:
     return min(math.ceil(milliseconds), _RETRY_AFTER_MAX_MS)
 
 
-def _mend(status: int, asked: AskedProvider) -> str:
+def _fix(status: int, asked: AskedProvider) -> str:
     key = asked.key_reference or "no key"
     match status:
         case 401:

@@ -205,8 +205,8 @@ class HttpProvider:
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - an HTTP library takes fewer addresses than the configuration
-            mend = f"correct gateway.providers.{self.provider_id}.base_url"
-            raise unusable(self.provider_id, f"its client cannot be made ({type(error).__name__})", mend) from None
+            fix = f"correct gateway.providers.{self.provider_id}.base_url"
+            raise unusable(self.provider_id, f"its client cannot be made ({type(error).__name__})", fix) from None
         self._client = client
         return client
 

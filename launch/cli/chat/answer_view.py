@@ -39,7 +39,7 @@ STANDS_STILL = {
     "WaitingInput": "… waits for an approval",
 }
 """What stands there while nothing is written."""
-RESIZED: Line = ("(the window became narrower; what stands above is no answer)", "bright_black")
+RESIZED: Line = ("(the window became narrower; the lines above may be garbled)", "bright_black")
 
 
 class Provisional:

@@ -68,7 +68,7 @@ def warnings_about(result: TurnResult) -> list[Line]:
             (f"answered without {_named(result.tools_missing)}, which no worker had; see `hobus tools`", "yellow")
         )
     if result.quality_gate_passed is False:
-        lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
+        lines.append(("quality gate not passed: this is the best attempt", "yellow"))
     return lines
 
 

@@ -214,11 +214,11 @@ class ChatHistory(History):
 
     @contextmanager
     def _locked(self, flags: int) -> Generator[BinaryIO]:
-        """Raises OSError, also for what is no plain file."""
+        """Raises OSError, also for what is not a plain file."""
         descriptor = os.open(self._path, flags | os.O_NONBLOCK | os.O_CLOEXEC, _PRIVATE)
         with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "r+b") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "no plain file", str(self._path))
+                raise OSError(errno.EINVAL, "not a plain file", str(self._path))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield file
 

@@ -18,11 +18,11 @@ _DIM = "bright_black"
 RUN_COMMANDS = {
     "/steer TEXT": "say something to the turn that runs: its next round sees it",
     "/followup TEXT": "a message for when the turn is over (so is a plain line that is typed while it runs)",
-    "/pause": "let the turn stop at its next step",
-    "/resume": "let a paused turn go on",
+    "/pause": "pause the turn at its next step",
+    "/resume": "resume a paused turn",
     "/cancel [REASON]": "end the turn: its model call and its tools are stopped",
-    "/approve [CALL]": "let a tool call run that waits for it",
-    "/deny [CALL] [REASON]": "refuse it; the model is told so",
+    "/approve [CALL]": "allow a tool call that waits for approval",
+    "/deny [CALL] [REASON]": "refuse such a call; the model is told so",
 }
 """What is typed -> what it does. Each also works in `hobus session`, from any terminal."""
 NAMES = frozenset(usage.split()[0] for usage in RUN_COMMANDS)
@@ -34,11 +34,11 @@ _NEXT = {
     "session_closed": "/new, then a message, begins another session",
     "no_active_run": "a plain line is a message, and begins a turn",
     "cancelling": "/wait for what became of it",
-    "not_paused": "/session shows how it stands",
+    "not_paused": "/session shows its state",
     "already_paused": "/resume lets it go on",
     "call_not_open": "/session shows which calls wait",
-    "too_large": "say it in fewer words",
-    "too_many": "wait until some of them were heard",
+    "too_large": "send a shorter text",
+    "too_many": "wait until some of them have been taken up",
 }
 """What to type after a refusal; the codes that a chat's commands cannot meet are left out."""
 
@@ -63,7 +63,7 @@ def command_of(line: str, held: Sequence[HeldNow] = ()) -> Command:
     name, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     if name in _TAKES_NOTHING and rest:
-        raise _misused(name, "takes nothing behind it")
+        raise _misused(name, "takes no arguments")
     match name:
         case "/steer" | "/followup":
             if not rest:
@@ -89,7 +89,7 @@ def _decision(name: str, rest: str, held: Sequence[HeldNow]) -> Command:
     if name == "/deny":
         return events.Deny(call_id=call_id, reason=reason.strip() or None)
     if reason.strip():
-        raise _misused(name, "takes nothing but the number of a call")
+        raise _misused(name, "takes only the number of a call")
     return events.Approve(call_id=call_id)
 
 
@@ -118,7 +118,7 @@ def applied(verdict: CommandVerdict, command: Command) -> Line:
         case events.Steer():
             said = "steered: the next round of the turn sees it"
         case events.FollowUp():
-            said = "it waits for its turn" if verdict.run_id is not None else "it begins a turn"
+            said = "it is queued" if verdict.run_id is not None else "it starts a turn"
         case events.Pause():
             said = "the turn pauses at its next step"
         case events.Resume():

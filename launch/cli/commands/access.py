@@ -29,7 +29,7 @@ from hobus.launch.http import keys as http_keys
 
 @click.group()
 def token() -> None:
-    """Let workers on other hosts join, and clients come in over HTTP: make and list tokens and keys."""
+    """Create and list tokens for workers on other hosts and keys for HTTP clients."""
 
 
 def seconds_of(text: str) -> int:
@@ -48,22 +48,26 @@ def seconds_of(text: str) -> int:
     type=click.Choice(["ho1", "http"]),
     default="ho1",
     show_default=True,
-    help="What joins: a worker, or a client over HTTP.",
+    help="Who it is for: a worker (ho1), or a client over HTTP.",
 )
-@click.option("--ttl", metavar="TIME", help="How long it is good: 30m, 1h, 2d.  [ho1: 1h; http: until it is revoked]")
+@click.option("--ttl", metavar="TIME", help="How long it is valid: 30m, 1h, 2d.  [ho1: 1h; http: until it is revoked]")
 @click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
 @click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
-@click.option("--address", metavar="HOST[:PORT]", help="By which the other host reaches this one, if it is another.")
+@click.option(
+    "--address",
+    metavar="HOST[:PORT]",
+    help="Address at which the other host reaches this one, if not the one listened at.",
+)
 @with_json
 @with_home
 def create(  # noqa: PLR0913 - one per option
     *, home: Home, role: str, ttl: str | None, uses: int, name: str | None, address: str | None
 ) -> Output:
-    """Make a token; what is printed is the whole line for the other host.
+    """Create a token and print the whole line to run on the other host.
 
     Whoever has that line before it is used may join as a worker: hand it over as you would a password.
 
-    With `--role http` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` takes it back.
+    With `--role http` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` revokes it.
     """
     if role == "http":
         return _http_key(home, name, ttl)
@@ -84,7 +88,7 @@ def create(  # noqa: PLR0913 - one per option
         "uses": uses, "expires_at": iso(created.expires_at_us / 1_000_000),
     }  # fmt: skip
     good_for = f"{'one worker' if uses == 1 else f'{uses} workers'} within {ttl}, at {reached_at}"
-    return _secret(document, line, f"{created.token_id}: good for {good_for}.  {next_command('ps', home.root)}")
+    return _secret(document, line, f"{created.token_id}: valid for {good_for}.  {next_command('ps', home.root)}")
 
 
 def _http_key(home: Home, name: str | None, ttl: str | None) -> Output:
@@ -142,7 +146,7 @@ def _reached_at(bound: str, given: str | None) -> str:
 @with_json(says="One JSON array.")
 @with_home
 def list_tokens(*, home: Home) -> Output:
-    """List tokens and how often they were used; no secret is in there."""
+    """List tokens and how often they were used; secrets are not shown."""
     now, uses = SystemClock().now(), uses_in(home.keys)
     rows: list[dict[str, Any]] = [
         {
@@ -167,7 +171,7 @@ def _expires(in_s: float) -> str:
 
 @click.group()
 def keys() -> None:
-    """Show which workers on other hosts, and clients over HTTP, may connect; take a key back."""
+    """Show which workers on other hosts, and clients over HTTP, may connect; revoke a key."""
 
 
 @keys.command(name="list")
@@ -193,12 +197,12 @@ def list_keys(*, home: Home) -> Output:
 @click.argument("name")
 @with_home
 def revoke_key(*, home: Home, name: str) -> None:
-    """Take a key back, for good and at once.
+    """Revoke a key, for good and at once.
 
     A worker is cut off, others get its orders, its name is not reused; over HTTP its bearer is refused from then on.
     """
     if http_keys.revoke(home, name, now_us=round(SystemClock().now() * 1_000_000)):
-        return say(f"the HTTP key of {name} is taken back")
+        return say(f"the HTTP key of {name} is revoked")
     worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)
     if worker is None:
         raise CommandError(
@@ -209,4 +213,4 @@ def revoke_key(*, home: Home, name: str) -> None:
         ask(cluster_of(home), "broker", RevokeKey(name=name), Done)  # it alone may change the keys that it runs with
     else:
         revoke(home.keys, name)
-    return say(f"the key {worker.fingerprint} of {worker.name} is taken back")
+    return say(f"the key {worker.fingerprint} of {worker.name} is revoked")

@@ -39,7 +39,7 @@ def ask(place: Place, service: str, question: Message, expect: type[R]) -> R:
 
 def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command gets `agent: str | None` from `--agent`."""
-    said = "Whose session a new one is (hobus agent list); the configured agent's otherwise."
+    said = "The agent of a new session (hobus agent list); default: the configured one."
     return click.option("--agent", metavar="NAME", help=said)(command)
 
 

@@ -31,7 +31,10 @@ def config() -> None:
 
 @config.command()
 @click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="Laid over the shipped admin_config.json."
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Settings that replace those of the shipped admin_config.json.",
 )
 @with_json
 @with_home
@@ -87,7 +90,7 @@ def diff(*, home: Home) -> Output:
         for name in files:
             say(f"file of this home: {home.config / name}")
         if not paths and not files:
-            say("everything is as it is shipped")
+            say("nothing differs from what is shipped")
 
     rows = [{"setting": path, "shipped": shipped.get(path), "here": values.get(path)} for path in paths]
     return Output({"settings": rows, "files": files}, show)
@@ -98,7 +101,7 @@ def diff(*, home: Home) -> Output:
 @click.argument("value", metavar="VALUE")
 @with_home
 def set_(*, home: Home, setting: str, value: str) -> None:
-    """Give SETTING another value from the next start on. VALUE is JSON (7, true, ["a"]), else it is a text."""
+    """Set SETTING to VALUE from the next start on. VALUE is JSON (7, true, ["a"]), else a text."""
     try:
         given = json_value(value)
     except BadText:
@@ -110,7 +113,7 @@ def set_(*, home: Home, setting: str, value: str) -> None:
 @click.argument("setting", metavar="SETTING")
 @with_home
 def unset(*, home: Home, setting: str) -> None:
-    """Let SETTING, and all below it, be as it is shipped from the next start on."""
+    """Reset SETTING, and all below it, to the shipped value from the next start on."""
     _changed(home, lambda own: taken_away(own, setting))
 
 
@@ -141,7 +144,7 @@ def _changed(home: Home, change: Callable[[Settings], Settings]) -> None:
         if before.get(path, _NONE) != value:
             say(f"{path} = {as_json(value)}")
     when = "from the next start on" if cluster_gone(home) else f"after {next_command('down', home.root)} and a start"
-    say(f"{styled('ok', 'green')}  {own_config.path_of(home)}, digest {digest}; it holds {when}")
+    say(f"{styled('ok', 'green')}  {own_config.path_of(home)}, digest {digest}; in force {when}")
 
 
 def _is_below(path: str, prefix: str) -> bool:

@@ -36,7 +36,7 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None, as_json
         groups = report(entries, keys, since_us=since_us)
     except ValueError as fault:
         raise CommandError(
-            f"an entry of the record cannot be read, so nothing is added up: {fault}",
+            f"an entry of the record cannot be read, so nothing was added up: {fault}",
             hint="hobus ledger verify; an entry that no gateway of this version wrote can be left out by --session",
         ) from None
     if as_json_:

@@ -49,14 +49,14 @@ _OF_THE_TURN = frozenset({"RunRequested", *ENDS})
 
 
 @click.command()
-@click.option("--home", "home_path", metavar="DIR", help="Use and keep this directory instead of a temporary one.")
+@click.option("--home", "home_path", metavar="DIR", help="Use this directory and keep it, instead of a temporary one.")
 @click.option("--debug", "_debug", is_flag=True, help="Show tracebacks and the command's own log.")
 def demo(*, home_path: str | None, _debug: bool) -> int:
     """Start a cluster, hold three turns, kill a process with SIGKILL in the middle of the last one, verify, stop."""
     started_at = SystemClock().monotonic()
     home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
     if holder(home) is not None or home.config.exists() or home.ledger.exists():
-        raise UsageFault(f"{home.root} is in use: the demo wants a home of its own")
+        raise UsageFault(f"{home.root} is in use: the demo needs a home of its own")
     code = spend(Lease(home, "the demo", is_temporary=home_path is None), lambda: _run(home))
     if code != exit_codes.OK:
         return code

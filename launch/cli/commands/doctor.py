@@ -1,4 +1,4 @@
-"""`hobus doctor`: is this machine, this home and this cluster as it should be, and if not, what mends it."""
+"""`hobus doctor`: is this machine, this home and this cluster as it should be, and if not, what fixes it."""
 
 from __future__ import annotations
 

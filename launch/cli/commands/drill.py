@@ -46,10 +46,10 @@ def list_(*, home: Home, as_json_: bool) -> int:
         ]
         say(as_json({"who": ROLES, "during": moments, "question": QUESTION}))
         return exit_codes.OK
-    table(["WHO", "WHAT IT IS TO THE TURN"], list(ROLES.items()))
+    table(["WHO", "ROLE IN THE TURN"], list(ROLES.items()))
     say()
     rows = [[one.word, one.says, one.stands, one.holder] for one in MOMENTS.values()]
-    table(["--during", "THE TURN STANDS STILL WHERE", "IN THE RECORD BY THEN", "HELD IN"], rows)
+    table(["--during", "THE TURN IS HELD WHEN", "IN THE RECORD BY THEN", "HELD IN"], rows)
     say()
     say("One process of a role is named as ho2/1 (with --scale ho2=2). The one in which the turn is held dies at its")
     say("very frame; anybody else dies while it stands still, and then the turn goes on.")
@@ -68,7 +68,7 @@ def list_(*, home: Home, as_json_: bool) -> int:
 def kill(  # noqa: PLR0913 - one per option
     *, home: Home, who: str, during: str, scale: tuple[str, ...], timeout_s: float | None, keep: bool, as_json_: bool
 ) -> int:
-    """Ask a turn, kill WHO with SIGKILL at the given moment of it, and tell what came of it.
+    """Ask a question, kill WHO with SIGKILL at the given moment of its turn, and report what came of it.
 
     WHO: broker, ledger, gateway, ho3, ho1, ho2, host, http, launcher, zygote, or one process of a role, as ho2/1.
     It happens in a throw-away cluster in a temporary directory, with the configuration of --home if that has one; the

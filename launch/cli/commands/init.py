@@ -55,7 +55,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     wanted = _chosen(files, names)
     _copy({home.config / file.name: file.path.read_text(encoding="utf-8") for file in wanted}, home)
     table(("FILE", "WHAT IT IS"), [(file.name, _WHAT[file.kind]) for file in wanted])
-    say(f"{styled('ok', 'green')}  {len(wanted)} files in {home.config}: from now on these count, not the shipped ones")
+    say(f"{styled('ok', 'green')}  {len(wanted)} files in {home.config}: they now replace the shipped ones")
     say(f"next: change what you like, then {next_command('config check', home.root)}")
     return exit_codes.OK
 
@@ -75,7 +75,7 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
     whats = dict(zip([config, *written], _WHAT_OF_AGENT, strict=True))
     table(("FILE", "WHAT IT IS"), [(str(path), what) for path, what in whats.items() if path != config or is_new])
     if not is_new:
-        say(f"{config} is there already; lay this over it:")
+        say(f"{config} is there already; merge this into it:")
         say(settings.rstrip())
     say(f"next: pip install -e ./{package}, then {next_command('up --wait --detach', home.root)}")
     return exit_codes.OK

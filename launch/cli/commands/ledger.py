@@ -87,7 +87,7 @@ def show(  # noqa: PLR0913 - one per option
 @ledger.command()
 @_filters
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=10, show_default=True, help="So many earlier entries first."
+    "--limit", type=click.IntRange(min=0), default=10, show_default=True, help="Show so many earlier entries first."
 )
 @click.option("--count", type=click.IntRange(min=1), help="End after so many entries.")
 @click.option("--bodies", is_flag=True, help="With their bodies.")
@@ -133,7 +133,7 @@ def tail(  # noqa: PLR0913 - one per option
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
 def verify(*, home: Home, as_json_: bool) -> int:
-    """Check every byte of the record; exit code 3 and the place of the first fault if something is wrong."""
+    """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
     _must_exist(home)
     report = verify_directory(home.ledger, _progress if is_terminal(sys.stderr) else None)
     if is_terminal(sys.stderr) and can_be_commanded():
@@ -216,8 +216,8 @@ class _Wanted:
             return exit_codes.USAGE
         if event_type is not None and event_type not in EVENT_TYPES:
             near = get_close_matches(event_type.upper(), sorted(EVENT_TYPES))
-            meant = f"; meant {' or '.join(near)}?" if near else ""
-            note(f"--type {event_type[:80]}: nobody writes entries of this type{meant}")
+            meant = f"; did you mean {' or '.join(near)}?" if near else ""
+            note(f"--type {event_type[:80]}: there is no such type of entry{meant}")
             return exit_codes.USAGE
         if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
             note(f"--session {session[:80]}: no such session in the record of {home.root}")

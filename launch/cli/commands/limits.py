@@ -18,12 +18,12 @@ from hobus.launch.sessions.watched_turn import named_session
 _BAR_CELLS = 20
 _MODES = {
     "enforce": "a call that goes over a limit is refused",
-    "warn": "a call that goes over a limit is recorded as a warning, and made",
-    "off": "limits are recorded, and nothing follows from them",
+    "warn": "a call over a limit is made, and recorded as a warning",
+    "off": "limits are recorded and not enforced",
 }
 _BREAKER_STATES = {
     "closed": "called",
-    "open": "left alone, then tried again",
+    "open": "not called for now, then tried again",
     "half_open": "being tried again",
 }
 
@@ -84,5 +84,5 @@ def breaker(*, place: Place) -> Output:
         (one.provider_id, one.model_id, one.state, str(one.failures), _BREAKER_STATES[one.state])
         for one in found.breakers
     ]
-    headings = ("PROVIDER", "MODEL", "STATE", "FAILURES", "THAT IS")
+    headings = ("PROVIDER", "MODEL", "STATE", "FAILURES", "MEANING")
     return Output(found, lambda: table(headings, rows, empty="no model was called yet"))

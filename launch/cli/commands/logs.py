@@ -22,9 +22,11 @@ _LINES = 100
 
 @click.command()
 @click.argument("actors", metavar="[ACTOR]...", nargs=-1)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, through restarts and rotation.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines, through restarts and rotation.")
 @click.option("--turn", metavar="TURN", help="Only lines that name this turn, e.g. SES-1a2b3c4d-2.")
-@click.option("--since", "since_s", callback=duration_given, metavar="DURATION", help="Only what is younger: 10m.")
+@click.option(
+    "--since", "since_s", callback=duration_given, metavar="DURATION", help="Only lines of the last DURATION, e.g. 10m."
+)
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help=f"The last N lines (default {_LINES}).")
 @click.option("--json", "as_json_", is_flag=True, help="The lines as they were logged, one JSON object each.")
 @with_home

@@ -30,13 +30,15 @@ _SECONDS = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?", re.
 
 @click.group()
 def memory() -> None:
-    """What an agent has learned, why, and how to switch it off."""
+    """Show what an agent has learned and why; switch it off."""
 
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json_", is_flag=True, help="One JSON object."),
-        click.option("--agent", "agent_id", metavar="ID", help="Whose memory (default: host.agent_id)."),
+        click.option(
+            "--agent", "agent_id", metavar="ID", help="The agent whose memory it is (default: host.agent_id)."
+        ),
     ):
         command = option(command)
     return with_home(command)
@@ -49,14 +51,14 @@ def _as_of(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reason(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--reason", required=True, help="Why; it stands in the record.")(command)
+    return click.option("--reason", required=True, help="Why; it is recorded.")(command)
 
 
 # --- READ -----------------------------------------------------------------------------------------------------------
 
 
 @memory.command()
-@click.option("--min-count", type=click.IntRange(min=0), default=0, help="Only signals with so many events.")
+@click.option("--min-count", type=click.IntRange(min=0), default=0, help="Only signals with at least so many events.")
 @_as_of
 @_common
 def signals(*, home: Home, as_json_: bool, agent_id: str | None, as_of: str | None, min_count: int) -> int:
@@ -192,13 +194,13 @@ def _place(home: Home) -> Place:
         return place
     own = home.config / "admin_config.json"
     why = "section ho3 of its configuration is null" if config.ho3 is None else "ho3.enabled is false"
-    mend = f'take `"ho3": null` out of {own}'
+    fix = f'remove `"ho3": null` from {own}'
     if config.ho3 is not None:
-        mend = f"set ho3.enabled to true in {own}"
+        fix = f"set ho3.enabled to true in {own}"
     copied = "" if own.exists() else f"{next_command('init admin_config.json', home.root)} copies that file there; "
     raise RefusedFault(
         f"memory is off in the cluster of {home.root}: {why}",
-        hint=f"{copied}{mend}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
+        hint=f"{copied}{fix}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
     )
 
 
@@ -225,7 +227,7 @@ def _signal(signal_id: str | None) -> str | None:
     if signal_id is None or (is_one and _is_text(signal_id)):
         return signal_id
     raise UsageFault(
-        f"{signal_id[:80]!r} is no signal: expected <kind>:<label>, e.g. tool:list_packages",
+        f"{signal_id[:80]!r} is not a signal: expected <kind>:<label>, e.g. tool:list_packages",
         hint=next_here("memory signals"),
     )
 
@@ -233,7 +235,7 @@ def _signal(signal_id: str | None) -> str | None:
 def _artifact(artifact_id: str) -> str:
     if re.fullmatch(r"ART-\S{1,76}", artifact_id) and _is_text(artifact_id):
         return artifact_id
-    raise UsageFault(f"{artifact_id[:80]!r} is no artifact: expected ART-<hash>", hint=next_here("memory overlays"))
+    raise UsageFault(f"{artifact_id[:80]!r} is not an artifact: expected ART-<hash>", hint=next_here("memory overlays"))
 
 
 def _weight(new_weight: float) -> float:

@@ -54,7 +54,7 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
 @click.option("--kill", is_flag=True, help="SIGKILL instead of letting it finish its work.")
 @_with_no_wait
 def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> None:
-    """Start a process anew after it has finished its work; also one that failed or was drained.
+    """Restart a process after it has finished its work; start one that failed or was drained.
 
     ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process.
     """

@@ -34,7 +34,7 @@ _PRICES = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_mi
 
 @click.group()
 def provider() -> None:
-    """List, check and add providers of models; docs/providers.md tells of each kind."""
+    """List, check and add providers of models; docs/providers.md describes each kind."""
 
 
 @provider.command(name="list")
@@ -85,7 +85,7 @@ def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[
 @with_json
 @with_home
 def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
-    """Load each provider's library, read its key, ask it for its models; say which part fails and what mends it.
+    """Load each provider's library, read its key, ask it for its models; say which part fails and how to fix it.
 
     Without PROVIDER all of them. No prompt is sent. Exit code 1 if anything fails.
     """
@@ -109,7 +109,7 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     type=click.Choice(["openai", "anthropic", "plugin"]),
     help="openai: any server of chat completions; plugin: a class of an installed package.",
 )
-@click.option("--base-url", metavar="URL", help="Where it is; without it the maker's own address.")
+@click.option("--base-url", metavar="URL", help="Address of its API; default: the vendor's own.")
 @click.option(
     "--model",
     "models",
@@ -117,17 +117,17 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     multiple=True,
     help="A model, and its prices in $ per million tokens.",
 )
-@click.option("--any-model", is_flag=True, help="Others may be asked for, too, at an unknown price.")
+@click.option("--any-model", is_flag=True, help="Other models may be asked for too, at an unknown price.")
 @click.option("--key", metavar="REF", help="env:NAME, file:PATH, stdin (kept in a file of this user alone) or none.")
-@click.option("--entry-point", metavar="NAME", help="Of kind plugin: its name in the group hobus.providers.")
+@click.option("--entry-point", metavar="NAME", help="Kind plugin: its name in the group hobus.providers.")
 @click.option(
     "--option",
     "options",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Of kind plugin: what it is given (JSON, or a text).",
+    help="Kind plugin: an option that it is given (JSON, else a text).",
 )
-@click.option("--default", "becomes_default", is_flag=True, help="What names no provider goes to its first model.")
+@click.option("--default", "becomes_default", is_flag=True, help="Make its first model the default.")
 @with_home
 def add_provider(  # noqa: C901, PLR0913 - one per option
     *,
@@ -191,7 +191,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     path = own_config.path_of(home)
     own_config.change(home, with_it, beside=_stored(home, kept, secret) if secret else None)
     say(f"{styled('ok', 'green')}  provider {name} is in {path}")
-    say(f"next: {next_command(f'provider check {name}', home.root)}; a running cluster knows it after down and up")
+    say(f"next: {next_command(f'provider check {name}', home.root)}; a running cluster uses it after down and up")
 
 
 def _asked(what: str, asks: bool, *, flag: str, default: str | None = None) -> str:
@@ -211,8 +211,8 @@ def _secret(*, asks: bool) -> str:
         raise UsageFault("standard input holds no key: it is not UTF-8") from None
     key = text.removesuffix("\n").removesuffix("\r")
     if (fault := key_fault(key)) is not None:
-        said, mend = fault
-        raise UsageFault(f"standard input holds no key: it {said}", hint=mend)
+        said, fix = fault
+        raise UsageFault(f"standard input holds no key: it {said}", hint=fix)
     return key
 
 

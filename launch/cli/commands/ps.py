@@ -27,7 +27,7 @@ _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "l
 _ZYGOTE = {
     "": "",
     "starting": "loads; whatever is started meanwhile waits for it",
-    "ready": "forks the others; nobody needs it once they run",
+    "ready": "forks the others; not needed once they run",
     "backoff": "ended before it was loaded; tried again soon",
     "failed": "ended too often (launcher.crash_budget): processes are fresh interpreters; tried again later",
 }
@@ -127,12 +127,12 @@ def listening(peers: Peers) -> list[str]:
     lines = [f"listens at {peers.listens} for workers on other hosts (hobus token create)"]
     lines += [
         f"refused {key.key} from {key.address}, {key.count} time{'s' * (key.count != 1)}, "
-        f"last {duration(key.last_ms / 1000)} ago: nobody enrolled it here"
+        f"last {duration(key.last_ms / 1000)} ago: it is not enrolled here"
         for key in peers.refused_keys
     ]
     counters = next((row.counters for row in peers.peers if row.role == "broker"), {})
     if strange := counters.get("handshakes_failed"):
-        lines.append(f"{strange} connections spoke no CURVE, or to another cluster's key")
+        lines.append(f"{strange} connections did not speak CURVE, or used another cluster's key")
     return lines
 
 

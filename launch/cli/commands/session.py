@@ -40,7 +40,7 @@ _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in T
 def session() -> None:
     """List, show, steer and replay sessions.
 
-    SESSION is a session's id, SES-<8 hex digits>, or any beginning of it that only one session has.
+    SESSION is a session's id, SES-<8 hex digits>, or any unambiguous prefix of it.
     """
 
 
@@ -53,7 +53,7 @@ def session() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @with_home
 def list_sessions(*, home: Home, is_all: bool, limit: int, as_json: bool) -> int:
-    """List sessions, the newest first, as the record tells."""
+    """List sessions, the newest first, by the record."""
     rows = asyncio.run(_listed(home, limit, is_all=is_all))
     if as_json:
         say(json_text({"sessions": [_row(start, standing) for start, standing in rows]}, indent=1))

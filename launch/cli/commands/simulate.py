@@ -41,7 +41,7 @@ _TURNS = 3
     help="all: each seed draws some; none; or names with values, e.g. loss=0.02,crash=2,delay=3ms.",
 )  # fmt: skip
 @click.option("--list-faults", is_flag=True, help="Show every fault with its unit, and what all draws from.")
-@click.option("--until", type=click.IntRange(min=1), metavar="EVENT", help="With one seed: stop behind this event.")
+@click.option("--until", type=click.IntRange(min=1), metavar="EVENT", help="With one seed: stop after this event.")
 @click.option(
     "--trace", type=click.Path(dir_okay=False, path_type=Path), help="With one seed: every event, a line each."
 )
@@ -69,10 +69,10 @@ def simulate(  # noqa: PLR0913 - one per option
 
     The same actors as in real processes, on a simulated network, disk and clock. A seed decides everything: same seed,
     same options, same bytes, on any machine; the digest says so. The first invariant that breaks ends a run and is
-    told with the command that replays it. The configuration is that of --home, if it has one, else the shipped one; no
-    cluster is touched, and nothing is written but --trace.
+    reported with the command that replays it. The configuration is that of --home, if it has one, else the shipped
+    one; no cluster is touched, and nothing is written but --trace.
 
-    Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (what was run until then is told).
+    Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (what was run until then is reported).
     """
     if list_faults:
         return _list_faults(as_json_=as_json_)
@@ -92,9 +92,9 @@ def _seeds(seed: int | None, range_: str | None, count: int | None) -> range | N
         return None if count is None else range(seed or 0, (seed or 0) + count)
     match = _RANGE.fullmatch(range_)
     if match is None or int(match.group(1)) >= int(match.group(2)):
-        raise UsageFault(f"--seeds {range_} is no range", hint="hobus simulate --seeds 0..1000")
+        raise UsageFault(f"--seeds {range_} is not a range A..B", hint="hobus simulate --seeds 0..1000")
     if seed is not None or count is not None:
-        raise UsageFault("--seeds says which already", hint=f"hobus simulate --seeds {range_}")
+        raise UsageFault("--seeds takes neither --seed nor --count", hint=f"hobus simulate --seeds {range_}")
     return range(int(match.group(1)), int(match.group(2)))
 
 
@@ -187,7 +187,7 @@ def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
     )
     say(f"answers: {answers}")
     if verdict.stopped:
-        say(f"stopped behind event {verdict.event}")
+        say(f"stopped after event {verdict.event}")
     elif verdict.holds:
         say(f"{styled('holds', 'green')}: every invariant, at every event")
     else:

@@ -82,9 +82,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--timeout", "timeout_s", type=float, help="Seconds to try."),
         click.option("--command-id", metavar="ID", help="Idempotency key; a retry under it is applied once."),
         click.option(
-            "--epoch", type=click.IntRange(min=0, max=EPOCH_MAX), metavar="N", help="Only in this session epoch."
+            "--epoch", type=click.IntRange(min=0, max=EPOCH_MAX), metavar="N", help="Apply only in this session epoch."
         ),
-        click.option("--run", metavar="RUN", help="Only if this run is active: its number."),
+        click.option("--run", metavar="RUN", help="Apply only to the active run with this number."),
         click.argument("given", metavar="SESSION"),
     ):
         command = option(command)
@@ -99,7 +99,7 @@ def _tell(verdict: CommandVerdict, what: str, *, as_json: bool) -> int:
         raise refused(verdict)
     if not as_json:
         run = "no run" if verdict.run_id is None else f"run {verdict.run_id.run_seq} is {verdict.lifecycle}"
-        again = "; it had come before" if verdict.is_repeat else ""
+        again = "; it was applied before" if verdict.is_repeat else ""
         where = f"{shown_session(verdict.session_id)}, {run}, epoch {verdict.session_epoch}"
         say(f"{styled('applied', 'green')}: {what}{again}; {where}")
     return exit_codes.OK
@@ -134,7 +134,7 @@ def _text_of(words: tuple[str, ...], home: Home) -> str:
 @_options
 @click.argument("words", nargs=-1, required=True, metavar="TEXT")
 def steer(*, words: tuple[str, ...], **options: Any) -> int:
-    """Say something to the run that is active: its next model round sees it. TEXT `-` reads standard input."""
+    """Say something to the active run: its next model round sees it. TEXT `-` reads standard input."""
     return _one(events.Steer(text=_text_of(words, options["home"])), "its next round sees it", options)
 
 
@@ -161,7 +161,7 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
 
     verdict, result = asyncio.run(send())
     if result is None:
-        return _tell(verdict, f"it waits for its turn as input {verdict.input_id}", as_json=sending.as_json)
+        return _tell(verdict, f"queued as input {verdict.input_id}", as_json=sending.as_json)
     if sending.as_json:
         say(result.model_dump_json())
     elif result.outcome != "error":
@@ -177,20 +177,20 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
 @click.command()
 @_options
 def pause(**options: Any) -> int:
-    """Let the run stop at its next step; what is on its way is still taken."""
+    """Pause the run at its next step; what is under way is still finished."""
     return _one(events.Pause(), "it pauses at its next step", options)
 
 
 @click.command()
 @_options
 def resume(**options: Any) -> int:
-    """Let a paused run go on."""
+    """Resume a paused run."""
     return _one(events.Resume(), "it goes on", options)
 
 
 @click.command()
 @_options
-@click.option("--reason", metavar="WORDS", help="Why; it stands in the record.")
+@click.option("--reason", metavar="WORDS", help="Why; it is recorded.")
 def cancel(*, reason: str | None, **options: Any) -> int:
     """End the run: its model call and its tools are stopped, what comes late is ignored."""
     return _one(events.Cancel(reason=reason), "the run ends", options)
@@ -202,19 +202,19 @@ def cancel(*, reason: str | None, **options: Any) -> int:
 @click.command()
 @_options
 @click.argument("call", required=False, metavar="[CALL]")
-@click.option("--all", "is_all", is_flag=True, help="All that wait.")
+@click.option("--all", "is_all", is_flag=True, help="All calls that wait.")
 def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
-    """Let a tool call run that waits for it; CALL may be left out where only one waits."""
+    """Approve a tool call; CALL may be left out if only one waits."""
     return _decide(call, is_all, options, lambda held: events.Approve(call_id=held.call_id), "may run")
 
 
 @click.command()
 @_options
 @click.argument("call", required=False, metavar="[CALL]")
-@click.option("--all", "is_all", is_flag=True, help="All that wait.")
-@click.option("--reason", metavar="WORDS", help="Why; it stands in the record.")
+@click.option("--all", "is_all", is_flag=True, help="All calls that wait.")
+@click.option("--reason", metavar="WORDS", help="Why; it is recorded.")
 def deny(*, call: str | None, is_all: bool, reason: str | None, **options: Any) -> int:
-    """Refuse a tool call that waits for an approval; the model is told so. CALL may be left out for the only one."""
+    """Refuse a tool call that waits for approval; the model is told so. CALL may be left out if only one waits."""
     return _decide(call, is_all, options, lambda held: events.Deny(call_id=held.call_id, reason=reason), "is not run")
 
 
@@ -281,7 +281,7 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 
 @click.command()
 @click.argument("given", metavar="SESSION")
-@click.option("--reason", default="operator", show_default=True, metavar="WORDS", help="Why; it stands in the record.")
+@click.option("--reason", default="operator", show_default=True, metavar="WORDS", help="Why; it is recorded.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @with_home
 def end(*, home: Home, given: str, reason: str, as_json: bool) -> int:

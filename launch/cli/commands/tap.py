@@ -32,14 +32,24 @@ from hobus.launch.filters.turns import ambiguous
 
 @click.command()
 @click.argument("filters", nargs=-1, metavar="[FILTER]...")
-@click.option("-f", "--format", "form", type=click.Choice(["table", "jsonl"]), help="table unless captured with -w.")
-@click.option("--since", "since_s", callback=duration_given, metavar="DURATION", help="First what the ring holds: 10m.")
-@click.option("--follow", is_flag=True, help="With --since: go on with what comes.")
+@click.option(
+    "-f", "--format", "form", type=click.Choice(["table", "jsonl"]), help="Default: table, or nothing with -w."
+)
+@click.option(
+    "--since",
+    "since_s",
+    callback=duration_given,
+    metavar="DURATION",
+    help="Begin with what the ring holds of the last DURATION, e.g. 10m.",
+)
+@click.option("--follow", is_flag=True, help="With --since: continue with new frames.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many frames.")
 @click.option("--match-replies", is_flag=True, help="Also the answers of requests that are shown, with their latency.")
-@click.option("--bodies/--headers-only", default=False, help="With decoded bodies; that look is recorded.")
+@click.option(
+    "--bodies/--headers-only", default=False, help="Show decoded bodies too; the record notes that you looked."
+)
 @click.option("-w", "--write", "into", type=click.Path(path_type=Path, dir_okay=False), help="Capture into a file.")
-@click.option("--force", is_flag=True, help="With -w: in place of what the file holds.")
+@click.option("--force", is_flag=True, help="With -w: overwrite the file.")
 @click.option("-r", "--read", "source", type=click.Path(path_type=Path, dir_okay=False), help="Read such a file.")
 @click.option("--utc", is_flag=True, help="Times in UTC instead of this machine's zone.")
 @click.option("--all", "everything", is_flag=True, help="With beats and the launcher's routine, left out otherwise.")

@@ -40,7 +40,7 @@ def tools(*, place: Place) -> Output:
             table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), shown, coloured=1)
         for source in sources:
             for refused in source["refused"]:
-                note(cell(f"{source['name']} at {_name(source)}: not taken: {refused}"))
+                note(cell(f"{source['name']} at {_name(source)}: rejected: {refused}"))
 
     return Output({"home": str(place.home.root), "tools": rows, "sources": sources}, show)
 
@@ -85,7 +85,7 @@ def source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
         }
         for one in tools.sources
     ]
-    silent = {"kind": "mcp", "worker": "", "state": "failed", "detail": "no worker tells of it", "tools": 0}
+    silent = {"kind": "mcp", "worker": "", "state": "failed", "detail": "no worker reports it", "tools": 0}
     known = {row["name"] for row in told}
     names = [name for name in snapshot.config.tools.mcp_servers if name not in known]
     return told + [{"name": name, **silent, "refused": []} for name in names]

@@ -28,7 +28,10 @@ HTTP = "127.0.0.1:8420"
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
 @click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="Laid over the shipped admin_config.json."
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Settings that replace those of the shipped admin_config.json.",
 )
 @click.option("--listen", metavar="HOST:PORT", help="Let workers on other hosts connect here; port 0: any free one.")
 @click.option(
@@ -36,7 +39,7 @@ HTTP = "127.0.0.1:8420"
     is_flag=False,
     flag_value=HTTP,
     metavar="[HOST:PORT]",
-    help=f"Open the HTTP door, at {HTTP} unless told otherwise; port 0: any free one.",
+    help=f"Open the HTTP door, at {HTTP} by default; port 0: any free one.",
 )
 @with_home
 def up(  # noqa: PLR0913 - one per option

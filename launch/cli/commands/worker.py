@@ -20,14 +20,18 @@ DEFAULT_HOME = ".hobus-worker"
 
 @click.group()
 def worker() -> None:
-    """Be a worker of a cluster on another host."""
+    """Run a worker for a cluster on another host."""
 
 
 def _options(command: Any) -> Any:
     for option in (
         click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
-        click.option("--slots", type=click.IntRange(min=1), help="Orders at once (default: the cluster's ho1.slots)."),
-        click.option("--home", "home_path", metavar="DIR", help=f"Its own directory (default: {DEFAULT_HOME})."),
+        click.option(
+            "--slots", type=click.IntRange(min=1), help="Orders carried out at once (default: the cluster's ho1.slots)."
+        ),
+        click.option(
+            "--home", "home_path", metavar="DIR", help=f"The worker's own directory (default: {DEFAULT_HOME})."
+        ),
     ):
         command = option(command)
     return command
@@ -37,7 +41,7 @@ def _options(command: Any) -> Any:
 @click.argument("token")
 @_options
 def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) -> None:
-    """Join the cluster that made TOKEN, and work for it until Ctrl-C.
+    """Join the cluster that made TOKEN, and run a worker for it until Ctrl-C.
 
     The worker's own key is made here and never leaves this directory. From then on: hobus worker run.
     """
@@ -45,7 +49,7 @@ def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) 
         known = decode(token)
     except NotAToken as fault:
         raise UsageFault(
-            f"this is no join token: {fault}",
+            f"this is not a join token: {fault}",
             hint="copy the whole line that hobus token create printed on the cluster's host",
         ) from None
     worker_home, worker = _worker_of(home_path)
@@ -57,7 +61,7 @@ def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) 
 @worker.command()
 @_options
 def run(*, home_path: str | None, slots: int | None, _debug: bool) -> int:
-    """Work for the cluster that was joined before, until Ctrl-C."""
+    """Run the worker of the cluster that was joined before, until Ctrl-C."""
     worker_home, worker = _worker_of(home_path)
     if not inherited.is_handed_over():
         worker.run_anew(worker_home, slots=slots, environ={})

@@ -79,7 +79,7 @@ class CaptureReader:
         """What was captured, in order. Raises OSError, CaptureDamaged."""
         with self.path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise CaptureDamaged(f"{self.path} is no capture of hobus tap")
+                raise CaptureDamaged(f"{self.path} is not a capture of hobus tap")
             self._begin(next(self._items(file), None))
             for item in self._items(file):
                 if item[0] == "end":

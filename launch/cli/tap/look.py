@@ -47,7 +47,7 @@ class Look:
                 await self._write(OPENED, facts)
             except RuntimeFault as fault:
                 raise UnreachableFault(
-                    "bodies of sensitive types are shown only when that stands in the record, and the record cannot be "
+                    "bodies of sensitive types are shown only when that is recorded, and the record cannot be "
                     f"written: {fault.code}",
                     hint="hobus tap without --bodies",
                 ) from None

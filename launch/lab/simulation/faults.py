@@ -101,7 +101,7 @@ def parse(text: str) -> Faults:
 def _value(fault: Fault, text: str) -> float:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise _usage(f"{fault.name}={text} is no {fault.unit}")
+        raise _usage(f"{fault.name}={text} is not a {fault.unit}")
     number, unit = float(match.group(1)), match.group(2)
     if fault.unit == "time":
         if unit not in _SECONDS:
@@ -112,7 +112,7 @@ def _value(fault: Fault, text: str) -> float:
     elif unit is not None:
         raise _usage(f"{fault.name} is a {fault.unit}, without {unit}")
     if fault.unit == "count" and number != int(number):
-        raise _usage(f"{fault.name}={text} is no whole number")
+        raise _usage(f"{fault.name}={text} is not a whole number")
     if number > fault.most:
         raise _usage(f"{fault.name}={text} is too much; at most {shown(fault.name, fault.most)}")
     return number

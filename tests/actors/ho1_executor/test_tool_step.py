@@ -64,7 +64,7 @@ def test_a_refused_call_starts_nothing(given: Any, code: str) -> None:
 
 
 def test_faulty_arguments_are_named_without_their_values() -> None:
-    """The model can mend them; the record holds no text of theirs."""
+    """The model can fix them; the record holds no text of theirs."""
     receipt, _ = run_one(tool_order(ONCE, {"path": 7}))
     assert receipt.error is not None
     assert receipt.error.message == 'show_config: $.path: type "string"'

@@ -166,7 +166,7 @@ def test_nobody_joins_over_a_local_socket_or_at_a_broker_that_listens_nowhere(th
 
 
 def test_a_cluster_that_does_not_listen_gives_no_tokens_and_says_what_to_do():
-    """Refused, with the command that mends it."""
+    """Refused, with the command that fixes it."""
     rig = Rig()
     operator = rig.client("operator/1@a")
     answer = rig.call(operator, "q", CreateToken(public_key="x" * 40, role="ho1", ttl_s=1, uses=1))

@@ -28,7 +28,7 @@ def test_what_is_no_key_is_refused(wrong):
 
 
 def test_a_kept_pair_is_made_once_for_its_owner_alone(tmp_path):
-    """The same pair again, 0600 in 0700; open to others or damaged, it is refused with the mend."""
+    """The same pair again, 0600 in 0700; open to others or damaged, it is refused with the fix."""
     path = tmp_path / "keys" / "a.key"
     pair = curve.kept_pair(path)
     assert curve.kept_pair(path) == pair

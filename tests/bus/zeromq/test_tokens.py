@@ -45,7 +45,7 @@ def test_nothing_on_disk_gives_the_secret_back_and_nobody_else_can_look(tmp_path
 
 
 def test_a_revoked_token_is_refused_and_revoking_twice_is_harmless(tmp_path):
-    """The mend is in the refusal."""
+    """The fix is in the refusal."""
     secret = mint(tmp_path, "ho1/1@a", "ho1", None)
     revoke(tmp_path, "ho1/1@a")
     revoke(tmp_path, "ho1/1@a")

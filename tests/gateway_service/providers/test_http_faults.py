@@ -64,7 +64,7 @@ async def fault_of(provider, *, streamed: bool = False, timeout_s: float = 5.0, 
         (504, "PROVIDER_ERROR", True, "unknown", "it failed"),
     ],
 )
-async def test_each_status_says_who_refused_and_what_mends_it(  # noqa: PLR0917 - a row of a table
+async def test_each_status_says_who_refused_and_what_fixes_it(  # noqa: PLR0917 - a row of a table
     kind, streamed, status, code, retryable, cost, words
 ):
     """Asked once: the pipeline repeats, nobody else. What stands between may not know whether the provider worked."""

@@ -44,8 +44,8 @@ def test_a_variable_that_was_given_is_a_key_and_no_reference_is_none():
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o601])
-def test_a_file_that_others_can_read_is_refused_with_the_mend(tmp_path, mode):
-    """The mode is told, and the command that mends it."""
+def test_a_file_that_others_can_read_is_refused_with_the_fix(tmp_path, mode):
+    """The mode is told, and the command that fixes it."""
     path = private(tmp_path, KEY.encode(), mode)
     said = refusal(f"file:{path}")
     assert f"mode {mode:04o}" in said and f"chmod 600 {path}" in said
@@ -66,8 +66,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
     """A pipe without a writer does not hold the gateway up; a directory and nothing at all are told."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
-    assert "no regular file" in refusal(f"file:{pipe}")
-    assert "no regular file" in refusal(f"file:{tmp_path}")
+    assert "not a regular file" in refusal(f"file:{pipe}")
+    assert "not a regular file" in refusal(f"file:{tmp_path}")
     assert "No such file" in refusal(f"file:{tmp_path / 'nothing'}")
     assert "cannot be read" in refusal("file:/a\x00b")
     assert "no such user" in refusal("file:~nobody_here/key")

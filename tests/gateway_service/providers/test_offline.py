@@ -347,7 +347,7 @@ async def test_what_rules_answer_alone(text, history, part):
     assert part in response.content and response.tool_calls == []
 
 
-async def test_what_it_cannot_do_is_said_with_the_two_commands_that_mend_it():
+async def test_what_it_cannot_do_is_said_with_the_two_commands_that_fix_it():
     """No pretence, and the words of the README for whoever wants a model that can."""
     text = (await synthesized("why is the sky blue?")).content
     assert text.startswith(

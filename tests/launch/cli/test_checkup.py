@@ -28,7 +28,7 @@ def test_a_home_that_is_not_there_yet_is_fine(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_trouble_of_a_home_is_named_with_its_mend(tmp_path):
+def test_each_trouble_of_a_home_is_named_with_its_fix(tmp_path):
     """A record from the future, too long a path, a run directory that others can open, a disk that is too small."""
     home = home_of(tmp_path / ("x" * 120))
     prepare(home)
@@ -40,7 +40,7 @@ def test_each_trouble_of_a_home_is_named_with_its_mend(tmp_path):
     greedy = SNAPSHOT.config.model_copy(update={"ledger": ledger})
     found = checkup.place(home, type("S", (), {"config": greedy})(), SystemClock())
     assert verdicts(found) == {"home": "fail", "disk": "fail", "sockets": "warn", "clock": "warn"}
-    assert all(one.mend for one in found)
+    assert all(one.fix for one in found)
     assert finding.code_of(found) == exit_codes.FAILED
 
 
@@ -51,7 +51,7 @@ def test_a_configuration_with_faults_is_told_whole(tmp_path):
     (home.config / "admin_config.json").write_text(json.dumps({"bus": {"beat_interval_ms": 0}}))
     finding, snapshot = checkup.configuration(home)
     assert finding.verdict == "fail" and snapshot is None and "bus.beat_interval_ms" in finding.said
-    assert "hobus config check" in finding.mend
+    assert "hobus config check" in finding.fix
     (home.config / "admin_config.json").unlink()
     finding, snapshot = checkup.configuration(home)
     assert finding.verdict == "ok" and snapshot is not None
@@ -74,7 +74,7 @@ def test_what_an_earlier_run_left_and_a_hidden_launcher(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "verdict", "mend"),
+    ("state", "verdict", "fix"),
     [
         ("failed", "fail", "hobus restart"),
         ("lost", "fail", "hobus logs"),
@@ -83,12 +83,12 @@ def test_what_an_earlier_run_left_and_a_hidden_launcher(tmp_path):
         ("stopped", "warn", "hobus restart"),
     ],
 )
-def test_every_state_but_ready_is_a_line_with_its_mend(tmp_path, state, verdict, mend):
+def test_every_state_but_ready_is_a_line_with_its_fix(tmp_path, state, verdict, fix):
     """And a cluster whose processes are all ready is one line."""
     rows = [("broker/1", "ready", ""), ("ho1/2", "ready", ""), ("ho1/1", state, "signal 9")]
     (finding,) = checkup.health(rows, broker_answers=True, home=home_of(tmp_path))
     assert (finding.check, finding.verdict) == ("ho1/1", verdict)
-    assert "signal 9" in finding.said and mend in finding.mend
+    assert "signal 9" in finding.said and fix in finding.fix
     assert verdicts(checkup.health(rows[:1], broker_answers=True, home=home_of(tmp_path))) == {"processes": "ok"}
     assert verdicts(checkup.health(rows[:1], broker_answers=False, home=home_of(tmp_path))) == {"broker": "fail"}
 
@@ -102,7 +102,7 @@ def test_a_role_without_a_ready_process_fails_and_damage_is_not_restarted(tmp_pa
     (helped,) = checkup.health(rows, broker_answers=True, home=home, elsewhere=["ho1"])
     assert helped.verdict == "warn"
     (bad,) = checkup.health([("ledger/1", "failed", "x")], broker_answers=True, home=home, damaged=["ledger/1"])
-    assert "ledger verify" in bad.mend and "copy" in bad.mend and "restart" not in bad.mend
+    assert "ledger verify" in bad.fix and "copy" in bad.fix and "restart" not in bad.fix
 
 
 def test_this_machine_can_run_hobus():
@@ -111,13 +111,13 @@ def test_this_machine_can_run_hobus():
 
 
 def test_a_damaged_token_is_told(tmp_path):
-    """By its file, with the mend; a home without keys has no word on them."""
+    """By its file, with the fix; a home without keys has no word on them."""
     home = home_of(tmp_path)
     assert not [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
     (home.keys / "tokens").mkdir(parents=True)
     (home.keys / "tokens" / "join-1.json").write_text("{")
     (found,) = [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
-    assert found.verdict == "warn" and "join-1.json" in found.said and "remove it" in found.mend
+    assert found.verdict == "warn" and "join-1.json" in found.said and "remove it" in found.fix
 
 
 def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(tmp_path):
@@ -128,4 +128,4 @@ def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(
     ]
     found = checkup.breakers(rows, home_of(tmp_path))
     assert verdicts(found) == {"breaker b/m": "warn", "breaker c/m": "warn"}
-    assert "not called" in found[0].said and "provider check b" in found[0].mend
+    assert "not called" in found[0].said and "provider check b" in found[0].fix

@@ -53,5 +53,5 @@ def test_of_a_role_the_one_at_which_the_turn_stands_is_meant():
 
 def test_who_has_no_frame_at_a_moment_is_told_so():
     """Its own frame, or the one in which the turn is held."""
-    assert "itself stands" in stands_at(Victim("ho2"), MOMENTS["reply"])
+    assert "itself held" in stands_at(Victim("ho2"), MOMENTS["reply"])
     assert "no frame of its own" in stands_at(Victim("broker"), MOMENTS["reply"])

@@ -82,7 +82,7 @@ def test_the_story_is_told_in_the_order_of_time():
     """Record, broker and launcher in one line of moments; what a reader need not know is left out."""
     told = timeline(EVIDENCE)
     assert [at for at, _ in told] == sorted(at for at, _ in told)
-    assert (10, "SIGKILL to ho2/1@a (pid 41), at the frame where ho1/1 stands") in told
+    assert (10, "SIGKILL to ho2/1@a (pid 41), while ho1/1 is held at its frame") in told
     assert (15, "ho2/1 is started again as ho2/1@b") in told and (35, "ho2/1@b is ready, 20 ms after its start") in told
     assert (30, "the broker gives order 1.2.2.001 to ho1/1@b: the same order again, attempt 2") in told
     assert told[-1] == (60, "the client has its answer: success")
@@ -110,7 +110,7 @@ def test_what_is_as_promised_holds():
         ({"entries": [*ENTRIES, entry(9, "TurnDegraded", 55, once=f"turn:{SESSION}/drill-1")]}, "exactly one answer"),
         ({"again": RESULT.model_copy(update={"response": "something else"})}, "the same question"),
         ({"again": None}, "the same question"),
-        ({"result": TOLD_OTHERWISE, "again": TOLD_OTHERWISE}, "what stands in the record"),
+        ({"result": TOLD_OTHERWISE, "again": TOLD_OTHERWISE}, "answer that is in the record"),
         ({"entries": [*ENTRIES, entry(9, "PROMPT_SENT", 55, "b/1")]}, "exactly one end"),
         ({"entries": [*ENTRIES, entry(9, "PROMPT_FAILED", 55, "a/1")]}, "exactly one end"),
         (

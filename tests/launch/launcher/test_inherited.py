@@ -61,7 +61,7 @@ def test_a_role_gets_what_its_section_refers_to(monkeypatch):
 
 
 def test_more_than_a_pipe_takes_is_refused():
-    """In a sentence with the mend, before anything starts."""
+    """In a sentence with the fix, before anything starts."""
     with pytest.raises(CommandError, match="bytes"):
         inherited.by_role(with_tools(environment=["BIG"]), {"BIG": "x" * 70_000})
 

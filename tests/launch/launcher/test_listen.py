@@ -36,7 +36,7 @@ def test_addresses(address: str, every: bool) -> None:
 
 
 def test_a_port_in_use_and_a_name_of_nobody_are_said_before_the_start() -> None:
-    """Exit 4 with the address and the mend; a free one passes."""
+    """Exit 4 with the address and the fix; a free one passes."""
     check_free("127.0.0.1:0", "--listen")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -39,11 +39,11 @@ def test_a_command_that_is_there_has_no_fault():
         ),
     ],
 )
-def test_what_is_missing_is_named_with_its_mend(server, said):
+def test_what_is_missing_is_named_with_its_fix(server, said):
     """The program, the variable, the file."""
-    ((what, mend),) = server_faults(server)
+    ((what, fix),) = server_faults(server)
     assert said in what
-    assert mend
+    assert fix
 
 
 def test_findings_of_a_whole_configuration():

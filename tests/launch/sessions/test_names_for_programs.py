@@ -16,7 +16,7 @@ def test_each_name_is_there() -> None:
         _ = hobus.Nonsense
 
 
-def test_without_the_extra_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what needs no HTTP works without it."""
     monkeypatch.setitem(sys.modules, "httpx2", None)
     monkeypatch.delitem(sys.modules, "hobus.launch.sessions.http_client", raising=False)

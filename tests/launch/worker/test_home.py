@@ -21,7 +21,7 @@ def snapshots(count: int):
 
 
 def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:
-    """Both survive; a damaged file is named with the mend."""
+    """Both survive; a damaged file is named with the fix."""
     home = WorkerHome(home_of(tmp_path))
     assert home.cluster() is None
     home.joined(ME)

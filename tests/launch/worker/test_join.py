@@ -73,6 +73,6 @@ async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path,
 
 
 def test_every_refusal_of_the_broker_says_what_to_do() -> None:
-    """But the one about the configuration, which a worker mends by itself."""
+    """But the one about the configuration, which a worker fixes by itself."""
     for code in get_args(Refused.model_fields["code"].annotation):
         assert bool(refused(code, "why").hint) == (code != "other_config"), code

@@ -69,12 +69,12 @@ def shapeless(a) -> int:
 
 
 @pytest.mark.parametrize(
-    ("function", "mend"),
+    ("function", "fix"),
     [(plain, "@hobus.tool"), (7, "@hobus.tool"), (wordless, "docstring"), (shapeless, "annotation")],
 )
-def test_what_is_no_tool_says_what_mends_it(function, mend):
+def test_what_is_no_tool_says_what_fixes_it(function, fix):
     """Each in one sentence."""
-    with pytest.raises(BadEntryPoint, match=mend):
+    with pytest.raises(BadEntryPoint, match=fix):
         definition_of("x", function)
 
 

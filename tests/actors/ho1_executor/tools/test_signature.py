@@ -69,7 +69,7 @@ def unreadable(a: NoSuchName):  # noqa: F821 - that is the point
 
 
 @pytest.mark.parametrize("function", [unannotated, starred, positional, strange, unreadable])
-def test_what_has_no_schema_says_which_parameter_and_what_mends_it(function):
+def test_what_has_no_schema_says_which_parameter_and_what_fixes_it(function):
     """And never guesses."""
     with pytest.raises(NoSchema, match="parameters="):
         schema_of(function)

@@ -66,7 +66,7 @@ def test_a_description_from_a_tool_process_is_a_tool_or_a_reason():
     tool = described("t", ToolResult(ok=True, code="", text=text))
     assert not isinstance(tool, str)
     assert (tool.tool_id, tool.source, tool.writes) == ("t", "python", False)
-    assert "mend its parameters=" in str(
+    assert "fix its parameters=" in str(
         described("t", ToolResult(ok=True, code="", text=text.replace("object", "array")))
     )
     assert described("t", ToolResult(ok=False, code="tool_failed", text="why")) == "why"

@@ -85,7 +85,7 @@ def test_an_answer_outside_the_rules_teaches_nothing(changes: dict[str, Any], fa
 
 def test_no_answer_and_every_fault_at_once() -> None:
     """An answer that is no object; an empty one has all faults, in words."""
-    assert judge(None, VOCABULARY, memory()).faults == ("the answer is no object",)
+    assert judge(None, VOCABULARY, memory()).faults == ("the answer is not an object",)
     assert len(judge({}, VOCABULARY, memory()).faults) == 4
 
 

@@ -215,7 +215,7 @@ def test_reply_is_taken_from_the_result_only_where_its_own_record_never_was() ->
 
 @pytest.mark.parametrize("missing", [1, 4, 9, -2])
 def test_hole_is_named_and_nothing_is_guessed(journal: list[Entry], missing: int) -> None:
-    """An entry that is not there: the loading fails and names the session, the entry after the hole and the mend."""
+    """An entry that is not there: the loading fails and names the session, the entry after the hole and the fix."""
     plain = [entry for entry in journal if entry.event_type != "STATE_SNAPSHOT"]
     whole = relinked(plain)
     assert loaded(Shelf(whole)).ignored == 0

@@ -53,7 +53,7 @@ def test_stream_that_went_on_means_to_read_it_again(ack: Ack) -> None:
 
 @pytest.mark.parametrize("code", ["too_large", "invalid", "conflict"])
 def test_stream_that_stands_still_means_that_the_entry_is_at_fault(code: str) -> None:
-    """Reading again changes nothing: a fault that no retry mends, under a code that the host takes for no verdict."""
+    """Reading again changes nothing: a fault that no retry fixes, under a code that the host takes for no verdict."""
     fault = refusal_of(refused(code), appended())
     assert isinstance(fault, EntryRefused)
     assert (fault.code, fault.retryable) == ("execution_error", False)

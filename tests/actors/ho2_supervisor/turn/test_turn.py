@@ -389,7 +389,7 @@ def test_lost_order_is_sent_again_and_then_failed_by_ho2() -> None:
 
 
 def test_fault_that_cannot_pass_is_not_retried() -> None:
-    """A refusal that a retry cannot mend ends the order at once."""
+    """A refusal that a retry cannot fix ends the order at once."""
     denied = WorkOrderFault("denied", "no")
     with Rig(script=lambda order: classified() if order.wo_type == "classify" else denied) as rig:
         with pytest.raises(BusError):

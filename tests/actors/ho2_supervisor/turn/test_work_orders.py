@@ -107,7 +107,7 @@ def test_each_fault_is_named_alone(order: WorkOrder, fault: str) -> None:
 
 
 def test_every_fault_is_named_at_once() -> None:
-    """Whoever mends an order is told everything, not the first thing."""
+    """Whoever fixes an order is told everything, not the first thing."""
     order = synthesized(session_id="", created_by="", parent_wo_id="WO-y")
     order = order.model_copy(update=limits(order, prompt_contract_id="", token_budget=0, timeout_seconds=0.0))
     assert len(faults(order, ())) == 6

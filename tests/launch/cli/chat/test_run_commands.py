@@ -43,11 +43,11 @@ def test_what_a_line_means(line, held, command):
     [
         ("/steer", (), exit_codes.USAGE, "needs a text"),
         ("/followup ", (), exit_codes.USAGE, "needs a text"),
-        ("/pause now", (), exit_codes.USAGE, "takes nothing"),
+        ("/pause now", (), exit_codes.USAGE, "takes no arguments"),
         ("/approve", (), exit_codes.REFUSED, "no tool call waits"),
         ("/approve", TWO, exit_codes.USAGE, "001 write_file, 002 send_mail"),
-        ("/approve 1 please", ONE, exit_codes.USAGE, "nothing but the number"),
-        ("/approve all", ONE, exit_codes.USAGE, "nothing but the number"),
+        ("/approve 1 please", ONE, exit_codes.USAGE, "only the number"),
+        ("/approve all", ONE, exit_codes.USAGE, "only the number"),
         ("/deny no", TWO, exit_codes.USAGE, "001 write_file, 002 send_mail"),
     ],
 )

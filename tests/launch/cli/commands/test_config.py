@@ -45,7 +45,7 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
     config("unset", "ho2.runs_max")
     config("unset", "tools")
     config("unset", "bus.listen")
-    assert "everything is as it is shipped" in config("diff") and json.loads(own.read_text()) == {}
+    assert "nothing differs from what is shipped" in config("diff") and json.loads(own.read_text()) == {}
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
         (("set", "ho2.runs_mx", "1"), "ho2.runs_mx: unknown key"),
         (("set", "ho2.runs_max", "-1"), "greater than 0"),
         (("set", "ho2", "7"), "ho2: "),
-        (("set", "bus.body_max_bytes.x", "1"), "bus.body_max_bytes is no object"),
+        (("set", "bus.body_max_bytes.x", "1"), "bus.body_max_bytes is not an object"),
         (("set", "", "1"), "no path of a setting"),
         (("unset", "ho2.runs_max"), "as it is shipped"),
-        (("set", "tools.approval", '["\\ud800"]'), "no valid text"),
+        (("set", "tools.approval", '["\\ud800"]'), "not valid text"),
         (("set", "." * 40_000, "1"), "no path of a setting"),
         (("set", "a" + ".a" * 4_000, "1"), "no path of a setting"),
         (("show", "nothing"), "there is no setting nothing"),
@@ -103,4 +103,4 @@ def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, tmp_path):
     own.unlink()
     os.mkfifo(own)
     for words in (("show",), ("set", "ho2.runs_max", "1")):
-        assert "no plain file" in config(*words, code=exit_codes.USAGE)
+        assert "not a plain file" in config(*words, code=exit_codes.USAGE)

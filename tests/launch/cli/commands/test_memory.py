@@ -41,7 +41,7 @@ def test_what_is_no_time_is_told(given):
 @pytest.mark.parametrize("given", ["", "tool", "tool:", "Tool:x", "tool:a b", "tool:" + "x" * 200])
 def test_what_is_no_signal_is_told(given):
     """With its form and the command that lists them."""
-    with pytest.raises(CommandError, match="no signal") as caught:
+    with pytest.raises(CommandError, match="not a signal") as caught:
         memory._signal(given)
     assert caught.value.exit_code == exit_codes.USAGE and caught.value.hint == "hobus memory signals"
 
@@ -49,7 +49,7 @@ def test_what_is_no_signal_is_told(given):
 @pytest.mark.parametrize("given", ["", "ART-", "OVL-1", "ART-a b", "ART-" + "x" * 100])
 def test_what_is_no_artifact_is_told(given):
     """Before anybody is asked."""
-    with pytest.raises(CommandError, match="no artifact") as caught:
+    with pytest.raises(CommandError, match="not an artifact") as caught:
         memory._artifact(given)
     assert caught.value.exit_code == exit_codes.USAGE
 
@@ -116,7 +116,7 @@ def test_no_checkpoint_is_no_number(monkeypatch, capsys, tmp_path, checkpoint, s
 def test_how_memory_is_switched_on_depends_on_what_is_missing(monkeypatch, tmp_path):
     """A section that is missing is restored whole: one switch alone would be no valid configuration."""
     home = home_of(tmp_path)
-    for section, said in ((None, 'take `"ho3": null` out'), (SimpleNamespace(), "set ho3.enabled to true")):
+    for section, said in ((None, 'remove `"ho3": null`'), (SimpleNamespace(), "set ho3.enabled to true")):
         place = SimpleNamespace(snapshot=SimpleNamespace(config=SimpleNamespace(memory=None, ho3=section)))
         monkeypatch.setattr(memory, "running", lambda _home: None)
         monkeypatch.setattr(memory, "place_of", lambda _home, _run, place=place: place)

@@ -146,7 +146,7 @@ def test_what_is_no_key_is_refused_with_a_sentence(tmp_path, monkeypatch, capsys
     [
         (("x", "--kind", "openai", "--base-url", URL, "--model", "m", "--key", KEY), "never the key itself"),
         (("x", "--kind", "openai", "--base-url", "localhost", "--model", "m", "--key", "none"), "must be http"),
-        (("x", "--kind", "openai", "--base-url", "http://[::1", "--model", "m", "--key", "none"), "is no address"),
+        (("x", "--kind", "openai", "--base-url", "http://[::1", "--model", "m", "--key", "none"), "is not an address"),
         (("x", "--kind", "openai", "--base-url", URL, "--model", "m=1/2", "--key", "none"), "INPUT/OUTPUT/CACHED"),
         (("x", "--kind", "openai", "--base-url", URL, "--model", "m=nan/1/1", "--key", "none"), "INPUT/OUTPUT/CACHED"),
         (("x", "--kind", "openai", "--base-url", URL, "--any-model", "--default", "--key", "none"), "needs a --model"),
@@ -175,7 +175,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path, capsys, words, s
 
 
 def test_a_file_with_faults_is_left_as_it_is(tmp_path, capsys):
-    """Who wrote it mends it."""
+    """Who wrote it fixes it."""
     (tmp_path / "config").mkdir()
     own = tmp_path / "config" / "admin_config.json"
     for text in ('{"gateway": 5}', "{", "[]", '{"surprise": 1}'):
@@ -251,7 +251,7 @@ def test_a_check_says_which_part_fails(  # noqa: PLR0917 - a row of a table
 
 
 def test_a_check_loads_the_tokenizers_of_a_provider(tmp_path, server, capsys):
-    """With its own, not with those of others; without its file it says so, with the mend, and looks at the rest."""
+    """With its own, not with those of others; without its file it says so, with the fix, and looks at the rest."""
     at = server(by_path(models=answering(OFFERED)))
     added(tmp_path, "mine", "--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "none")
     own = tmp_path / "config" / "admin_config.json"
@@ -263,9 +263,9 @@ def test_a_check_loads_the_tokenizers_of_a_provider(tmp_path, server, capsys):
     assert hobus(tmp_path, "check") == exit_codes.FAILED
     lines = capsys.readouterr().out.splitlines()
     (number,) = [number for number, line in enumerate(lines) if " tokenizer " in line]
-    assert lines[number].startswith("fail  mine tokenizer") and f"{path}, is no file" in lines[number]
-    mend = "put the tokenizer.json of tiny there, or correct gateway.tokenizers, before the gateway is started again"
-    assert lines[number + 1].split("next: ")[1] == mend
+    assert lines[number].startswith("fail  mine tokenizer") and f"{path}, is not a file" in lines[number]
+    fix = "put the tokenizer.json of tiny there, or correct gateway.tokenizers, before the gateway is started again"
+    assert lines[number + 1].split("next: ")[1] == fix
     assert any(line.startswith("ok    mine models") for line in lines)
     a_file(tmp_path)
     assert hobus(tmp_path, "check", "mine") == exit_codes.OK
@@ -273,7 +273,7 @@ def test_a_check_loads_the_tokenizers_of_a_provider(tmp_path, server, capsys):
 
 
 def test_a_check_of_what_is_not_there_says_so(tmp_path, capsys, monkeypatch):
-    """No key, nobody listening, no such provider: each with its mend."""
+    """No key, nobody listening, no such provider: each with its fix."""
     monkeypatch.delenv("MINE", raising=False)
     added(
         tmp_path, "mine", "--kind", "anthropic", "--base-url", "http://127.0.0.1:9", "--model", "m", "--key", "env:MINE"

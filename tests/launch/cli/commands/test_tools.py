@@ -69,7 +69,7 @@ def test_each_source_counts_its_tools_and_a_silent_one_is_said():
     assert [tuple(one[name] for name in ("name", "worker", "state", "tools", "detail")) for one in rows] == [
         ("s", "ho1/1@a", "ready", 1, ""),
         ("s", "ho1/2@a", "failed", 0, "gone"),
-        ("silent", "", "failed", 0, "no worker tells of it"),
+        ("silent", "", "failed", 0, "no worker reports it"),
     ]
 
 
@@ -85,8 +85,8 @@ def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
         ],
     )
     found = running(told, home_of(tmp_path))
-    assert all(isinstance(one, Finding) and one.verdict == "warn" and "tools" in one.mend for one in found)
+    assert all(isinstance(one, Finding) and one.verdict == "warn" and "tools" in one.fix for one in found)
     assert [(one.check, one.said) for one in found] == [
         ("tools of s", "gone (at ho1/1, ho1/2)"),
-        ("tools of t", "not taken: x: bad (at ho1/1)"),
+        ("tools of t", "rejected: x: bad (at ho1/1)"),
     ]
