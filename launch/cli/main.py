@@ -194,7 +194,7 @@ def _unexpected(error: BaseException) -> str:
 
 def _say(message: str, hint: str, code: int) -> int:
     label = importlib.import_module("hobus.launch.console.output").styled("error:", "red", bold=True, to_stderr=True)
-    note(f"{label} {message}")
+    note(label, f" {message}")
     if hint:
         note(f"  next: {hint}")
     return code

@@ -49,6 +49,6 @@ def show(findings: Sequence[Finding]) -> None:
     width = max(len(one.check) for one in findings)
     for one in findings:
         first, *more = one.said.splitlines()
-        say(f"{styled(one.verdict.ljust(4), _COLOURS[one.verdict])}  {one.check.ljust(width)}  {first}")
+        say(styled(one.verdict.ljust(4), _COLOURS[one.verdict]), f"  {one.check.ljust(width)}  {first}")
         for line in (*more, *([f"next: {one.fix}"] if one.fix else ())):
             say(f"      {' ' * width}  {line}")

@@ -1,15 +1,23 @@
-"""How commands print: tables for people, JSON for programs, colour only on a terminal (and never with NO_COLOR)."""
+"""How commands print: tables for people, JSON for programs, colour only on a terminal (and never with NO_COLOR).
+
+All that is said goes through `joined`, which lets no character through that commands a terminal, except in what
+`styled` made. Tables of a terminal are rich's (`terminal.py`), which is imported only there; a pipe gets plain columns.
+"""
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
+from datetime import datetime
 from typing import Any
 
 import click
@@ -30,13 +38,13 @@ STATE_COLOURS = {
 }
 
 
-_COMMANDS = re.compile(
-    r"(\x1b\[(?:0|1|3[0-7]|9[0-7])m)"
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+COMMANDS = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
 )
-"""Codes of `styled`, or one character of C0, DEL, C1, of another direction or line, or half of a pair."""
+"""One character of C0, DEL, C1, of another direction or line, or half of a pair: what commands a terminal."""
 
 _CELL_MAX_CHARS = 240
+
 _TAKES_NO_COMMANDS = ("", "dumb", "unknown")
 
 
@@ -67,29 +75,42 @@ def is_terminal(stream: object) -> bool:
 
 
 def colours(*, to_stderr: bool = False) -> bool:
-    """Whether the stream that is printed to shows colours."""
-    if os.environ.get("NO_COLOR") or not can_be_commanded():
+    """Whether the stream that is printed to shows colours; FORCE_COLOR makes any show them, NO_COLOR none."""
+    if os.environ.get("NO_COLOR"):
         return False
-    return is_terminal(sys.stderr if to_stderr else sys.stdout)
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return can_be_commanded() and is_terminal(sys.stderr if to_stderr else sys.stdout)
+
+
+class Styled(str):
+    """Text with colours of ours around what was escaped before."""
+
+    __slots__ = ()
 
 
 def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
-    """The text in this colour where colours are shown."""
-    # Not `bold=False`: that is a code too, and none that `shown` lets through.
-    return click.style(text, fg=colour, bold=bold or None) if colours(to_stderr=to_stderr) else text
+    """The text in this colour where colours are shown; handed to `joined`, `say` or `note` as a part of its own."""
+    # Not `bold=False`: that is a code too.
+    return Styled(click.style(escaped(text), fg=colour, bold=bold or None)) if colours(to_stderr=to_stderr) else text
 
 
-def shown(text: str, *, coloured: bool) -> str:
+def escaped(text: str) -> str:
     """The text as everybody is shown it: what would command a terminal, or turn words around, is escaped as in JSON.
 
-    So JSON keeps its meaning. Line ends and tabs stay; with `coloured` the few codes that `styled` makes do.
+    So JSON keeps its meaning. Line ends and tabs stay.
     """
-    return _COMMANDS.sub(lambda found: found[0] if coloured and found[1] else f"\\u{ord(found[0][0]):04x}", text)
+    return COMMANDS.sub(lambda found: f"\\u{ord(found[0][0]):04x}", text)
 
 
-def say(text: str = "") -> None:
+def joined(*parts: str) -> Styled:
+    """One text of these, each escaped unless `styled` or this function made it."""
+    return Styled("".join(part if isinstance(part, Styled) else escaped(part) for part in parts))
+
+
+def say(*parts: str) -> None:
     """One line on stdout."""
-    click.echo(shown(text, coloured=colours()))
+    click.echo(joined(*parts), color=colours())
 
 
 def always_encodable() -> None:
@@ -104,41 +125,94 @@ def unheard() -> None:
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
 
 
-def note(text: str) -> None:
+def note(*parts: str) -> None:
     """One line on stderr: what a program that reads stdout must not see."""
-    click.echo(shown(text, coloured=colours(to_stderr=True)), err=True)
+    click.echo(joined(*parts), err=True, color=colours(to_stderr=True))
 
 
 def table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], *, coloured: int | None = None, empty: str = ""
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    coloured: int | None = None,
+    empty: str = "",
+    spare: Sequence[str] = (),
 ) -> None:
     """Left-aligned columns; the cells of column `coloured` get the colour of the state that they name.
 
-    `empty` is said in place of a table without rows; where it is not given, the headings stand alone.
+    A terminal gets what fits its width: cells are broken into rows, then columns left out that are named in `spare`,
+    the first of them first, which is said below. Anything else gets every character. `empty` is said in place of a
+    table without rows; where it is not given, the headings stand alone.
     """
-    cells = [list(headings), *([cell(str(value)) for value in row] for row in rows)]
-    if empty and len(cells) == 1:
+    cells = [[printable(str(value)) for value in row] for row in rows]
+    if empty and not cells:
         say(empty)
-        return
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    elif is_terminal(sys.stdout):
+        terminal = importlib.import_module("hobus.launch.console.terminal")
+        for line in terminal.table_lines(headings, cells, coloured=coloured, spare=spare, columns=window()[0]):
+            say(line)
+    else:
+        for line in _plain_lines([list(headings), *cells], coloured):
+            say(line)
+
+
+def _plain_lines(cells: Sequence[Sequence[str]], coloured: int | None) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines: list[str] = []
     for number, row in enumerate(cells):
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        if number == 0:
-            padded = [styled(cell, None, bold=True) for cell in padded]
-        elif coloured is not None:
-            state = row[coloured].split(" ", 1)[0].split("(", 1)[0]
-            padded[coloured] = styled(padded[coloured], STATE_COLOURS.get(state))
-        say("  ".join(padded).rstrip())
+        last = max((column for column, cell in enumerate(row) if cell), default=0)
+        parts: list[str] = []
+        for column, cell in enumerate(row[: last + 1]):
+            padded = cell.rstrip() if column == last else f"{cell.ljust(widths[column])}  "
+            is_state = number > 0 and column == coloured
+            parts.append(styled(padded, state_colour(cell) if is_state else None, bold=number == 0))
+        lines.append(joined(*parts))
+    return lines
+
+
+def state_colour(cell: str) -> str | None:
+    """Of the state that a cell begins with."""
+    return STATE_COLOURS.get(cell.split(" ", 1)[0].split("(", 1)[0])
+
+
+def window() -> tuple[int, int]:
+    """Columns and rows of the terminal, now: the window's own, and not what a variable remembers of another one."""
+    with suppress(OSError, ValueError, AttributeError):
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        if columns and rows:
+            return columns, rows
+    return shutil.get_terminal_size()
 
 
 def cell(text: str) -> str:
-    """The text as a listing shows it: in one line, not longer than anybody reads, marked where it is cut."""
+    """The text in one line, not longer than anybody reads, marked where it is cut."""
     return cut(printable(text), _CELL_MAX_CHARS)
 
 
 def printable(text: str) -> str:
     """The text in one line: no character in it moves the cursor, ends the line or colours what follows."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def number(count: int) -> str:
+    """A number as people read it: `1,284`."""
+    return f"{count:,}"
+
+
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """`1 model call`, `1,200 model calls`, `2 processes`; `plural` where it is not the noun and an s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def clock_time(at: float) -> str:
+    """The time of day here, to the millisecond, of seconds since 1970; `zone` says where that is."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"
+
+
+def zone(at: float = 0.0) -> str:
+    """The time zone of `clock_time`: `UTC`, else what is to be taken off: `+02:00`."""
+    here = datetime.fromtimestamp(at).astimezone()
+    return "UTC" if not here.utcoffset() else here.isoformat()[-len("+02:00") :]
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:

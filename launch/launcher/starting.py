@@ -168,12 +168,13 @@ def show(home: Home, word: StartSettled) -> int:
     if word.is_ready:
         option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
         say(
-            f"{styled('ready', 'green')} in {duration(word.elapsed_ms / 1000)}.  "
-            f"ask: hobus ask{option} TEXT   watch: hobus tap{option}   stop: hobus down{option}"
+            styled("ready", "green"),
+            f" in {duration(word.elapsed_ms / 1000)}.  "
+            f"ask: hobus ask{option} TEXT   watch: hobus tap{option}   stop: hobus down{option}",
         )
         return exit_codes.OK
     if word.damaged:
-        note(f"{styled('error:', 'red', bold=True, to_stderr=True)} {word.damaged}")
+        note(styled("error:", "red", bold=True, to_stderr=True), f" {word.damaged}")
         note(f"  next: {next_command('ledger verify', home.root)}   or   {next_command('down', home.root)}")
         return exit_codes.INTEGRITY
     instances = {row.actor: row.instance for row in run.children}

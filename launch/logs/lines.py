@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, cast
 
 from hobus.bus.messages.ids import parse_iso, turn_in
+from hobus.launch.console.output import joined, printable
 from hobus.launch.filters.syntax import Value
 from hobus.launch.filters.turns import turn_matches
 
 LEVEL_COLOURS = {"debug": "bright_black", "info": "cyan", "warning": "yellow", "error": "red", "critical": "red"}
+
+_ACTOR_COLOURS = (
+    "green", "blue", "magenta", "cyan", "yellow",
+    "bright_green", "bright_blue", "bright_magenta", "bright_cyan", "bright_yellow",
+)  # fmt: skip
+"""No red: that is an error's."""
+_ROLES = ("launcher", "zygote", "broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
 
 _OWN = ("at", "level", "event", "actor", "instance", "pid", "exception")
 """Fields that stand at their own place in a line for people, or are left out there."""
@@ -74,21 +81,23 @@ def as_json(line: LogLine) -> str:
 
 def shown(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, str], str]) -> str:
     """A line for people: time, actor, event, and what else it says. `paint` colours a text by a colour's name."""
-    name = line.actor.ljust(9)
+    name = paint(printable(line.actor).ljust(9), actor_colour(line.actor))
     if not line.record:
-        return f"{clock(line.at)}  {name}  {line.text}"
-    colour = LEVEL_COLOURS.get(line.level, "")
+        return joined(f"{clock(line.at)}  ", name, f"  {line.text}")
     level = "" if line.level == "info" else f"{line.level} "
-    rest = "  ".join(f"{key}={_value(value)}" for key, value in line.record.items() if key not in _OWN and value != "")
-    said = f"{clock(line.at)}  {name}  {paint(level + str(line.record.get('event', '')), colour)}"
-    exception = str(line.record.get("exception") or "")
-    return "\n".join(filter(None, (f"{said}  {rest}".rstrip(), *(f"    {one}" for one in exception.splitlines()))))
+    event = paint(level + _value(line.record.get("event", "")), LEVEL_COLOURS.get(line.level, ""))
+    fields = {key: value for key, value in line.record.items() if key not in _OWN and value != ""}
+    rest = "".join(f"  {printable(key)}={_value(value)}" for key, value in fields.items())
+    exception = "".join(f"\n    {one}" for one in str(line.record.get("exception") or "").splitlines())
+    return joined(f"{clock(line.at)}  ", name, "  ", event, rest, exception)
+
+
+def actor_colour(actor: str) -> str:
+    """The same for a name at all times, another one for most of those that run beside it."""
+    role, _, number = actor.partition("/")
+    place = _ROLES.index(role) if role in _ROLES else len(role)
+    return _ACTOR_COLOURS[(place + 3 * (int(number) - 1 if number.isdecimal() else 0)) % len(_ACTOR_COLOURS)]
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def clock_time(at: float) -> str:
-    """The time of day here."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value, ensure_ascii=False)

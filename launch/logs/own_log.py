@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import structlog
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.console.output import note, styled, wants_debug
-from hobus.launch.logs.lines import LogLine, clock_time, shown
+from hobus.launch.console.output import clock_time, note, styled, wants_debug
+from hobus.launch.logs.lines import LogLine, shown
 
 
 def configure() -> None:

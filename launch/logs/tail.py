@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from hobus.launch.logs.lines import LogLine, clock_time, read_line, shown
+from hobus.launch.console.output import clock_time
+from hobus.launch.logs.lines import LogLine, read_line, shown
 
 _BYTES_PER_LINE = 400
 """Read per line that is asked for: a line of JSON with a sentence in it."""

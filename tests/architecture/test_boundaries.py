@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ast import Call, ImportFrom, Name, unparse, walk
+from ast import Call, ImportFrom, JoinedStr, Name, unparse, walk
 from graphlib import TopologicalSorter
 
 from hobus.actors.ho1_executor.tools.outside import READS
@@ -95,6 +95,38 @@ def test_the_offline_model_sees_what_a_server_of_the_kind_openai_gets() -> None:
     ]
     assert set(told) == {"self._response", "ToolNames.of", "openai_wire.request", "pricing.input_tokens"}
     assert len(told) == sum(isinstance(node, Name) and node.id == "prompt" for node in walk(tree))
+
+
+WRITES = ("click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write")
+WRITERS = {
+    "hobus.launch.console.output": "the one place",
+    "hobus.launch.cli.main": "its own version, before anything else is loaded",
+    "hobus.launch.cli.chat.answer_view": "an answer over a pipe is byte for byte what the model wrote",
+    "hobus.launch.cli.chat.prompt": "the prompt of a terminal that takes no commands",
+    "hobus.launch.cli.commands.ledger": "the count of a verification, written anew",
+    "hobus.launch.cli.commands.simulate": "the count of seeds, written anew",
+    "hobus.launch.sessions.refusals": "a table of the documentation",
+}
+"""Module -> why it writes to a standard stream itself."""
+
+
+def test_whatever_is_said_is_escaped_in_one_place() -> None:
+    """Commands print by `say` and `note`, and hand them what is coloured as a part of its own.
+
+    In an f-string its codes would be text, which is escaped.
+    """
+    of_launch = {name: tree for name, tree in modules().items() if name.startswith("hobus.launch.")}
+    writers = {name for name, tree in of_launch.items() if any(used in WRITES for used, _ in uses(tree))}
+    assert writers == set(WRITERS)
+    spliced = [
+        f"{name}:{part.lineno}"
+        for name, tree in of_launch.items()
+        for text in walk(tree)
+        if isinstance(text, JoinedStr)
+        for part in walk(text)
+        if isinstance(part, Call) and isinstance(part.func, Name) and part.func.id in ("styled", "joined")
+    ]
+    assert spliced == []
 
 
 def test_no_bench_imports_tests():

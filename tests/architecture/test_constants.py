@@ -173,7 +173,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits._BAR_CELLS",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
-        "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.sessions.which._NAMED_AT_MOST",
+        "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST",
         "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.cli.tap.table.*",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (

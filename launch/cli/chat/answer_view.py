@@ -5,14 +5,11 @@ Where nothing can be rewritten (a pipe, TERM=dumb) only the answer is written.
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
@@ -22,7 +19,8 @@ from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.bus.streaming import Continuity
 from hobus.launch.cli.chat.cells import last_rows, printable, rows_of
 from hobus.launch.cli.chat.outcome import Line
-from hobus.launch.console.output import can_be_commanded, colours, is_terminal, note, say, styled
+from hobus.launch.console.output import can_be_commanded, is_terminal, joined, note, say, styled, window
+from hobus.launch.console.terminal import screen
 
 WAITING = "…"
 WHY_AGAIN = {
@@ -97,21 +95,12 @@ class View(Protocol):
         ...
 
 
-class _Console(Console):
-    """A terminal whose cursor stays: what ends this process would not show it again."""
-
-    def show_cursor(self, show: bool = True) -> bool:
-        """Nothing is done."""
-        del show
-        return False
-
-
 class LiveView:
     """The last rows of a terminal, rewritten in place."""
 
     def __init__(self) -> None:
         self._provisional = Provisional()
-        self._console = _Console(file=sys.stdout, no_color=not colours(), highlight=False, markup=False, emoji=False)
+        self._console = screen()
         self._live = self._in_place()
 
     def begin(self) -> None:
@@ -176,7 +165,7 @@ class PlainView:
         """Beside the answer: on a terminal where it will stand, else on standard error."""
         for text, colour in lines:
             if self._is_terminal:
-                self._write(f"{styled(printable(text), colour or None)}\n")
+                self._write(joined(styled(printable(text), colour or None), "\n"))
             else:
                 note(styled(printable(text), colour or None, to_stderr=True))
 
@@ -218,15 +207,6 @@ def say_rows(text: str, colour: str | None) -> None:
     """A text that stands for good, broken at spaces where the terminal's rows end."""
     for row in rows_of(printable(text), window()[0] - 1):
         say(styled(row, colour))
-
-
-def window() -> tuple[int, int]:
-    """Columns and rows of the terminal, now: the window's own, and not what a variable remembers of another one."""
-    with suppress(OSError, ValueError, AttributeError):
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
-        if columns and rows:
-            return columns, rows
-    return shutil.get_terminal_size()
 
 
 def _write(text: str) -> None:

@@ -7,8 +7,9 @@ import re
 from rich.console import Console
 from rich.text import Text
 
+from hobus.launch.console.output import COMMANDS
+
 _DIRECTIONS = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
-_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _TAB = "    "
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 CUT = "⋮"
@@ -18,7 +19,7 @@ _WRAPS = Console(width=80)  # `Text.wrap` asks it for nothing but defaults
 def printable(text: str) -> str:
     """The text without anything that commands a terminal: only newlines are left of the control characters."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", _TAB)
-    return _CONTROL.sub(_REPLACED, _DIRECTIONS.sub("", text))
+    return COMMANDS.sub(_REPLACED, _DIRECTIONS.sub("", text))
 
 
 def rows_of(text: str, width: int) -> list[str]:

@@ -33,11 +33,11 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from hobus.bus.messages.base import Message
-from hobus.launch.cli.chat.answer_view import RESIZED, Provisional, say_answer, say_rows, window
+from hobus.launch.cli.chat.answer_view import RESIZED, Provisional, say_answer, say_rows
 from hobus.launch.cli.chat.cells import last_rows, printable
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.piped import readable
-from hobus.launch.console.output import can_be_commanded, colours
+from hobus.launch.console.output import can_be_commanded, colours, window
 
 _PRIVATE = 0o600
 _READ_AT_ONCE = 1 << 16

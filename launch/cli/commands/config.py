@@ -46,7 +46,7 @@ def check(*, home: Home, config_file: Path | None) -> Output:
     def show() -> None:
         table(("FILE", "ORIGIN"), list(origins.items()))
         replaced = sum(1 for origin in origins.values() if origin != "shipped")
-        say(f"{styled('ok', 'green')}  {len(origins)} files, {replaced} replaced, digest {snapshot.digest}")
+        say(styled("ok", "green"), f"  {len(origins)} files, {replaced} replaced, digest {snapshot.digest}")
 
     return Output({"digest": snapshot.digest, "files": origins}, show)
 
@@ -144,7 +144,7 @@ def _changed(home: Home, change: Callable[[Settings], Settings]) -> None:
         if before.get(path, _NONE) != value:
             say(f"{path} = {as_json(value)}")
     when = "from the next start on" if cluster_gone(home) else f"after {next_command('down', home.root)} and a start"
-    say(f"{styled('ok', 'green')}  {own_config.path_of(home)}, digest {digest}; in force {when}")
+    say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; in force {when}")
 
 
 def _is_below(path: str, prefix: str) -> bool:

@@ -85,7 +85,7 @@ def _run(home: Home) -> int:
     report = verify_directory(home.ledger)
     if report.fault is not None:
         raise CommandError(f"the record is damaged: {report.fault.file}, byte {report.fault.byte}: {report.fault.what}")
-    _fact(f"{styled('OK', 'green')}: {report.entries} entries in one chain, head #{report.head} {report.chain[:16]}…")
+    _fact(styled("OK", "green"), f": {report.entries} entries in one chain, head #{report.head} {report.chain[:16]}…")
     _fact("Whoever changes, removes or reorders one of them breaks the chain from there on.")
     if left := left_of(run):
         raise CommandError(f"still running: {', '.join(left)}")
@@ -160,7 +160,7 @@ async def _kill_in_the_middle(
         raise CommandError(f"{row.actor} could not be killed inside the turn")
     wo_id = sent[-1].provenance.work_order_id
     at_work = f"at work order {short(wo_id)}"
-    _fact(f"{styled('SIGKILL', 'red')} to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks")
+    _fact(styled("SIGKILL", "red"), f" to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks")
     return Kill(row.actor, row.instance, row.pid, killed_at), wo_id
 
 
@@ -188,7 +188,7 @@ async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> No
     evidence.deliveries = [one for one in orders if one.message_id.startswith(wo_id)]
     for at_ms, text in timeline(evidence):
         colour = "red" if "SIGKILL" in text else "yellow" if "attempt" in text else None
-        _fact(f"{at_ms:5} ms  {styled(text, colour)}")
+        _fact(f"{at_ms:5} ms  ", styled(text, colour))
     try:
         for text in outcome_of_order(wo_id, evidence):
             _fact(f"=> {text}")
@@ -207,8 +207,8 @@ def _step(number: int, text: str) -> None:
     say(styled(f"[{number}/{_STEPS}] {text}", None, bold=True))
 
 
-def _fact(text: str) -> None:
-    say(f"      {text}")
+def _fact(*parts: str) -> None:
+    say("      ", *parts)
 
 
 def _show(result: TurnResult) -> None:

@@ -146,7 +146,7 @@ def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
     say(styled("What happened, by the record and by the broker's tap", None, bold=True))
     for at_ms, text in timeline(evidence):
         colour = "red" if text.startswith("SIGKILL") else "yellow" if "again" in text else None
-        say(f"  {at_ms:6} ms  {styled(text, colour)}")
+        say(f"  {at_ms:6} ms  ", styled(text, colour))
     say()
     for line in evidence.result.response.splitlines():
         say(f"  > {line}")
@@ -157,7 +157,7 @@ def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
     say(f"  {counts.redelivered} orders delivered again; {counts.entries} entries in the record")
     say()
     for what, is_so in checks:
-        say(f"  {styled('holds', 'green') if is_so else styled('BROKEN', 'red')}  {what}")
+        say("  ", styled("holds", "green") if is_so else styled("BROKEN", "red"), f"  {what}")
     if own.root.exists():
         say()
         say(f"its record: {next_command('ledger show', own.root)}")

@@ -55,7 +55,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     wanted = _chosen(files, names)
     _copy({home.config / file.name: file.path.read_text(encoding="utf-8") for file in wanted}, home)
     table(("FILE", "WHAT IT IS"), [(file.name, _WHAT[file.kind]) for file in wanted])
-    say(f"{styled('ok', 'green')}  {len(wanted)} files in {home.config}: they now replace the shipped ones")
+    say(styled("ok", "green"), f"  {len(wanted)} files in {home.config}: they now replace the shipped ones")
     say(f"next: change what you like, then {next_command('config check', home.root)}")
     return exit_codes.OK
 

@@ -153,7 +153,7 @@ def verify(*, home: Home, as_json_: bool) -> int:
         say(as_json(document))
     elif report.fault is None:
         label = styled("OK", "green", bold=True)
-        say(f"{label}  {report.entries} entries, {report.segments} segments, head #{report.head}, chain {report.chain}")
+        say(label, f"  {report.entries} entries, {report.segments} segments, head #{report.head}, chain {report.chain}")
         say(f"    index: {report.index}")
         if report.tail != "clean":
             say(f"    tail: {report.tail}")
@@ -163,7 +163,7 @@ def verify(*, home: Home, as_json_: bool) -> int:
         fault = report.fault
         which = f", entry {fault.sequence}" if fault.sequence is not None else ""
         label = styled("DAMAGED", "red", bold=True, to_stderr=True)
-        note(f"{label}  {fault.file}, byte {fault.byte}{which}: {fault.what}")
+        note(label, f"  {fault.file}, byte {fault.byte}{which}: {fault.what}")
         note(f"  {report.entries} entries before it are whole")
     return exit_codes.INTEGRITY
 

@@ -12,9 +12,9 @@ from hobus.launch.cli.commands.options import duration_given, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
-from hobus.launch.console.output import note, say, styled
+from hobus.launch.console.output import clock_time, note, say, styled
 from hobus.launch.logs.files import LogFiles
-from hobus.launch.logs.lines import LogLine, as_json, clock_time, of_actor, of_turn, shown
+from hobus.launch.logs.lines import LogLine, as_json, of_actor, of_turn, shown
 
 _LOOK_INTERVAL_S = 0.1
 _LINES = 100

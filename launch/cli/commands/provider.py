@@ -190,7 +190,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
 
     path = own_config.path_of(home)
     own_config.change(home, with_it, beside=_stored(home, kept, secret) if secret else None)
-    say(f"{styled('ok', 'green')}  provider {name} is in {path}")
+    say(styled("ok", "green"), f"  provider {name} is in {path}")
     say(f"next: {next_command(f'provider check {name}', home.root)}; a running cluster uses it after down and up")
 
 

@@ -329,7 +329,7 @@ def _show_replay(found: Replay) -> None:
     label = styled("OK", "green", bold=True) if found.fits else styled("DOES NOT FIT", "red", bold=True)
     state = found.state
     where = f"{state.status}, {state.lifecycle}, epoch {state.session_epoch}"
-    say(f"{label}  {shown_session(found.session_id)}: {found.entries} entries give {where}")
+    say(label, f"  {shown_session(found.session_id)}: {found.entries} entries give {where}")
     say(f"    state {found.state_hash}")
     from_where = f", also from {found.from_snapshot}" if found.from_snapshot else ""
     say(f"    folded from the first entry{from_where}; {found.events['STATE_SNAPSHOT']} snapshots")

@@ -189,9 +189,9 @@ def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
     if verdict.stopped:
         say(f"stopped after event {verdict.event}")
     elif verdict.holds:
-        say(f"{styled('holds', 'green')}: every invariant, at every event")
+        say(styled("holds", "green"), ": every invariant, at every event")
     else:
-        say(f"{styled('BROKEN', 'red')} at event {verdict.event}: {verdict.broken}")
+        say(styled("BROKEN", "red"), f" at event {verdict.event}: {verdict.broken}")
         say(f"  replay it: {_replay(verdict.seed, wanted, verdict.event)}")
     say(f"digest {verdict.digest}")
 
@@ -267,9 +267,9 @@ def _say_tally(tally: SeedTally, seeds: range, wanted: SeedOptions, elapsed_s: f
     say(f"{tally.cpu_s / max(1, tally.seeds):.3f} s of CPU per seed, {tally.seeds / elapsed_s:.1f} seeds per second")
     if not tally.failed:
         if tally.seeds:
-            say(f"{styled('holds', 'green')}: every invariant, at every event of these {tally.seeds} seeds")
+            say(styled("holds", "green"), f": every invariant, at every event of these {tally.seeds} seeds")
         return
-    say(f"{styled('BROKEN', 'red')} in {len(tally.failed)} seeds:")
+    say(styled("BROKEN", "red"), f" in {len(tally.failed)} seeds:")
     for one in tally.failed:
         say(f"  {one.broken}")
         say(f"    replay it: {_replay(one.seed, wanted, one.event)}")

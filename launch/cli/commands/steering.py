@@ -101,7 +101,7 @@ def _tell(verdict: CommandVerdict, what: str, *, as_json: bool) -> int:
         run = "no run" if verdict.run_id is None else f"run {verdict.run_id.run_seq} is {verdict.lifecycle}"
         again = "; it was applied before" if verdict.is_repeat else ""
         where = f"{shown_session(verdict.session_id)}, {run}, epoch {verdict.session_epoch}"
-        say(f"{styled('applied', 'green')}: {what}{again}; {where}")
+        say(styled("applied", "green"), f": {what}{again}; {where}")
     return exit_codes.OK
 
 

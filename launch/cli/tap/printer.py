@@ -17,7 +17,7 @@ from hobus.launch.cli.tap.choice import Choice, Chosen
 from hobus.launch.cli.tap.document import frame_document, iso_utc, note_document
 from hobus.launch.cli.tap.sink import Sink
 from hobus.launch.cli.tap.table import Table
-from hobus.launch.console.output import as_json, duration, styled
+from hobus.launch.console.output import as_json, duration, joined, styled
 
 
 @dataclass(slots=True)
@@ -49,9 +49,10 @@ class Printer:
         has_body = self.with_bodies and record.body is not None
         body = body_of(record) if has_body else None
         if self.table is None:
-            return [as_json(frame_document(record, one.turn, body=body, has_body=has_body, latency_ms=one.latency_ms))]
+            document = frame_document(record, one.turn, body=body, has_body=has_body, latency_ms=one.latency_ms)
+            return [joined(as_json(document))]
         row = self.table.row(record, one.turn, one.latency_ms)
-        return [row, f"        {as_json(body)}"] if has_body else [row]
+        return [row, joined(f"        {as_json(body)}")] if has_body else [row]
 
     def _notes(self, batch: TapBatch) -> list[str]:
         notes: list[str] = []
@@ -83,7 +84,7 @@ class Printer:
         return self._note(text, document)
 
     def _note(self, text: str, document: dict[str, Any]) -> str:
-        return as_json(document) if self.table is None else styled(text, "yellow")
+        return joined(as_json(document) if self.table is None else styled(text, "yellow"))
 
 
 def body_of(record: TapRecord) -> Any:

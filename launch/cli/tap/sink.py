@@ -51,7 +51,8 @@ class Sink:
     def write(self, lines: Sequence[str]) -> int:
         """How many of them went out whole; with fewer than all either `failure` is set or the user ended it."""
         if self._descriptor < 0:
-            say("\n".join(lines))
+            for line in lines:
+                say(line)
             return len(lines)
         pieces = [f"{line}\n".encode(errors="replace") for line in lines]
         written = self._written(memoryview(b"".join(pieces)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ids import TurnRef, shown_session
-from hobus.launch.console.output import size, styled
+from hobus.launch.console.output import joined, printable, size, styled
 from hobus.launch.filters.instances import short
 
 _ASKS = ("request", "post", "cancel")
@@ -103,15 +103,18 @@ class Table:
         return (moment if self._utc else moment.astimezone()).strftime("%H:%M:%S.%f")[:-3]
 
     def _line(self, cells: Sequence[str], colours: dict[int, str | None]) -> str:
-        shown: list[str] = []
+        padded: list[tuple[str, str | None]] = []
         for number in self._columns:
-            column, text = COLUMNS[number], cells[number]
+            column, text = COLUMNS[number], printable(cells[number])
             if self._is_cut and len(text) > column.width:
                 text = text[: column.width - 1] + "…"
-            is_last = number == self._columns[-1]
-            padded = text.rjust(column.width) if column.is_right else text if is_last else text.ljust(column.width)
-            shown.append(styled(padded, colours.get(number)))
-        return (" " * _GAP).join(shown).rstrip()
+            aligned = text.rjust(column.width) if column.is_right else text.ljust(column.width)
+            padded.append((aligned, colours.get(number)))
+        while not padded[-1][0].strip():
+            padded.pop()
+        *others, (last, colour) = padded
+        parts = [part for text, one in others for part in (styled(text, one), " " * _GAP)]
+        return joined(*parts, styled(last.rstrip(), colour))
 
 
 def shown_turn(turn: TurnRef) -> str:

@@ -1,6 +1,7 @@
 """What commands print."""
 
 import json
+import time
 import unicodedata
 
 import pytest
@@ -38,6 +39,7 @@ def test_no_color_wins_over_a_terminal(monkeypatch):
     """NO_COLOR is obeyed even where colours could be shown."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     assert output.colours()
     monkeypatch.setenv("NO_COLOR", "1")
     assert not output.colours()
@@ -60,7 +62,8 @@ def test_every_code_of_ours_reaches_the_terminal(monkeypatch, colour, bold):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
     styled = output.styled("ready", colour, bold=bold)
-    assert output.shown(styled, coloured=True) == styled
+    assert styled.startswith("\x1b[") == (bold or colour is not None)
+    assert output.joined("a ", styled) == f"a {styled}"
 
 
 def test_no_cell_forges_a_row_or_moves_the_cursor(capsys):
@@ -72,20 +75,59 @@ def test_no_cell_forges_a_row_or_moves_the_cursor(capsys):
 
 
 def test_what_commands_a_terminal_is_escaped_and_json_keeps_its_meaning(monkeypatch):
-    """C0, DEL, C1, other directions, line separators, halves of pairs; line ends, tabs and colours of ours stay."""
+    """C0, DEL, C1, other directions, line separators, halves of pairs; line ends and tabs stay."""
     every = "".join(map(chr, range(0x3000))) + "\ud800\U0001f600"
     text = json.dumps({"x": every}, ensure_ascii=False)
-    safe = output.shown(text, coloured=False)
+    safe = output.escaped(text)
     assert json.loads(safe) == {"x": every}
-    kept = [
-        char for char in output.shown(every, coloured=False) if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")
-    ]
+    kept = [char for char in output.escaped(every) if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")]
     assert sorted(kept) == ["\t", "\n"]
     assert not [
         char
         for char in safe
         if unicodedata.bidirectional(char) in {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
     ]
-    styled = "\x1b[32mok\x1b[0m \x1b[8mhidden\r\nnext\rover"
-    assert output.shown(styled, coloured=True) == "\x1b[32mok\x1b[0m \\u001b[8mhidden\r\nnext\\u000dover"
-    assert "\x1b" not in output.shown(styled, coloured=False)
+    assert output.escaped("\x1b[8mhidden\r\nnext\rover") == "\\u001b[8mhidden\r\nnext\\u000dover"
+
+
+def test_only_colours_of_ours_reach_a_terminal(monkeypatch, capsys):
+    """The very same code in somebody's text is escaped, beside ours and inside of it; FORCE_COLOR colours a pipe."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    output.say("\x1b[32mforged\x1b[0m ", output.styled("ok \x1b[31m", "green"))
+    output.note(output.joined(output.styled("x", "red", to_stderr=True)), "\x1b[0m")
+    said = capsys.readouterr()
+    assert said.out == "\\u001b[32mforged\\u001b[0m \x1b[32mok \\u001b[31m\x1b[0m\n"
+    assert said.err == "\x1b[31mx\x1b[0m\\u001b[0m\n"
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.say(output.styled("ok", "green"))
+    assert capsys.readouterr().out == "ok\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 tokens"), (1, "1 token"), (2, "2 tokens"), (12345, "12,345 tokens")]
+)
+def test_what_is_counted_is_said_in_english(count, said):
+    """One of it, or several; thousands are separated."""
+    assert output.counted(count, "token") == said
+    assert output.counted(2, "process", "processes") == "2 processes"
+
+
+@pytest.mark.parametrize(
+    ("zone", "named", "clock"),
+    [("UTC", "UTC", "12:00:00.250"), ("CET-1", "+01:00", "13:00:00.250"), ("XXX3:30", "-03:30", "08:30:00.250")],
+)
+def test_the_time_of_day_is_that_of_the_zone_that_is_named(monkeypatch, zone, named, clock):
+    """UTC by its name, any other one by what is to be taken off; no time is no time of day."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    assert (output.zone(43_200.0), output.clock_time(43_200.25)) == (named, clock)
+    assert output.clock_time(0.0) == "--:--:--.---"
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_pipe_gets_every_character_of_a_table(capsys):
+    """However long: scripts read it."""
+    output.table(("FILE", "NOTE"), [("x" * 500, "y" * 500), ("a", "")])
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{'x' * 500}  {'y' * 500}", "a"]

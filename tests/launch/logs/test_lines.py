@@ -2,7 +2,7 @@
 
 import json
 
-from hobus.launch.logs.lines import as_json, of_actor, of_turn, read_line, shown
+from hobus.launch.logs.lines import LEVEL_COLOURS, actor_colour, as_json, of_actor, of_turn, read_line, shown
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 
@@ -40,10 +40,28 @@ def test_a_line_for_people_has_time_actor_event_and_the_rest():
     """Levels are coloured and named unless they are info; an exception stands below, indented."""
 
     def paint(text, colour):
-        return f"<{colour}:{text}>"
+        return f"<{colour}:{text}>" if colour in LEVEL_COLOURS.values() and not text.endswith(" ") else text
 
     assert shown(line(role="ho1", n=3), lambda at: "T", paint) == "T  ho1/1      <cyan:process_started>  role=ho1  n=3"
     bad = shown(line(level="error", exception="a\nb"), lambda at: "T", paint)
     assert bad == "T  ho1/1      <red:error process_started>\n    a\n    b"
     plain = read_line("Traceback", actor="launcher", earlier_at=0.0)
     assert shown(plain, lambda at: "T", paint) == "T  launcher   Traceback"
+
+
+def test_no_value_of_a_line_forges_another_line_or_commands_a_terminal():
+    """What stands in a field, an event or a name stays in its line; what is no record is escaped."""
+    forged = line(event="a\nb", actor="x\r\x1b[2J", said="one\n12:00:00.000  ledger/1   error gone\x9b31m", n=["\x1b"])
+    told = shown(forged, lambda at: "T", lambda text, _colour: text)
+    assert told.splitlines() == [told] and not [char for char in told if not char.isprintable()]
+    plain = read_line("\x1b]0;owned\x07", actor="ho1/1", earlier_at=0.0)
+    assert shown(plain, lambda at: "T", lambda text, _colour: text) == "T  ho1/1      \\u001b]0;owned\\u0007"
+
+
+def test_a_process_has_its_colour_by_its_name_and_never_an_error_s():
+    """The same at all times; those that run side by side have others."""
+    names = ["launcher", "zygote", "broker/1", "ledger/1", "gateway/1", "ho3/1", "ho1/1", "ho2/1", "host/1", "http/1"]
+    assert len({actor_colour(name) for name in names}) == len(names)
+    assert actor_colour("ho1/1") == actor_colour("ho1/1") != actor_colour("ho1/2")
+    others = ["ho1/remote-1", "worker", "ho1/12345678", "x" * 90]
+    assert not [name for name in (*names, *others) if actor_colour(name) in ("red", "bright_red", "")]

@@ -1,0 +1,162 @@
+"""What a terminal shows of tables and Markdown, by rich. Imported only where somebody looks at a terminal.
+
+Lines come out as texts with colours of ours; whatever they are made of is escaped before, or taken out of what rich
+makes of it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from hobus.launch.console.output import Styled, cell, colours, state_colour
+
+_GAP = 2
+_NARROW = 14
+"""Cells; a column that needs no more is never broken, and none is made narrower than that for another one's sake."""
+_NOTE = 28
+"""Cells; a last column that needs more, and would not get as many, stands below its row."""
+_INDENT = 4
+_BLANKS = re.compile(r" +((?:\x1b\[0m)?)$")
+
+
+class Screen(Console):
+    """A terminal whose cursor stays: what ends this process would not show it again."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        """Nothing is done."""
+        del show
+        return False
+
+
+def screen(*, to_stderr: bool = False, columns: int | None = None) -> Screen:
+    """The terminal behind a standard stream; markup, emoji names and the like in a text are text."""
+    return Screen(
+        file=sys.stderr if to_stderr else sys.stdout,
+        force_terminal=True,
+        color_system="standard" if colours(to_stderr=to_stderr) else None,
+        width=columns,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def lines_of(shown: RenderableType, *, columns: int) -> list[Styled]:
+    """The rows of a terminal that this becomes, without blanks at their ends."""
+    console = screen(columns=columns)
+    with console.capture() as captured:
+        console.print(shown)
+    return [Styled(_BLANKS.sub(r"\1", line)) for line in captured.get().split("\n")[:-1]]
+
+
+def table_lines(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    coloured: int | None,
+    spare: Sequence[str],
+    columns: int,
+) -> list[Styled]:
+    """The lines of a table in so many columns of a terminal; cells are printable texts."""
+    return lines_of(table_of(headings, rows, coloured=coloured, spare=spare, columns=columns), columns=columns)
+
+
+def table_of(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    coloured: int | None,
+    spare: Sequence[str],
+    columns: int,
+) -> Group:
+    """The same, to be shown in a place that is written anew."""
+    cells = [[cell(text) for text in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+    layout = laid_out(headings, widths, spare=spare, columns=columns)
+    if layout is None:
+        return Group(*_records(headings, cells, coloured))
+    shown: list[RenderableType] = [_row([Text(heading, style="bold") for heading in headings], layout)]
+    for row in cells:
+        texts = [_cell(row, number, coloured) for number in range(len(headings))]
+        shown.append(_row(texts, layout))
+        if layout.is_last_below and row[-1]:
+            shown.append(Padding(texts[-1], (0, 0, 0, _INDENT)))
+    if layout.left_out:
+        said = f"too narrow here for {', '.join(layout.left_out)}; --json has all"
+        shown.append(Text(said, style="bright_black", overflow="fold"))
+    return Group(*shown)
+
+
+class Layout(NamedTuple):
+    """Where the cells of a row stand."""
+
+    widths: dict[int, int]
+    """Number of a column -> its cells, in the order of the columns."""
+    is_last_below: bool
+    left_out: tuple[str, ...]
+
+
+def laid_out(headings: Sequence[str], widths: Sequence[int], *, spare: Sequence[str], columns: int) -> Layout | None:
+    """Columns that need `widths` at their widest, in so many of a terminal; None where they do not fit.
+
+    The widest ones are broken first. What is spare is left out as far as the others would not fit otherwise.
+    """
+    last = len(headings) - 1
+    kept, left_out = list(range(len(headings))), list[str]()
+    for heading in (*spare, ""):
+        others = [widths[number] for number in kept if number != last]
+        room = columns - _least(others) - _GAP
+        is_last_below = len(kept) > 1 and last in kept and widths[last] > _NOTE and room < _NOTE
+        beside = [number for number in kept if not (is_last_below and number == last)]
+        if _least([widths[number] for number in beside]) <= columns:
+            fitting = _fitted([widths[number] for number in beside], columns)
+            return Layout(dict(zip(beside, fitting, strict=True)), is_last_below, tuple(left_out))
+        if heading:
+            kept.remove(headings.index(heading))
+            left_out.append(heading)
+    return None
+
+
+def _least(widths: Sequence[int]) -> int:
+    """What columns of these widths take beside each other at least, where the wide ones are broken."""
+    return sum(min(width, _NARROW) for width in widths) + _GAP * (len(widths) - 1)
+
+
+def _fitted(widths: Sequence[int], columns: int) -> list[int]:
+    """The widths, the widest taken down one after the other until all of them fit."""
+    fitting = list(widths)
+    while sum(fitting) + _GAP * (len(fitting) - 1) > columns:
+        fitting[fitting.index(max(fitting))] -= 1
+    return fitting
+
+
+def _row(cells: Sequence[Text], layout: Layout) -> Table:
+    row = Table.grid(padding=(0, _GAP, 0, 0))
+    for width in layout.widths.values():
+        row.add_column(width=width, overflow="fold")
+    row.add_row(*(cells[number] for number in layout.widths))
+    return row
+
+
+def _cell(row: Sequence[str], number: int, coloured: int | None) -> Text:
+    return Text(row[number], style=(state_colour(row[number]) or "") if number == coloured else "", overflow="fold")
+
+
+def _records(headings: Sequence[str], rows: Sequence[Sequence[str]], coloured: int | None) -> Iterator[RenderableType]:
+    """Where not even the narrowest table fits: a line per cell behind its heading, an empty one between rows."""
+    for count, row in enumerate(rows):
+        if count:
+            yield Text()
+        for number, heading in enumerate(headings):
+            if row[number]:
+                yield Text.assemble((heading, "bold"), "  ", _cell(row, number, coloured), overflow="fold")

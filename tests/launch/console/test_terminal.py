@@ -1,0 +1,132 @@
+"""Tables of a terminal: whole rows that fit its width, whatever stands in them."""
+
+from __future__ import annotations
+
+import pyte
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from hobus.launch.console import output
+from hobus.launch.console.terminal import Layout, laid_out, table_lines
+
+PS = ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "NOTE")
+ROWS = [
+    ("launcher", "ready", "26196", "3.7 s", "-", "49 M", ""),
+    (
+        "ho1/日本語",
+        "backoff(3, next try 1.2 s)",
+        "26197",
+        "3.7 s",
+        "3",
+        "50 M",
+        "exit 1: No module named zmq 🙂 and more of it",
+    ),
+]
+SPARE = ("RSS", "RESTARTS", "PID")
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    """Without colours, unless a test asks for them."""
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def lines(columns: int, rows=ROWS, headings=PS, spare=SPARE) -> list[str]:
+    """The table in so many columns."""
+    return table_lines(headings, rows, coloured=1, spare=spare, columns=columns)
+
+
+def test_a_wide_terminal_shows_everything_in_one_row_each():
+    """Wide characters take two cells, so the columns stand below each other."""
+    assert lines(140) == [
+        "ACTOR       STATE                       PID    UP     RESTARTS  RSS   NOTE",
+        "launcher    ready                       26196  3.7 s  -         49 M",
+        "ho1/日本語  backoff(3, next try 1.2 s)  26197  3.7 s  3         50 M  exit 1: No module named zmq 🙂 and more of it",
+    ]
+
+
+def test_a_narrower_one_breaks_what_is_wide():
+    """At spaces, within its own column."""
+    assert lines(100)[2:] == [
+        "ho1/日本語  backoff(3, next try 1.2 s)  26197  3.7 s  3         50 M  exit 1: No module named zmq 🙂",
+        "                                                                      and more of it",
+    ]
+
+
+def test_a_note_without_room_stands_below_its_row():
+    """Before anything is left out."""
+    assert lines(70) == [
+        "ACTOR       STATE                       PID    UP     RESTARTS  RSS",
+        "launcher    ready                       26196  3.7 s  -         49 M",
+        "ho1/日本語  backoff(3, next try 1.2 s)  26197  3.7 s  3         50 M",
+        "    exit 1: No module named zmq 🙂 and more of it",
+    ]
+
+
+def test_what_is_spare_is_left_out_where_nothing_else_helps_and_that_is_said():
+    """The first of it first, no more of it than must be."""
+    shown = lines(45)
+    assert shown[0].split() == ["ACTOR", "STATE", "PID", "UP"]
+    assert "too narrow here for RSS, RESTARTS" in " ".join(shown[-2:])
+    assert not any("49 M" in line for line in shown) and any("26196" in line for line in shown)
+
+
+def test_a_terminal_of_twenty_columns_gets_a_line_per_cell():
+    """Nothing is lost."""
+    text = " ".join(lines(20))
+    for row in ROWS:
+        for cell in row:
+            assert "".join(cell.split()) in "".join(text.split())
+
+
+@given(
+    st.lists(st.lists(st.text(alphabet="ab 日🙂é", max_size=40), min_size=4, max_size=4), min_size=1, max_size=4),
+    st.integers(16, 140),
+)
+def test_no_row_is_wider_than_the_terminal_and_no_character_is_lost(rows, columns):
+    """Whatever stands in the cells, where nothing is spare."""
+    rows = [[" ".join(cell.split()) for cell in row] for row in rows]
+    shown = lines(columns, rows, headings=("A", "B", "C", "D"), spare=())
+    assert max(map(cell_len, shown)) <= columns
+    given_chars = sorted(char for row in rows for cell in row for char in cell if char != " ")
+    seen_chars = sorted(char for line in shown for char in line if char not in " ABCD")
+    assert seen_chars == given_chars
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=10), st.integers(10, 200))
+def test_columns_fit_or_there_is_no_layout(widths, columns):
+    """No column gets more than it needs; what needs little gets all of it."""
+    headings = [str(number) for number in range(len(widths))]
+    layout = laid_out(headings, widths, spare=headings[:3], columns=columns)
+    if layout is None:
+        return
+    assert isinstance(layout, Layout)
+    assert sum(layout.widths.values()) + 2 * (len(layout.widths) - 1) <= columns
+    for number, width in layout.widths.items():
+        assert min(widths[number], 14) <= width <= widths[number]
+
+
+def test_a_cell_commands_no_terminal_and_a_state_has_its_colour(monkeypatch):
+    """Escapes are gone before the table is laid out; the only codes are those of the colours."""
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    monkeypatch.setattr(output, "window", lambda: (40, 24))
+    said: list[str] = []
+    monkeypatch.setattr(output, "say", lambda *parts: said.append(output.joined(*parts)))
+    output.table(
+        ("ACTOR", "STATE"), [("\x1b]8;;http://x\x07a\x1b[2J\n\u202eb", "ready"), ("c", "failed \x1b[32m")], coloured=1
+    )
+    screen = pyte.Screen(40, 10)
+    pyte.Stream(screen).feed("\r\n".join(said))
+    assert [row.rstrip() for row in screen.display[:3]] == [
+        "ACTOR                   STATE", "\ufffd]8;;http://x\ufffda\ufffd[2J\ufffd\ufffdb  ready",
+        "c                       failed \ufffd[32m",
+    ]  # fmt: skip
+    assert screen.buffer[1][24].fg == "green" and screen.buffer[2][24].fg == "red"
+    assert screen.buffer[0][0].bold and not screen.buffer[1][0].bold
+    assert set("".join(said).split("\x1b[")[1:]) and all(
+        code.partition("m")[0] in ("0", "1", "31", "32") for code in "".join(said).split("\x1b[")[1:]
+    )
