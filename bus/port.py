@@ -200,6 +200,8 @@ class ToolOutput(Protocol):
     code: str
     text: str
     truncated: bool
+    traceback: str
+    printed: str
 
 
 class ToolRunner(Protocol):

@@ -400,6 +400,10 @@ class ToolsConfig(Section):
     children: Positive = Field(description="pre-forked tool processes per worker")
     timeout_ms: Positive = Field(description="one call; then its process is killed")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
+    said_max_bytes: Positive = Field(
+        description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
+        "and record have them, for people, and no model is told"
+    )
     approval: list[str] = Field(
         description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
     )

@@ -211,7 +211,7 @@ class Executor(Actor):
 
     def _end_of(self, job: Job, receipt: Receipt) -> EndWritten:
         wo_id = job.order.wo_id
-        return EndWritten(job.order, receipt, job.stamp(), _parents(job), lambda: self._begun.discard(wo_id))
+        return EndWritten(job.order, receipt, job.stamp(), _parents(job), lambda: self._begun.discard(wo_id), job.said)
 
 
 def _log_end(job: Job, receipt: Receipt) -> None:

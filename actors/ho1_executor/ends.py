@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
 
-from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, failed, late_entry, receipt_of, text_ref
+from hobus.actors.ho1_executor.receipts import (
+    OrderUsage,
+    Stamp,
+    ToolSaid,
+    end_entry,
+    failed,
+    late_entry,
+    receipt_of,
+    text_ref,
+)
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import end_key
@@ -31,6 +40,7 @@ class EndWritten:
     stamp: Stamp
     parents: list[str]
     on_durable: Callable[[], None] = lambda: None
+    said: ToolSaid = field(default_factory=ToolSaid)
     outcome: Ack | BaseException | None = None  # what the last hand-over came to; None: not known yet
 
 
@@ -116,7 +126,7 @@ class OrderEnds:
 
     def _hand_over(self, end: EndWritten, *, urgent: bool = False) -> None:
         end.outcome = None
-        entry = end_entry(end.order, end.receipt, end.stamp, parents=end.parents)
+        entry = end_entry(end.order, end.receipt, end.stamp, parents=end.parents, said=end.said)
         try:
             # No order ends in its journal without its end here because its worker was killed just then.
             done = self._ledger.submit([entry], trace=end.stamp.trace, urgent=urgent, at_once=True)
@@ -133,7 +143,7 @@ class OrderEnds:
             return
         ack = done.result()[0]
         if ack.outcome == "refused" and end.receipt.state == "completed":
-            end.receipt = _refused(end, ack)
+            end.receipt, end.said = _refused(end, ack), ToolSaid()
             self._hand_over(end, urgent=True)
             return
         end.outcome = ack
@@ -153,7 +163,7 @@ class OrderEnds:
         if ack.outcome != "lost":
             return
         with suppress(RuntimeFault):  # over ledger.client_outstanding_max; the winner stands, which is what matters
-            late = late_entry(end.order, end.receipt, end.stamp, winner_id=ack.submission_id)
+            late = late_entry(end.order, end.receipt, end.stamp, winner_id=ack.submission_id, said=end.said)
             self._ledger.submit([late], trace=end.stamp.trace)
 
 

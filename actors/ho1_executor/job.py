@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp
+from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, ToolSaid
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.port import Bus
@@ -22,6 +22,7 @@ class Job:
     deadline: float
     trace: str
     due_at: str | None = None  # when its run ends, as far as its sender knew
+    said: ToolSaid = field(default_factory=ToolSaid)  # for people
     draft: Draft = field(default_factory=Draft)  # what the model says meanwhile
 
     @property

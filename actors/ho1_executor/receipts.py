@@ -23,7 +23,7 @@ from hobus.bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, 
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, ToolCall, WorkOrder, WorkOrderError
 from hobus.bus.record.payload import pack_payload
-from hobus.bus.record.payloads.orders import ToolStarted, end_of, receipt_in
+from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, receipt_in
 
 STREAM = "ho1m"
 _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")
@@ -79,6 +79,22 @@ class OrderUsage:
         )
 
 
+@dataclass(slots=True)
+class ToolSaid:
+    """What an order's tool told people beside its output: the record keeps it, no receipt and no model has it."""
+
+    printed: str = ""
+    traceback: str = ""
+
+    def named(self) -> dict[ToldPeople, str]:
+        """What there is of it, by the names that `OrderEnd.said` has."""
+        every: dict[ToldPeople, str] = {"printed": self.printed, "traceback": self.traceback}
+        return {name: text for name, text in every.items() if text}
+
+
+NOTHING_SAID = ToolSaid()
+
+
 class Stamp(NamedTuple):
     """Who writes about an order, and when."""
 
@@ -119,15 +135,19 @@ def _receipt(order: WorkOrder, usage: OrderUsage, stamp: Stamp, **what: Any) -> 
     )
 
 
-def end_entry(order: WorkOrder, receipt: Receipt, stamp: Stamp, *, parents: list[str]) -> WriteEntry:
+def end_entry(
+    order: WorkOrder, receipt: Receipt, stamp: Stamp, *, parents: list[str], said: ToolSaid = NOTHING_SAID
+) -> WriteEntry:
     """WO_COMPLETED or WO_FAILED: the first of them for an order commits."""
     event_type = "WO_COMPLETED" if receipt.state == "completed" else "WO_FAILED"
-    return _end_entry(order, receipt, stamp, event_type, parents)
+    return _end_entry(order, receipt, stamp, event_type, parents, said)
 
 
-def late_entry(order: WorkOrder, receipt: Receipt, stamp: Stamp, *, winner_id: str) -> WriteEntry:
+def late_entry(
+    order: WorkOrder, receipt: Receipt, stamp: Stamp, *, winner_id: str, said: ToolSaid = NOTHING_SAID
+) -> WriteEntry:
     """WO_LATE: an end that lost, kept without a key, so that a true success is never hidden."""
-    return _end_entry(order, receipt, stamp, "WO_LATE", [winner_id, *receipt.prompt_received_ids])
+    return _end_entry(order, receipt, stamp, "WO_LATE", [winner_id, *receipt.prompt_received_ids], said)
 
 
 def entry_of(order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any, ...], **facts: Any) -> WriteEntry:
@@ -189,20 +209,26 @@ def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt
     return receipt.model_copy(update={"output_result": result.model_copy(update={"text": text})})
 
 
-def _end_entry(order: WorkOrder, receipt: Receipt, stamp: Stamp, event_type: str, parents: list[str]) -> WriteEntry:
+def _end_entry(  # noqa: PLR0913, PLR0917 - all that an end says
+    order: WorkOrder, receipt: Receipt, stamp: Stamp, event_type: str, parents: list[str], said: ToolSaid
+) -> WriteEntry:
     text = None if receipt.output_result is None else receipt.output_result.text
     own = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
     has_own_text = text is not None and bool(text.text) and text.ref in (None, own)
+    told = said.named()
     submission_id, at_us = end_id(event_type, order.wo_id, stamp.instance), round(stamp.now * 1_000_000)
     return entry_of(
         order,
         stamp,
         event_type,
-        end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text),
+        end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text, said=tuple(told)),
         decision=receipt.state.upper(),
         reason=receipt.error.code if receipt.error else "",
         parents=parents,
-        texts=[text.text.encode()] if text is not None and has_own_text else [],
+        texts=[
+            *([text.text.encode()] if text is not None and has_own_text else []),
+            *(words.encode() for words in told.values()),
+        ],
         once=None if event_type == "WO_LATE" else end_key(order.wo_id),
     )
 

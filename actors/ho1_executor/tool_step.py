@@ -66,6 +66,7 @@ class ToolStep:
             },
             timeout_s=timeout_s,
         )
+        job.said.printed, job.said.traceback = output.printed, output.traceback
         if output.ok:
             return OutputResult(text=Segment(name=call.call_id, text=output.text), truncated=output.truncated)
         # Nothing is unknown about a call that may simply be made again.

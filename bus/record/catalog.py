@@ -251,15 +251,16 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, orders.ToolStarted, once=_START, is_barrier=True),
     EntryKind(
         "WO_COMPLETED", "ho1m", ("ho1",), _BY_ORDER, orders.OrderEnd, once=_END,
-        texts=("the text of its result",), said="An order brought something.",
+        texts=("the text of its result", "what its tool told people"), said="An order brought something.",
     ),
     EntryKind(
         "WO_FAILED", "ho1m", ("ho1", "ho2"), _BY_ORDER, orders.OrderEnd, once=_END,
-        said="An order failed, or was lost.",
+        texts=("what its tool told people",), said="An order failed, or was lost.",
     ),
     EntryKind(
         "WO_LATE", "ho1m", ("ho1",), _BY_ORDER, orders.OrderEnd, rests_on=_end_of_order,
-        texts=("the text of its result",), said="An end that came behind another one of its order.",
+        texts=("the text of its result", "what its tool told people"),
+        said="An end that came behind another one of its order.",
     ),
     # gateway
     EntryKind(

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.tools.child_main import plain
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.table import snapshot_view
@@ -125,7 +125,7 @@ class SimulatedCluster:
         runner = InProcessToolRunner(
             tools=self._tools,
             view=snapshot_view(self.snapshot, self._tools),
-            output_max_bytes=config.tools.output_max_bytes,
+            bounds=Bounds(config.tools.output_max_bytes, config.tools.said_max_bytes),
             verify=self._verify_for_tool,
         )
         actor = Executor(snapshot=self.snapshot, tools=runner, tool_specs=self._tools)

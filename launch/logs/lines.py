@@ -21,7 +21,7 @@ _ACTOR_COLOURS = (
 """No red: that is an error's."""
 _ROLES = ("launcher", "zygote", "broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
 
-_OWN = ("at", "level", "event", "actor", "instance", "pid", "exception")
+_OWN = ("at", "level", "event", "actor", "instance", "pid", "exception", "printed")
 """Fields that stand at their own place in a line for people, or are left out there."""
 
 
@@ -88,8 +88,9 @@ def shown(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, st
     event = paint(level + _value(line.record.get("event", "")), LEVEL_COLOURS.get(line.level, ""))
     fields = {key: value for key, value in line.record.items() if key not in _OWN and value != ""}
     rest = "".join(f"  {printable(key)}={_value(value)}" for key, value in fields.items())
-    exception = "".join(f"\n    {one}" for one in str(line.record.get("exception") or "").splitlines())
-    return joined(f"{clock(line.at)}  ", name, "  ", event, rest, exception)
+    texts = (str(line.record.get(name) or "") for name in ("printed", "exception"))
+    below = "".join(f"\n    {one}" for text in texts for one in text.splitlines())
+    return joined(f"{clock(line.at)}  ", name, "  ", event, rest, below)
 
 
 def actor_colour(actor: str) -> str:

@@ -26,6 +26,7 @@ from hobus.ledger_service.verify import is_ledger
 PAGE = 500
 """Entries asked for at once."""
 _STARTS_MAX = 10_000
+_EXECUTORS = "ho1m"
 
 
 class Journals(Protocol):
@@ -45,6 +46,10 @@ class Journals(Protocol):
 
     async def whole(self, session_id: str) -> list[Entry]:
         """All of a journal, with bodies. Raises CommandError where there is none."""
+        ...
+
+    async def of_executors(self, session_id: str, limit: int) -> list[Entry]:
+        """What executors recorded last of a session: starts of tools, ends of orders; oldest first, with bodies."""
         ...
 
 
@@ -83,6 +88,12 @@ class FromLedger:
             raise no_such(session_id, called="SESSION")
         return entries
 
+    async def of_executors(self, session_id: str, limit: int) -> list[Entry]:
+        """From the index."""
+        where = {"stream": _EXECUTORS, "session_id": session_id}
+        question = Query(where=where, limit=limit, newest_first=True, with_bodies=True)
+        return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
+
 
 class FromDirectory:
     """Read from the files: while nobody writes them, or safely beside who does."""
@@ -115,6 +126,11 @@ class FromDirectory:
         if not found:
             raise no_such(session_id, called="SESSION")
         return found
+
+    async def of_executors(self, session_id: str, limit: int) -> list[Entry]:
+        """From the end backwards."""
+        wanted = EntryFilter(stream=_EXECUTORS, session=session_id)
+        return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
 
 
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:

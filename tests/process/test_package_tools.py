@@ -19,7 +19,7 @@ from tests.process.mcp_servers import ROOT, configure, use
 pytestmark = pytest.mark.process
 
 SOURCE = """
-import os, time
+import os, sys, time
 from hobus import Invocation, ToolFault, tool
 
 @tool(idempotent=True, writes=False)
@@ -31,6 +31,13 @@ def double(number: int) -> int:
 def refuse(why: str) -> None:
     "Refuses."
     raise ToolFault(f"no: {why}")
+
+@tool(idempotent=True, writes=False)
+def blunder(path: str) -> str:
+    "Looks into a drawer that is not there."
+    print("looking at", path)
+    print("\\33[31mstill looking", file=sys.stderr)
+    return {}[path]
 
 def _effect(directory, call):
     with open(os.path.join(directory, "effects"), "a") as file:
@@ -51,7 +58,7 @@ def put(directory: str, *, call: Invocation) -> str:
     return _effect(directory, call)
 """
 
-NAMES = ["double", "refuse", "pay", "put"]
+NAMES = ["double", "refuse", "blunder", "pay", "put"]
 
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
@@ -72,6 +79,28 @@ def test_a_tool_of_a_package_answers_in_a_turn(cluster: Cluster, tmp_path: Path)
     assert (rows["pay"]["source"], rows["pay"]["idempotent"], rows["pay"]["writes"]) == ("python", False, True)
     assert rows["pay"]["agents"] == ["ADMIN"]
     assert "double" in cluster.ask("which tools do you have?")["response"]
+
+
+def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does_not(cluster: Cluster, tmp_path: Path):
+    """In the session and the log, with its turn; no escape of it reaches a terminal; the model has the class alone."""
+    up(cluster, tmp_path)
+    answer = cluster.ask(use("blunder", path="the drawer"))
+    assert "the tool broke: KeyError" in answer["response"]
+    (text,) = cluster("session show", answer["session_id"], "--json").json["tool_texts"]
+    assert (text["tool"], text["code"], text["message"]) == ("blunder", "tool_failed", "the tool broke: KeyError")
+    assert text["printed"] == "looking at the drawer\n\33[31mstill looking\n"
+    assert text["traceback"].endswith("KeyError: 'the drawer'") and "tested_pack.py" in text["traceback"]
+    shown = cluster("session show", answer["session_id"]).out
+    assert "  | looking at the drawer\n" in shown and "  | KeyError: 'the drawer'" in shown
+    told = cluster("logs", "ho1", "--turn", f"SES-{answer['session_id'][:8]}-1").out
+    assert "tool=blunder" in told and "    looking at the drawer\n" in told and "KeyError: 'the drawer'" in told
+    assert "\33" not in shown + told and "looking" not in answer["response"]
+    for entry in cluster.entries("PROMPT_SENT"):
+        assert not any(b"looking at" in (body or b"") for body in entry.bodies)
+    cluster("down")
+    offline = cluster("session show", answer["session_id"], "--json").json["tool_texts"]
+    assert offline == [text]
+    assert cluster.verify().tail == "clean"
 
 
 @pytest.mark.parametrize("whom", ["tool process", "worker"])

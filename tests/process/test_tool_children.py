@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+import structlog
 
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
@@ -22,7 +24,7 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.config.schema import ToolsConfig
 from hobus.config.snapshot import load_snapshot
 from tests.actors.ho1_executor.tools.packages import install
-from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
+from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, SAID_MAX_BYTES, VIEW, RunnerSuite, run
 from tests.actors.ho1_executor.tools.suite_tools import ALL
 
 pytestmark = pytest.mark.process
@@ -34,6 +36,7 @@ ROOT = Path(__file__).parents[2]
 def make(children: int = 2, **changed: Any) -> ChildToolRunner:
     """A runner whose processes know the suite's tools; what is changed of its settings goes to these."""
     update = {"children": children, "output_max_bytes": OUTPUT_MAX_BYTES, "kill_grace_ms": 2000, "entry_points": []}
+    update["said_max_bytes"] = SAID_MAX_BYTES
     update |= {name: changed.pop(name) for name in list(changed) if name in ToolsConfig.model_fields}
     fields: dict[str, Any] = {
         "tools": ALL,
@@ -165,11 +168,11 @@ async def test_a_process_that_dies_leaves_its_outcome_unknown(runner: ChildToolR
     "garbage",
     [
         b"\xff\xff\xff\xff",
-        (OUTPUT_MAX_BYTES + FRAME_OVERHEAD_BYTES + 1).to_bytes(4, "big"),
+        (OUTPUT_MAX_BYTES + SAID_MAX_BYTES + FRAME_OVERHEAD_BYTES + 1).to_bytes(4, "big"),
         b"\x00\x00\x00\x01\xc1",
         b"\x00\x00\x00\x01\x80",
-        pack_frame("result", n=999, ok=True, code="", text="forged", truncated=False),
-        pack_frame("result", n=1, ok=1, code="", text="forged", truncated=False),
+        pack_frame("result", n=999, ok=True, code="", text="forged", truncated=False, traceback=""),
+        pack_frame("result", n=1, ok=1, code="", text="forged", truncated=False, traceback=""),
         pack_frame("request", n=1, service="gateway", type="t", body=[]),
     ],
 )
@@ -184,10 +187,61 @@ async def test_garbage_is_no_answer_and_kills_its_process(garbage: bytes) -> Non
         await one.close()
 
 
-async def test_what_a_tool_prints_goes_nowhere(runner: ChildToolRunner, capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither into frames nor into a log; standard input is empty."""
-    assert (await run(runner, "print")).text == '{"read": ""}'
+EVERY_WAY = "said\ncomplained\nby a program\n\0\0\0\1\ufffd\n\\udcff"
+
+
+async def test_what_a_tool_prints_is_there_with_its_result(
+    runner: ChildToolRunner, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Output, error, programs and raw bytes in their order, none of it in frames or on ours; input is empty."""
+    with structlog.testing.capture_logs():
+        for _ in range(2):
+            output = await run(runner, "print")
+            assert (output.text, output.printed) == ('{"read": ""}', EVERY_WAY)
+        assert (await run(runner, "text", text="x", times=1)).printed == ""
     assert capfd.readouterr() == ("", "")
+
+
+async def test_a_tool_that_prints_more_than_a_pipe_holds_is_not_held_up(runner: ChildToolRunner) -> None:
+    """Both ends of it are kept, within tools.said_max_bytes."""
+    output = await run(runner, "print", more=1_000_000)
+    assert output.ok and len(output.printed.encode()) <= SAID_MAX_BYTES
+    assert output.printed.startswith("said\n") and output.printed.endswith("xxx")
+    left_out = re.search(r"\n\[… (\d+) bytes left out …\]\n", output.printed)
+    assert left_out is not None and int(left_out[1]) > 990_000
+
+
+@pytest.mark.parametrize(("then", "code"), [("spin", "deadline_exceeded"), ("die", "unknown_outcome")])
+async def test_what_was_printed_before_the_end_of_a_process_is_there(
+    runner: ChildToolRunner, tmp_path: Path, then: str, code: str
+) -> None:
+    """That is when it is needed most."""
+    output = await run(runner, "print", timeout_s=2.0, then=then, path=str(tmp_path / "mark"))
+    assert (output.code, output.printed) == (code, EVERY_WAY + ("before it spins\n" if then == "spin" else ""))
+
+
+async def test_a_tool_that_closes_its_outputs_is_answered_all_the_same(runner: ChildToolRunner) -> None:
+    """Its later calls print nowhere; frames have a way of their own."""
+    for _ in range(3):
+        assert (await run(runner, "print", then="close")).code in {"", "tool_failed"}
+    assert (await run(runner, "text", text="x", times=1)).text == '"x"'
+
+
+async def test_what_a_tool_says_is_logged_with_its_call_and_without_secrets() -> None:
+    """Also of a call that was cancelled; a value that was given under a secret's name is hidden."""
+    one = make(children=1)
+    one.give({"HOUSE_TOKEN": "the secret of the house", "COLOUR": "complained"})
+    try:
+        with structlog.testing.capture_logs() as logged:
+            assert (await run(one, "bug")).traceback.endswith("RuntimeError: (hidden)")
+            await run(one, "print")
+        assert [(line["event"], line["log_level"], line["work_order"], line["tool"]) for line in logged] == [
+            ("tool_said", "warning", "W", "bug"), ("tool_said", "info", "W", "print"),
+        ]  # fmt: skip
+        assert logged[0]["exception"].endswith("RuntimeError: (hidden)")
+        assert logged[1]["printed"] == EVERY_WAY
+    finally:
+        await one.close()
 
 
 async def test_a_tool_that_needs_an_event_loop_is_told_so(runner: ChildToolRunner) -> None:

@@ -1,12 +1,13 @@
 """A tool process: takes one call at a time from its worker, runs it, answers; ends when its worker is gone.
 
-Started as `python -m` this module, <worker pid> <0|1, whether it is kept>, with a socket as
-standard input; kept: it has a keeper, for whatever its tools start (`keeper`). Imports stay
-few (no bus, no models, no event loop), because every worker keeps several of these.
+Started as `python -m` this module, <worker pid> <0|1, whether it is kept>, with a socket as standard input and, as
+standard output, a pipe for what tools print; kept: it has a keeper, for whatever its tools start (`keeper`). Imports
+stay few (no bus, no models, no event loop), because every worker keeps several of these.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -17,6 +18,7 @@ from typing import Any, NoReturn, cast
 
 from hobus.actors.ho1_executor.tools import keeper
 from hobus.actors.ho1_executor.tools.definition import (
+    Bounds,
     ToolDefinition,
     ToolFault,
     ToolHost,
@@ -114,8 +116,8 @@ def serve(pipe: Pipe) -> None:
     keeper.confine(settings["limits"])
     os.environ.update(settings["environment"])
     tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
-    # Until here standard error shows why a process cannot start; what a tool prints may hold anything: no log gets it.
-    os.dup2(1, 2)
+    bounds = Bounds(settings["output_max_bytes"], settings["said_max_bytes"])
+    _print_into_the_pipe()
     this = os.getpid()
     while True:
         asked = pipe.receive()
@@ -132,14 +134,33 @@ def serve(pipe: Pipe) -> None:
             )
             if asked["tool_id"] in settings["entry_points"]:
                 _load_into(tools, asked["tool_id"])
-            most = settings["output_max_bytes"]
             try:
-                result = drive(run_tool(tools, asked["tool_id"], asked["arguments"], host, most))
+                result = drive(run_tool(tools, asked["tool_id"], asked["arguments"], host, bounds))
             except ToolFault as fault:
-                result = failed(fault, most)
+                result = failed(fault, bounds)
+            _flush()
         if os.getpid() != this:
             os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
         pipe.send("result", **result_fields(asked["n"], result))
+
+
+def _print_into_the_pipe() -> None:
+    """Until here standard error was the worker's, to show why a process cannot start.
+
+    Line by line, so that what was printed before a kill is there; a program that a tool starts prints there too.
+    """
+    os.dup2(1, 2)
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _flush() -> None:
+    """Before the result is told, its worker has what was printed, whatever the tool made of these streams."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 def described(name: str, max_bytes: int) -> ToolResult:

@@ -11,30 +11,36 @@ import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import structlog
+
+from hobus.actors.ho1_executor.mcp_servers.secrets import without
 from hobus.actors.ho1_executor.tools import child_main, keeper
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolFault, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, HostGone, HostProcess, interpreter, may_fork
 from hobus.actors.ho1_executor.tools.outside import Request
+from hobus.actors.ho1_executor.tools.printed import PrintPipe
 from hobus.actors.ho1_executor.tools.protocol import is_request, pack_frame, result_in
+from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.schema import ToolsConfig
+from hobus.config.secret_refs import is_secret_name
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
+_log = structlog.get_logger("ho1_executor")
 CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
 
 
 class ToolSlot:
     """A place for one process, which takes one call at a time; a new one is started whenever the last one is gone."""
 
-    def __init__(
-        self, *, configure: Callable[[], bytes], output_max_bytes: int, kill_grace_s: float, is_kept: bool
-    ) -> None:
+    def __init__(self, *, configure: Callable[[], bytes], bounds: Bounds, kill_grace_s: float, is_kept: bool) -> None:
         """`configure`: the first frame of each. `is_kept`: it has a keeper, since its tools may start processes."""
         self._configure = configure
-        self._output_max_bytes = output_max_bytes
+        self._bounds = bounds
         self._kill_grace_s = kill_grace_s
         self._is_kept = is_kept
         self._process: HostProcess | None = None
@@ -53,7 +59,12 @@ class ToolSlot:
         self._reap()
         if self._process is None:
             start = self._forked if may_fork() else interpreter(CHILD_MODULE, str(int(self._is_kept)))
-            self._process = HostProcess(start, frame_max_bytes=self._output_max_bytes, is_kept=self._is_kept)
+            self._process = HostProcess(
+                start,
+                frame_max_bytes=self._bounds.output + self._bounds.said,
+                is_kept=self._is_kept,
+                prints=PrintPipe(self._bounds.said),
+            )
         return self._process
 
     async def call(self, number: int, fields: Mapping[str, Any], request: Request, *, op: str) -> ToolResult:
@@ -71,6 +82,10 @@ class ToolSlot:
             except ToolFault as fault:
                 answer = {"fault": str(fault)}
             await frames.send("reply", n=number, **answer)
+
+    def printed(self) -> str:
+        """What its process has printed since it was last asked."""
+        return "" if self._process is None else self._process.printed()
 
     async def kill(self) -> None:
         """The process and all it started are gone (SIGKILL), seen by the end of its socket within the kill grace."""
@@ -107,7 +122,7 @@ class ToolSlot:
     def _reap(self) -> None:
         self._ended = [process for process in self._ended if not process.is_reaped()]
 
-    def _forked(self, frames: int) -> ForkedProcess:
+    def _forked(self, frames: int, prints: int | None) -> ForkedProcess:
         """A copy of this process, which has loaded everything: it shares that memory, and is there at once."""
         worker = os.getpid()
         pid = os.fork()
@@ -116,6 +131,8 @@ class ToolSlot:
         try:
             os.setsid()
             os.dup2(frames, 0)
+            if prints is not None:
+                os.dup2(prints, 1)
             child_main.live(worker, kept=self._is_kept)
         except BaseException:  # noqa: BLE001 - the last place that can say anything
             traceback.print_exc()
@@ -148,12 +165,12 @@ class ChildToolRunner:
         self._environment: Mapping[str, str] = {}
         own = {"view": view, "registry": registry, "ledger_dir": ledger_dir, "verifier": verifier}
         fields = own | settings.model_dump(
-            include={"output_max_bytes", "definition_max_bytes", "entry_points", "limits"}
+            include={"output_max_bytes", "said_max_bytes", "definition_max_bytes", "entry_points", "limits"}
         )
         self._children = [
             ToolSlot(
                 configure=lambda: pack_frame("configure", environment=self._environment, **fields),
-                output_max_bytes=settings.output_max_bytes,
+                bounds=Bounds(settings.output_max_bytes, settings.said_max_bytes),
                 kill_grace_s=settings.kill_grace_ms / 1000,
                 is_kept=bool(self.entry_points) and keeper.KEEPS,
             )
@@ -188,51 +205,90 @@ class ChildToolRunner:
 
     async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
         """What the entry point of this name is, as JSON text, or why it is none; loaded within `timeout_s`."""
-        result, _ = await self._within(timeout_s, {"tool_id": name}, _no_request, op="describe")
+        result = await self._told({"tool_id": name}, _Attempt(timeout_s, _no_request, op="describe"))
         return result or not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """One call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
 
         Cancelled or over time: its process is killed before this returns. A process that dies by itself, or answers
-        nonsense, leaves what the tool did unknown: code `unknown_outcome`.
+        nonsense, leaves what the tool did unknown: code `unknown_outcome`. What it printed is there in any case.
         """
         plain = {name: value for name, value in context.items() if name != "request"}
         fields = {"tool_id": call.tool_id, "arguments": call.arguments, "context": plain}
-        result, has_begun = await self._within(timeout_s, fields, context["request"])
+        attempt = _Attempt(timeout_s, context["request"])
+        result = await self._told(fields, attempt)
         over = f"{call.tool_id} ran over {timeout_s:.3f} s and was killed; what it had done by then is not known"
         busy = f"no tool process was free for {call.tool_id} within {timeout_s:.3f} s; nothing was run"
-        return result or not_done("deadline_exceeded", over if has_begun else busy)
+        result = result or not_done("deadline_exceeded", over if attempt.has_begun else busy)
+        result.printed = attempt.printed
+        return result
 
-    async def _within(
-        self, timeout_s: float, fields: Mapping[str, Any], request: Request, *, op: str = "call"
-    ) -> tuple[ToolResult | None, bool]:
-        """The result of a process that was free in time, None over time, and whether one was."""
-        has_begun = False
+    async def _told(self, fields: Mapping[str, Any], attempt: _Attempt) -> ToolResult | None:
+        """The result of a process that was free in time, None over time; what the tool told people is in the log."""
+        result: ToolResult | None = None
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(attempt.timeout_s):
                 child = await self._idle.get()
-                has_begun = True
+                attempt.has_begun = True
                 try:
-                    return await self._run_in(child, fields, request, op), True
+                    result = await self._run_in(child, fields, attempt)
                 finally:
                     self._idle.put_nowait(child)
         except TimeoutError:
-            return None, has_begun
+            return None
+        else:
+            return result
+        finally:
+            if result is not None:
+                result.traceback = self._without_secrets(result.traceback)
+            self._log(fields, attempt.printed, "" if result is None else result.traceback)
 
-    async def _run_in(self, child: ToolSlot, fields: Mapping[str, Any], request: Request, op: str) -> ToolResult:
+    async def _run_in(self, child: ToolSlot, fields: Mapping[str, Any], attempt: _Attempt) -> ToolResult:
         is_clean = False
+        self._log({}, self._without_secrets(child.printed()), "")  # by what a tool left running
         try:
-            result = await child.call(next(self._numbers), fields, request, op=op)
+            result = await child.call(next(self._numbers), fields, attempt.request, op=attempt.op)
             is_clean = True
         except HostGone as gone:
             return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}")
         else:
             return result
         finally:
+            attempt.printed = self._without_secrets(child.printed())
             if not is_clean:
                 await child.kill()
                 child.start()
+
+    def _without_secrets(self, text: str) -> str:
+        """Of what the processes were given, nothing whose name says that it is a secret gets into log or record."""
+        return without(text, [value for name, value in self._environment.items() if is_secret_name(name)])
+
+    def _log(self, fields: Mapping[str, Any], printed: str, traceback_text: str) -> None:
+        """A tool's own words, marked as such, with the turn and the call that they belong to."""
+        if not printed and not traceback_text:
+            return
+        wo_id: str = fields.get("context", {}).get("wo_id", "")
+        tell = _log.warning if traceback_text else _log.info
+        tell(
+            "tool_said",
+            turn=turn_in([wo_id]).run if wo_id else "",
+            work_order=wo_id,
+            tool=fields.get("tool_id", ""),
+            printed=printed,
+            exception=traceback_text,
+        )
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """To run one thing in some process, and how far that came."""
+
+    timeout_s: float
+    request: Request
+    op: str = "call"
+    has_begun: bool = False
+    printed: str = ""
 
 
 async def _no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
+from hobus.actors.ho1_executor.tools.printed import both_ends
 from hobus.bus.tool import ToolFault
 
 
@@ -62,6 +65,8 @@ class ToolResult:
     code: str
     text: str
     truncated: bool = False
+    traceback: str = ""  # of what the tool raised and did not mean to
+    printed: str = ""  # to its standard output and error
 
 
 def not_done(code: str, text: str) -> ToolResult:
@@ -74,31 +79,61 @@ def written(value: Any, max_bytes: int) -> ToolResult:
     try:
         text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        return not_done("tool_failed", f"the tool's value is not JSON ({type(error).__name__})")
+        said = f"the tool's value is not JSON ({type(error).__name__}: {error})"
+        return not_done("tool_failed", cut(said, max_bytes)[0])
     text, truncated = cut(text, max_bytes)
     return ToolResult(ok=True, code="", text=text, truncated=truncated)
 
 
-def failed(error: Exception, max_bytes: int) -> ToolResult:
-    """A tool's exception as its result: its sentence if it raised ToolFault, else only the name of what it raised."""
-    said = str(error) if isinstance(error, ToolFault) else f"the tool broke: {type(error).__name__}"
-    text, truncated = cut(said, max_bytes)
-    return ToolResult(ok=False, code="tool_failed", text=text, truncated=truncated)
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bytes of UTF-8: of what models are told, of what people are (`tools.output_max_bytes`, `said_max_bytes`)."""
+
+    output: int
+    said: int
+
+
+def failed(error: BaseException, bounds: Bounds) -> ToolResult:
+    """A tool's exception as its result: its sentence if it raised ToolFault, else only the name of what it raised.
+
+    A message may hold what no model is to see, an address with its key for one: it stands in the traceback, for people.
+    """
+    is_meant = isinstance(error, ToolFault)
+    text, truncated = cut(str(error) if is_meant else f"the tool broke: {type(error).__name__}", bounds.output)
+    told = "" if is_meant and error.__cause__ is None else traceback_of(error, bounds.said)
+    return ToolResult(ok=False, code="tool_failed", text=text, truncated=truncated, traceback=told)
+
+
+def traceback_of(error: BaseException, max_bytes: int) -> str:
+    """Type, message and traceback of what a tool raised, from its own first line on."""
+    frames = error.__traceback__
+    while frames is not None and _is_ours(frames):
+        frames = frames.tb_next
+    lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
+    return both_ends("".join(lines).rstrip(), max_bytes)
+
+
+def _is_ours(frames: TracebackType) -> bool:
+    """Whether this frame is of what calls a tool."""
+    module = str(frames.tb_frame.f_globals.get("__name__", ""))
+    return module.startswith(("hobus.", "asyncio.", "pydantic."))
 
 
 async def run_tool(
-    tools: Mapping[str, ToolDefinition], tool_id: str, arguments: Mapping[str, Any], host: ToolHost, max_bytes: int
+    tools: Mapping[str, ToolDefinition], tool_id: str, arguments: Mapping[str, Any], host: ToolHost, bounds: Bounds
 ) -> ToolResult:
     """The result of one call, whatever the tool did."""
     tool = tools.get(tool_id)
     if tool is None:
         return not_done("tool_not_found", f"no tool {tool_id[:64]}")
     try:
-        return written(await tool.run(arguments, host), max_bytes)
+        return written(await tool.run(arguments, host), bounds.output)
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
-        return failed(error, max_bytes)
-    except SystemExit:
-        return not_done("tool_failed", "the tool tried to end its process")
+        return failed(error, bounds)
+    except SystemExit as error:
+        ended = not_done("tool_failed", "the tool tried to end its process")
+        ended.traceback = traceback_of(error, bounds.said)
+        return ended
 
 
 def cut(text: str, max_bytes: int) -> tuple[str, bool]:

@@ -1,7 +1,7 @@
 """A process that runs foreign code, as its worker holds it: started, heard, ended with all that it started, reaped.
 
 It runs tools (`child_main`) or one MCP server (`mcp_servers/process.py`). It shares nothing with its worker but one
-socket pair.
+socket pair and, where tools run, the pipe that takes what they print.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from hobus.actors.ho1_executor.tools import keeper
+from hobus.actors.ho1_executor.tools.printed import PrintPipe
 from hobus.actors.ho1_executor.tools.protocol import (
     FRAME_OVERHEAD_BYTES,
     PREFIX_BYTES,
@@ -75,14 +76,18 @@ class Frames:
 class HostProcess:
     """One process from its start to its end."""
 
-    def __init__(self, start: Callable[[int], Process], *, frame_max_bytes: int, is_kept: bool) -> None:
+    def __init__(self, start: Start, *, frame_max_bytes: int, is_kept: bool, prints: PrintPipe | None = None) -> None:
         """`start` makes the process, which has its end of the socket under the descriptor given. Raises OSError.
 
         Needs no event loop: call it before sockets exist, where they must not be inherited. `is_kept`: it has a keeper.
+        `prints`: where what it prints goes; None: nowhere.
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = start(theirs.fileno())
+            self._process = start(theirs.fileno(), None if prints is None else prints.write_end)
+        self._prints = prints
+        if prints is not None:
+            prints.started()
         ours.setblocking(False)  # noqa: FBT003 - positional only
         self._socket = ours
         self._frame_max_bytes = frame_max_bytes + FRAME_OVERHEAD_BYTES
@@ -101,7 +106,13 @@ class HostProcess:
             reader, writer = await asyncio.open_connection(sock=self._socket)
             writer.write(configure())
             self.frames = Frames(reader, writer, max_bytes=self._frame_max_bytes)
+            if self._prints is not None:
+                self._prints.watch()
         return self.frames
+
+    def printed(self) -> str:
+        """What it has printed since it was last asked."""
+        return "" if self._prints is None else self._prints.taken()
 
     def has_ended(self) -> bool:
         """Whether it is gone; it is not reaped by the question."""
@@ -121,7 +132,9 @@ class HostProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def hang_up(self) -> None:
-        """The socket is closed."""
+        """The socket is closed, and what it prints is read no more."""
+        if self._prints is not None:
+            self._prints.close()
         if self.frames is not None:
             self.frames.writer.transport.abort()
         else:
@@ -136,14 +149,14 @@ class HostProcess:
         self._process.wait()
 
 
-def interpreter(module: str, *arguments: str) -> Callable[[int], Process]:
+def interpreter(module: str, *arguments: str) -> Start:
     """Starts a fresh interpreter with this module: for a worker that has sockets and a loop, which no tool may hold."""
 
-    def start(frames: int) -> Process:
+    def start(frames: int, prints: int | None) -> Process:
         return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
             [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments],
             stdin=frames,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if prints is None else prints,
             start_new_session=True,  # so that a kill reaches whatever the tool started
         )
 
@@ -186,3 +199,5 @@ class ForkedProcess:
 
 
 Process = subprocess.Popen[bytes] | ForkedProcess
+Start = Callable[[int, int | None], Process]
+"""(descriptor of its end of the socket, of its standard output or None) -> the process."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done, run_tool
+from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolFault, ToolResult, not_done, run_tool
 from hobus.actors.ho1_executor.tools.outside import Request
 from hobus.bus.messages.work_order import ToolCall
 
@@ -45,12 +45,12 @@ class InProcessToolRunner:
         *,
         tools: Mapping[str, ToolDefinition],
         view: Mapping[str, Any],
-        output_max_bytes: int,
+        bounds: Bounds,
         verify: Verify | None = None,
     ) -> None:
         self._tools = tools
         self._view = view
-        self._output_max_bytes = output_max_bytes
+        self._bounds = bounds
         self._verify = verify
 
     def available(self) -> Sequence[str]:
@@ -63,6 +63,6 @@ class InProcessToolRunner:
         host = InProcessHost(self._view, plain, context["request"], self._verify)
         try:
             async with asyncio.timeout(timeout_s):
-                return await run_tool(self._tools, call.tool_id, call.arguments, host, self._output_max_bytes)
+                return await run_tool(self._tools, call.tool_id, call.arguments, host, self._bounds)
         except TimeoutError:
             return not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped")

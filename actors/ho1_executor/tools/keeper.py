@@ -46,7 +46,7 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def only_frames(worker: int, *, is_kept: bool) -> int:
-    """The descriptor of the worker's frames, which stood at 0: no other one is open, and standard output leads nowhere.
+    """The descriptor of the worker's frames, which stood at 0: beside it only standard output and error are open.
 
     This process's life is tied to its worker's. With a keeper it returns in the working half. Call it before a thread.
     """
@@ -55,7 +55,6 @@ def only_frames(worker: int, *, is_kept: bool) -> int:
     frames = os.dup(0)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
     _close_all_but(frames)
     if is_kept:
         split(worker, frames)

@@ -3,13 +3,13 @@
 Every frame is a map with its kind under `op`. A process of tools takes one call at a time:
 
     worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes,    once, first
-                                 definition_max_bytes, entry_points,
+                                 said_max_bytes, definition_max_bytes, entry_points,
                                  limits, environment}
                       call      {n, tool_id, arguments, context}                            one at a time
                       describe  {n, tool_id}                                                likewise, of entry points
                       reply     {n, value} | {n, fault}                                     answer to a request
     child  -> worker  request   {n, service, type, body}                                    while it works on call n
-                      result    {n, ok, code, text, truncated}                              ends call or describe n
+                      result    {n, ok, code, text, truncated, traceback}                   ends call or describe n
 
 The process of an MCP server any number:
 
@@ -20,7 +20,9 @@ The process of an MCP server any number:
                        cancel    {n}                                                        its result still comes
     process -> worker  listed    {server, tools: [{name, description, schema}]}             ready; again after a change
                        failed    {detail}                                                   not connected; it ends
-                       result    {n, ok, code, text, truncated}                             ends call n
+                       result    {n, ok, code, text, truncated, traceback}                  ends call n
+
+What a process prints is no frame: of tools it comes through a pipe beside the socket (`printed.py`).
 
 Light on imports: tool processes load this and nothing of the bus.
 """
@@ -36,10 +38,10 @@ from hobus.actors.ho1_executor.tools.definition import ToolResult
 
 PREFIX_BYTES = 4
 FRAME_OVERHEAD_BYTES = 4096
-"""What a result frame holds beside its text, and the most that a request may be: the format's own bound."""
+"""What a result frame holds beside its texts, and the most that a request may be: the format's own bound."""
 
 
-_RESULT: Mapping[str, type] = {"ok": bool, "code": str, "text": str, "truncated": bool}
+_RESULT: Mapping[str, type] = {"ok": bool, "code": str, "text": str, "truncated": bool, "traceback": str}
 _REQUEST: Mapping[str, type] = {"service": str, "type": str, "body": dict}
 
 

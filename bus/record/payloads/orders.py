@@ -6,7 +6,7 @@ An entry's provenance names its session, run and order, its reason the code of a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ from hobus.bus.messages.work_order import Cost, Fence, OutputResult, Receipt, Se
 from hobus.bus.record.entry import Entry, Provenance, WriteEntry
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import CallAsked
+
+ToldPeople = Literal["printed", "traceback"]
 
 _ANSWER = "PROMPT_RECEIVED:"
 _NO_TEXT, _OWN_TEXT, _LAST_ANSWER = "", "own", "answer"
@@ -75,10 +77,20 @@ class OrderEnd(NamedTuple):
     tools_missing: Annotated[tuple[str, ...], Field(description="not told of, as nobody had them")] = ()
     executed_by: Annotated[str, Field(description="instance that executed it; empty: who wrote the entry")] = ""
     completed_at_us: Annotated[int, Field(description="microseconds since 1970 UTC; 0: the entry's own time")] = 0
+    said: Annotated[
+        tuple[ToldPeople, ...],
+        Field(description="what its tool told people, not its output: the last bodies, in this order"),
+    ] = ()
 
 
-def end_of(
-    receipt: Receipt, submission_id: str, parents: Sequence[str], *, at_us: int, has_own_text: bool = False
+def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
+    receipt: Receipt,
+    submission_id: str,
+    parents: Sequence[str],
+    *,
+    at_us: int,
+    has_own_text: bool = False,
+    said: tuple[ToldPeople, ...] = (),
 ) -> OrderEnd:
     """What an entry of this id, these parents and this time says of a receipt; `has_own_text`: its body 1."""
     result = receipt.output_result or _NOTHING
@@ -101,7 +113,20 @@ def end_of(
         tools_missing=tuple(result.tools_missing),
         executed_by="" if is_writer else receipt.executed_by,
         completed_at_us=0 if is_now else round(parse_iso(receipt.completed_at) * 1_000_000),
+        said=said,
     )
+
+
+def said_in(entry: Entry) -> dict[str, str]:
+    """What the tool of an ended order told people: printed, traceback; what was erased is left out.
+
+    Raises ValueError for what is no end of an order.
+    """
+    end = payload_in(OrderEnd, entry)
+    if end is None or not end.said:
+        return {}
+    texts = zip(end.said, entry.bodies[-len(end.said) :], strict=False)
+    return {name: text.decode("utf-8", "replace") for name, text in texts if text is not None}
 
 
 def receipt_in(entry: Entry | WriteEntry) -> Receipt | None:

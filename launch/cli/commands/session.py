@@ -27,6 +27,7 @@ from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, tu
 from hobus.launch.sessions.journal import FromLedger, end_of, journals_of
 from hobus.launch.sessions.replay import Replay, replay
 from hobus.launch.sessions.summary import LAST, Standing, standing_of
+from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
 from hobus.launch.sessions.which import no_such
 
 _SHOWN_CHARS = 60
@@ -136,20 +137,26 @@ def _time(at_us: int) -> str:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @with_home
 def show(*, home: Home, given: str, limit: int, as_json: bool) -> int:
-    """Show a session: its run, what that waits for, the last commands and what became of them, the last turns."""
-    session_id, view, entries = asyncio.run(_looked_at(home, given, limit))
+    """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
+
+    What tools printed, and the tracebacks of what they raised, stand below: their own words, behind bars.
+    """
+    session_id, view, entries, ends = asyncio.run(_looked_at(home, given, limit))
     standing = standing_of(entries)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
+    texts = texts_in(ends)[-limit:]
     if as_json:
-        say(json_text(_document(session_id, view, standing, commands, turns), indent=1))
+        document = _document(session_id, view, standing, commands, turns)
+        say(json_text(document | {"tool_texts": [asdict(one) for one in texts]}, indent=1))
         return exit_codes.OK
     _show_facts(session_id, view, standing)
     _show_commands(commands)
     _show_turns(turns)
+    _show_tool_texts(texts)
     return exit_codes.OK
 
 
-async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionView | None, list[Entry]]:
+async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionView | None, list[Entry], list[Entry]]:
     """The session's owner is asked too; where there is none, the record alone speaks, and that is said."""
     async with journals_of(home) as journals:
         session_id = await journals.named(given)
@@ -167,7 +174,7 @@ async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionVi
                 view = await steering.read_view(journals, session_id)
             except RuntimeFault as fault:
                 note(f"no supervisor answers ({fault.code}): this is what the record says")
-        return session_id, view, entries
+        return session_id, view, entries, await journals.of_executors(session_id, LAST)
 
 
 def _document(
@@ -275,6 +282,13 @@ def _show_turns(turns: list[TurnSeen]) -> None:
             for one in turns
         ],
     )
+
+
+def _show_tool_texts(texts: list[ToolText]) -> None:
+    for one in texts:
+        say()
+        for line in lines_of(one):
+            say(printable(line))
 
 
 def _short(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, failed
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolHost
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.table import snapshot_view
@@ -118,10 +118,11 @@ class Cluster(SimulatedRig):
 
     def executor(self) -> str:
         """One more executor; its instance."""
+        tools = self.snapshot.config.tools
         runner = InProcessToolRunner(
             tools=self.tools,
             view=snapshot_view(self.snapshot, self.tools),
-            output_max_bytes=self.snapshot.config.tools.output_max_bytes,
+            bounds=Bounds(tools.output_max_bytes, tools.said_max_bytes),
         )
         actor = Executor(self.snapshot, runner, self.tools)
         peer = self.world.start(actor, role="ho1", slots=4, tools=runner.available())

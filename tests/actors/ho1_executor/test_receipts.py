@@ -10,6 +10,7 @@ from bench.builders import SESSION, WO, order
 from hobus.actors.ho1_executor.receipts import (
     OrderUsage,
     Stamp,
+    ToolSaid,
     completed,
     end_entry,
     failed,
@@ -22,7 +23,7 @@ from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall
-from hobus.bus.record.payloads.orders import receipt_in
+from hobus.bus.record.payloads.orders import receipt_in, said_in
 from tests.actors.ho1_executor.rig import answer
 
 HERE = Stamp(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")
@@ -49,6 +50,25 @@ def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
     assert receipt_in(entry) == receipt.model_copy(
         update={"output_result": OutputResult(text=Segment(name="001", ref=TEXT_REF))}
     )
+
+
+@pytest.mark.parametrize("output", ["out", ""])
+@pytest.mark.parametrize("event_type", ["WO_COMPLETED", "WO_FAILED", "WO_LATE"])
+def test_what_a_tool_told_people_stands_behind_its_end_and_in_no_receipt(event_type: str, output: str) -> None:
+    """As bodies of its own, so that each can be erased; the receipt that is rebuilt is the one that was answered."""
+    said = ToolSaid(printed="looked in vain\n", traceback="KeyError: 'x'")
+    receipt = completed(order(), OutputResult(text=Segment(text=output)), OrderUsage(started=10.0), HERE)
+    if event_type == "WO_FAILED":
+        receipt = failed(order(), "tool_failed", "no", OrderUsage(started=10.0), HERE)
+    if event_type == "WO_LATE":
+        entry = late_entry(order(), receipt, HERE, winner_id="WO_FAILED:w", said=said)
+    else:
+        entry = end_entry(order(), receipt, HERE, parents=["p"], said=said)
+    assert said_in(stored(entry)) == {"printed": "looked in vain\n", "traceback": "KeyError: 'x'"}
+    assert said_in(stored(entry, bodies=[*entry.bodies[:-1], None])) == {"printed": "looked in vain\n"}
+    assert said_in(stored(end_entry(order(), receipt, HERE, parents=["p"]))) == {}
+    if event_type != "WO_LATE":
+        assert receipt_of(stored(entry), order(), None) == receipt
 
 
 def test_a_text_with_a_ref_is_not_stored_again() -> None:

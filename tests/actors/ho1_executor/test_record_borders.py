@@ -16,6 +16,7 @@ from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import OrderUsage, completed
 from hobus.actors.ho1_executor.snapshots import Snapshots
 from hobus.actors.ho1_executor.tool_step import ToolStep
+from hobus.actors.ho1_executor.tools.definition import Bounds
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from hobus.actors.ho1_executor.tools.table import Validators
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
@@ -110,7 +111,7 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
         bus=bus,
         ledger=as_client(ledger),
         ends=OrderEnds(as_client(ledger), retry_s=1.0),
-        runner=InProcessToolRunner(tools=tools, view={}, output_max_bytes=100),
+        runner=InProcessToolRunner(tools=tools, view={}, bounds=Bounds(output=100, said=100)),
         specs=tools,
         validators=Validators(),
         config=shipped_snapshot().config,

@@ -113,6 +113,10 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
         "9e00259a0a020c000001009003c0a26e6fa0a0a090c0c29090a7686f312f31406105",
     ),
     (
+        OrderEnd(0, 37, USED, failure="no", said=("printed", "traceback")),
+        "9f00259a0a020c000001009003c0a26e6fa0a0a090c0c29090a00092a77072696e746564a974726163656261636b",
+    ),
+    (
         ChainComplete(("1.1", "1.2.001"), b"\1", USED, ("system",), (), ("task",)),
         "9692a3312e31a7312e322e303031c401019a0a020c000001009003c091a673797374656d9091a47461736b",
     ),

@@ -45,6 +45,8 @@ def test_a_line_for_people_has_time_actor_event_and_the_rest():
     assert shown(line(role="ho1", n=3), lambda at: "T", paint) == "T  ho1/1      <cyan:process_started>  role=ho1  n=3"
     bad = shown(line(level="error", exception="a\nb"), lambda at: "T", paint)
     assert bad == "T  ho1/1      <red:error process_started>\n    a\n    b"
+    tool = shown(line(printed="c\nd", exception="a"), lambda at: "T", paint)
+    assert tool == "T  ho1/1      <cyan:process_started>\n    c\n    d\n    a"
     plain = read_line("Traceback", actor="launcher", earlier_at=0.0)
     assert shown(plain, lambda at: "T", paint) == "T  launcher   Traceback"
 

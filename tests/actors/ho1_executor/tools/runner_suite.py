@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho1_executor.tools.definition import ToolFault
+from hobus.actors.ho1_executor.tools.definition import Bounds, ToolFault
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import ToolOutput, ToolRunner
 from tests.actors.ho1_executor.tools.suite_tools import BOTH
 
 OUTPUT_MAX_BYTES = 100
+SAID_MAX_BYTES = 2000
+BOUNDS = Bounds(OUTPUT_MAX_BYTES, SAID_MAX_BYTES)
 VIEW = {"digest": "sha256:0", "packages": ["a"]}
 
 
@@ -68,7 +70,28 @@ class RunnerSuite:
             "no such thing",
             False,
         )
-        assert shown(await run(runner, "bug")) == (False, "tool_failed", "the tool broke: RuntimeError", False)
+        bug = await run(runner, "bug")
+        assert shown(bug) == (False, "tool_failed", "the tool broke: RuntimeError", False)
+
+    async def test_what_a_bug_says_is_for_people(self, runner: ToolRunner) -> None:
+        """Type, message and traceback from the tool's own first line on; a sentence that is meant has none."""
+        said = (await run(runner, "bug")).traceback.splitlines()
+        assert said[0] == "Traceback (most recent call last):"
+        assert said[1].endswith("in _bug") and "suite_tools.py" in said[1]
+        assert said[-1] == "RuntimeError: the secret of the house"
+        assert (await run(runner, "fault", sentence="no")).traceback == ""
+
+    async def test_the_cause_of_a_meant_fault_is_told_to_people_too(self, runner: ToolRunner) -> None:
+        """`raise ToolFault(...) from error` tells the model the sentence, and its author the error."""
+        output = await run(runner, "caused")
+        assert output.text == "no such thing"
+        assert "KeyError: 'under it'" in output.traceback and output.traceback.endswith("ToolFault: no such thing")
+
+    async def test_a_traceback_is_bounded_and_keeps_both_ends(self, runner: ToolRunner) -> None:
+        """Of a message of a megabyte the beginning and the end stand, and how much is missing."""
+        said = (await run(runner, "long_bug", size=1_000_000)).traceback
+        assert len(said.encode()) <= SAID_MAX_BYTES
+        assert said.startswith("Traceback") and said.endswith("xxx") and "bytes left out" in said
 
     @pytest.mark.parametrize(("times", "truncated"), [(98, False), (99, True), (1_000_000, True)])
     async def test_output_is_cut_at_the_limit_and_marked(self, runner: ToolRunner, times: int, truncated: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -29,6 +30,17 @@ async def _fault(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 async def _bug(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     raise RuntimeError("the secret of the house")
+
+
+async def _caused(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    try:
+        raise KeyError("under it")
+    except KeyError as error:
+        raise ToolFault("no such thing") from error
+
+
+async def _long_bug(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    raise RuntimeError("x" * arguments["size"])
 
 
 async def _text(arguments: Mapping[str, Any], host: ToolHost) -> Any:
@@ -75,11 +87,22 @@ async def _die(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 
 async def _print(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    sys.stdout.write("x" * 1000)
-    sys.stdout.flush()
-    sys.stderr.write("x" * 1000)
-    sys.stderr.flush()
-    os.write(1, b"\x00\x00\x00\x01\xc1")
+    """By every way that there is; then as it is told."""
+    print("said")
+    print("complained", file=sys.stderr)
+    subprocess.run(["echo", "by a program"], check=True)
+    os.write(1, b"\x00\x00\x00\x01\xc1\n")
+    print("\udcff", end="")
+    print("x" * arguments.get("more", 0), end="")
+    if arguments.get("then") == "spin":
+        print("before it spins")
+        await _spin(arguments, host)
+    if arguments.get("then") == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if arguments.get("then") == "close":
+        sys.stdout.close()
+        os.close(1)
+        os.close(2)
     return {"read": sys.stdin.read()}
 
 
@@ -114,7 +137,7 @@ BOTH = {
     tool.tool_id: tool
     for tool in (
         _tool("echo", _echo), _tool("ask", _ask), _tool("fault", _fault), _tool("bug", _bug), _tool("text", _text),
-        _tool("value", _value), _tool("verify", _verify),
+        _tool("value", _value), _tool("caused", _caused), _tool("long_bug", _long_bug), _tool("verify", _verify),
     )
 }  # fmt: skip
 """What both runners must run alike."""

@@ -10,7 +10,7 @@ import pytest
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
-from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
+from tests.actors.ho1_executor.tools.runner_suite import BOUNDS, VIEW, RunnerSuite, run
 from tests.actors.ho1_executor.tools.suite_tools import BOTH, report_of
 
 
@@ -24,12 +24,12 @@ class TestInProcess(RunnerSuite):
     @pytest.fixture
     def runner(self) -> InProcessToolRunner:
         """A runner of this kind."""
-        return InProcessToolRunner(tools=BOTH, view=VIEW, output_max_bytes=OUTPUT_MAX_BYTES, verify=_report)
+        return InProcessToolRunner(tools=BOTH, view=VIEW, bounds=BOUNDS, verify=_report)
 
 
 def _runner(run_tool: Any, verify: Any = None) -> InProcessToolRunner:
     tool = ToolDefinition("t", "t", {}, idempotent=True, run=run_tool)
-    return InProcessToolRunner(tools={"t": tool}, view={}, output_max_bytes=100, verify=verify)
+    return InProcessToolRunner(tools={"t": tool}, view={}, bounds=BOUNDS, verify=verify)
 
 
 async def test_a_tool_over_its_time_is_stopped() -> None:

@@ -1,0 +1,57 @@
+"""What the tools of a session told people beside their output, as the ends of their orders keep it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import OrderEnd, said_in
+
+_ENDS = ("WO_COMPLETED", "WO_FAILED", "WO_LATE")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """Of one order; `code` and `message` are those of its failure, empty if it was completed."""
+
+    run: int
+    work_order: str
+    tool: str
+    code: str
+    message: str
+    printed: str
+    traceback: str
+
+
+def texts_in(entries: Iterable[Entry]) -> list[ToolText]:
+    """Of those ends of orders whose tool said something, in the order given."""
+    found: list[ToolText] = []
+    for entry in entries:
+        if entry.event_type not in _ENDS:
+            continue
+        end, said = payload_in(OrderEnd, entry), said_in(entry)
+        if end is None or not said:
+            continue
+        found.append(
+            ToolText(
+                run=entry.provenance.run_seq,
+                work_order=entry.provenance.work_order_id,
+                tool=next(iter(end.used.tool_ids_used), ""),
+                code=entry.reason,
+                message=end.failure or "",
+                printed=said.get("printed", ""),
+                traceback=said.get("traceback", ""),
+            )
+        )
+    return found
+
+
+def lines_of(text: ToolText) -> Iterator[str]:
+    """For people: whose words they are, then the words, each line behind a bar, so that nobody takes them for ours."""
+    yield f"run {text.run}, tool {text.tool}{f': {text.code}: {text.message}' if text.code else ''}"
+    for name, words in (("printed", text.printed), ("traceback", text.traceback)):
+        if words:
+            yield f"  {name} by the tool:"
+            yield from (f"  | {line}" for line in words.splitlines())
