@@ -125,7 +125,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
-         "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.printed._PIPE_BYTES", "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*",
+         "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.host_process._PIPE_BYTES", "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*",
         "hobus.gateway_service.breaker.*", "hobus.gateway_service.pricing.TOKENS_MAX",
         "hobus.gateway_service.providers.http.wire._COUNT_MAX", "hobus.gateway_service.providers.http.faults._LEAST_ERROR",
         "hobus.gateway_service.providers.http.faults._MAY_HAVE_WORKED", "hobus.gateway_service.providers.http.faults._OF_TYPES",
@@ -169,7 +169,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
-        "hobus.actors.ho1_executor.tools.printed._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.actor._SHOWN_IDS",
+        "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.actor._SHOWN_IDS",
         "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits._BAR_CELLS",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",

@@ -19,7 +19,6 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho1_executor.tool_step": "runs a tool",
     "hobus.actors.ho1_executor.snapshots": "fetches a configuration by its digest",
     "hobus.actors.ho1_executor.tools.host_process": "one process that runs foreign code, and its socket",
-    "hobus.actors.ho1_executor.tools.printed": "the pipe of what such a process prints",
     "hobus.actors.ho1_executor.tools.child_main": "runs inside the tool process",
     "hobus.actors.ho1_executor.tools.children": "the pre-forked pool",
     "hobus.actors.ho1_executor.tools.keeper": "ends whatever a tool started",

@@ -19,7 +19,10 @@ from tests.process.mcp_servers import ROOT, configure, use
 pytestmark = pytest.mark.process
 
 SOURCE = """
-import os, sys, time
+import datetime, enum, os, sys, time
+from dataclasses import dataclass
+from typing import Annotated, Any
+from pydantic import Field
 from hobus import Invocation, ToolFault, tool
 
 @tool(idempotent=True, writes=False)
@@ -38,6 +41,20 @@ def blunder(path: str) -> str:
     print("looking at", path)
     print("\\33[31mstill looking", file=sys.stderr)
     return {}[path]
+
+class Size(enum.Enum):
+    SMALL = "small"
+    LARGE = "large"
+
+@dataclass
+class Guest:
+    name: str
+    age: int = 0
+
+@tool(idempotent=True, writes=False)
+def invite(size: Size, at: datetime.datetime, guest: Guest, seats: Annotated[int, Field(ge=1)] = 1) -> Any:
+    "Invites a guest."
+    return {"types": [type(one).__name__ for one in (size, at, guest)], "guest": guest, "size": size, "at": at}
 
 def _effect(directory, call):
     with open(os.path.join(directory, "effects"), "a") as file:
@@ -58,7 +75,7 @@ def put(directory: str, *, call: Invocation) -> str:
     return _effect(directory, call)
 """
 
-NAMES = ["double", "refuse", "blunder", "pay", "put"]
+NAMES = ["double", "refuse", "blunder", "invite", "pay", "put"]
 
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
@@ -79,6 +96,23 @@ def test_a_tool_of_a_package_answers_in_a_turn(cluster: Cluster, tmp_path: Path)
     assert (rows["pay"]["source"], rows["pay"]["idempotent"], rows["pay"]["writes"]) == ("python", False, True)
     assert rows["pay"]["agents"] == ["ADMIN"]
     assert "double" in cluster.ask("which tools do you have?")["response"]
+
+
+def test_a_tool_gets_what_its_annotations_say(cluster: Cluster, tmp_path: Path):
+    """An Enum, a datetime, a dataclass, and gives such back; what does not fit is told by its place, and not run."""
+    up(cluster, tmp_path)
+    given = {"size": "large", "at": "2026-11-25T12:00:00Z", "guest": {"name": "Ada"}}
+    answer = cluster.ask(use("invite", **given))["response"]
+    assert '"types": ["Size", "datetime", "Guest"]' in answer
+    assert '"guest": {"age": 0, "name": "Ada"}' in answer and '"at": "2026-11-25T12:00:00Z"' in answer
+    for changed, said in (
+        ({"size": "huge"}, "tool_invalid_args"),
+        ({"seats": 0}, "tool_invalid_args"),
+        ({"at": "tomorrow"}, "at: Input should be a valid datetime"),
+    ):
+        answer = cluster.ask(use("invite", **given | changed))
+        assert said in answer["response"]
+        assert answer["tool_calls"][0]["code"] == "tool_invalid_args"
 
 
 def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does_not(cluster: Cluster, tmp_path: Path):

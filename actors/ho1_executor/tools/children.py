@@ -20,9 +20,15 @@ import structlog
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
 from hobus.actors.ho1_executor.tools import child_main, keeper
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolFault, ToolResult, not_done
-from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, HostGone, HostProcess, interpreter, may_fork
+from hobus.actors.ho1_executor.tools.host_process import (
+    ForkedProcess,
+    HostGone,
+    HostProcess,
+    PrintPipe,
+    interpreter,
+    may_fork,
+)
 from hobus.actors.ho1_executor.tools.outside import Request
-from hobus.actors.ho1_executor.tools.printed import PrintPipe
 from hobus.actors.ho1_executor.tools.protocol import is_request, pack_frame, result_in
 from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall

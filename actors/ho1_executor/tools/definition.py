@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
-from hobus.actors.ho1_executor.tools.printed import both_ends
+from hobus.actors.ho1_executor.tools.both_ends import both_ends
 from hobus.bus.tool import ToolFault
+
+
+class BadArguments(ToolFault):
+    """What was given cannot be what the tool takes; it was not run."""
 
 
 class ToolHost(Protocol):
@@ -59,7 +63,7 @@ ANNOUNCED = ("tool_id", "source", "description", "idempotent", "writes")
 
 @dataclass(slots=True)
 class ToolResult:
-    """`bus.port.ToolOutput`. `code` is '' or tool_failed, tool_not_found, deadline_exceeded, unknown_outcome."""
+    """`bus.port.ToolOutput`. `code` is empty, or one of a failed order: tool_failed, unknown_outcome and others."""
 
     ok: bool
     code: str
@@ -101,7 +105,8 @@ def failed(error: BaseException, bounds: Bounds) -> ToolResult:
     is_meant = isinstance(error, ToolFault)
     text, truncated = cut(str(error) if is_meant else f"the tool broke: {type(error).__name__}", bounds.output)
     told = "" if is_meant and error.__cause__ is None else traceback_of(error, bounds.said)
-    return ToolResult(ok=False, code="tool_failed", text=text, truncated=truncated, traceback=told)
+    code = "tool_invalid_args" if isinstance(error, BadArguments) else "tool_failed"
+    return ToolResult(ok=False, code=code, text=text, truncated=truncated, traceback=told)
 
 
 def traceback_of(error: BaseException, max_bytes: int) -> str:

@@ -12,77 +12,104 @@ import inspect
 import json
 import os
 import sys
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.tool import MARK, Declared, Invocation
 
-_PLAIN: dict[Any, dict[str, Any]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    type(None): {"type": "null"},
-    dict: {"type": "object"},
-    list: {"type": "array"},
-    Any: {},
-}
-
 
 class NoSchema(Exception):
-    """An annotation that says nothing in JSON; the message names the parameter and the fix."""
+    """Annotations that say nothing in JSON; the message names the parameter and the fix."""
 
 
-def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """An object schema with one property per parameter; no other property is allowed. Raises NoSchema."""
-    hints = _hints(function)
-    properties: dict[str, Any] = {}
-    required: list[str] = []
+class _Words(GenerateJsonSchema):
+    """Without a title for each field: it says what the name does. A default that is no JSON is left out."""
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Of such a default: the function has it."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - as pydantic calls it
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes, made once from its annotations by pydantic: the schema and the conversion are the same."""
+
+    model: type[BaseModel]
+    invocation: str | None  # the parameter that wants to know the call
+
+    def schema(self) -> dict[str, Any]:
+        """An object schema with one property per parameter; no other property is allowed. Raises NoSchema."""
+        try:
+            schema = self.model.model_json_schema(schema_generator=_Words)
+        except PydanticUserError as error:
+            raise NoSchema(f"its annotations have no JSON Schema ({_first_line(error)}); pass parameters=") from None
+        schema.pop("title", None)
+        return {"properties": {}, "required": [], **schema}
+
+    def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function takes them: an Enum, a dataclass, a datetime. Raises BadArguments."""
+        try:
+            given = self.model.model_validate(dict(arguments))
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+            said = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+            raise BadArguments("; ".join(said)) from None
+        return {str(self.model.model_fields[name].alias): getattr(given, name) for name in given.model_fields_set}
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """Raises NoSchema, naming the parameter."""
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise NoSchema(f"its annotations cannot be read ({error}); pass parameters=") from None
+    fields: dict[str, Any] = {}
+    invocation: str | None = None
     for name, parameter in inspect.signature(function).parameters.items():
         if hints.get(name) is Invocation:
+            invocation = name
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise NoSchema(f"parameter {name}: only parameters that can be given by name; or pass parameters=")
         if name not in hints:
             raise NoSchema(f"parameter {name} has no annotation; add one, or pass parameters=")
-        properties[name] = _schema(hints[name], name)
-        if parameter.default is parameter.empty:
-            required.append(name)
-        elif isinstance(parameter.default, (str, int, float, bool)):
-            properties[name] = {**properties[name], "default": parameter.default}
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        default = ... if parameter.default is parameter.empty else parameter.default
+        try:
+            TypeAdapter(hints[name])
+        except PydanticUserError as error:
+            why = _first_line(error)
+            raise NoSchema(
+                f"parameter {name}: no JSON Schema for its annotation ({why}); or pass parameters="
+            ) from None
+        # Under a name of ours: a parameter may have any name, also one that a model has.
+        fields[f"argument_{len(fields)}"] = (hints[name], Field(default, alias=name))
+    return Signature(create_model(function.__name__, __config__=_CONFIG, **fields), invocation)
 
 
-def invocation_parameter(function: Callable[..., Any]) -> str | None:
-    """The parameter that wants to know the call."""
-    return next((name for name, hint in _hints(function).items() if hint is Invocation and name != "return"), None)
+def invocation_of(function: Callable[..., Any]) -> str | None:
+    """The parameter that wants to know the call, of a function whose other annotations mean nothing here."""
+    with suppress(NameError, TypeError):
+        return next((name for name, hint in get_type_hints(function).items() if hint is Invocation), None)
+    return None
 
 
-def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
-    try:
-        return get_type_hints(function)
-    except (NameError, TypeError) as error:
-        raise NoSchema(f"its annotations cannot be read ({error}); pass parameters=") from None
+_CONFIG = ConfigDict(extra="forbid")
 
 
-def _schema(hint: Any, name: str) -> dict[str, Any]:
-    if hint in _PLAIN:
-        return dict(_PLAIN[hint])
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema(one, name) for one in arguments]}
-    if origin in (list, Sequence) and len(arguments) == 1:
-        return {"type": "array", "items": _schema(arguments[0], name)}
-    if origin in (dict, Mapping) and len(arguments) == 2 and arguments[0] is str:  # noqa: PLR2004 - key and value
-        return {"type": "object", "additionalProperties": _schema(arguments[1], name)}
-    raise NoSchema(f"parameter {name}: no JSON Schema for its annotation; use plain JSON types, or pass parameters=")
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 GROUP = "hobus.tools"
@@ -120,8 +147,11 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
     if not description.strip():
         raise BadEntryPoint("nothing says what it does; give it a docstring or description=")
     try:
-        parameters = dict(declared.parameters) if declared.parameters is not None else schema_of(function)
-        wants_call = invocation_parameter(function)
+        if declared.parameters is None:
+            signature = signature_of(function)
+            parameters, convert, invocation = signature.schema(), signature.converted, signature.invocation
+        else:
+            parameters, convert, invocation = dict(declared.parameters), dict[str, Any], invocation_of(function)
     except NoSchema as error:
         raise BadEntryPoint(str(error)) from None
     return ToolDefinition(
@@ -129,7 +159,7 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
         description=description.strip(),
         parameters=parameters,
         idempotent=declared.idempotent,
-        run=_runner(function, wants_call),
+        run=_runner(function, convert, invocation),
         writes=declared.writes,
         source=SOURCE,
     )
@@ -155,16 +185,20 @@ def description_of(name: str, max_bytes: int) -> str:
     return text
 
 
-def _runner(function: Callable[..., Any], wants_call: str | None) -> Callable[[Mapping[str, Any], ToolHost], Any]:
+def _runner(
+    function: Callable[..., Any], convert: Callable[[Mapping[str, Any]], dict[str, Any]], invocation: str | None
+) -> Callable[[Mapping[str, Any], ToolHost], Any]:
     async def run(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-        named = dict(arguments)
-        if wants_call is not None:
+        named = convert(arguments)
+        if invocation is not None:
             known = {field: host.context[field] for field in ("idempotency_key", "session_id", "agent_id")}
-            named[wants_call] = Invocation(**known)
-        if inspect.iscoroutinefunction(function):
-            # The tool process has no loop of its own, and one call at a time.
-            return asyncio.run(function(**named))
-        return function(**named)
+            named[invocation] = Invocation(**known)
+        value = function(**named)
+        if inspect.iscoroutine(value):
+            value = asyncio.run(value)  # the tool process has no loop of its own, and one call at a time
+        with suppress(PydanticSerializationError):  # what is no JSON then is said where it is written
+            return to_jsonable_python(value)
+        return value
 
     return run
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from hobus.actors.ho1_executor.tools import keeper
-from hobus.actors.ho1_executor.tools.printed import PrintPipe
+from hobus.actors.ho1_executor.tools.both_ends import BothEnds
 from hobus.actors.ho1_executor.tools.protocol import (
     FRAME_OVERHEAD_BYTES,
     PREFIX_BYTES,
@@ -26,6 +26,9 @@ from hobus.actors.ho1_executor.tools.protocol import (
     pack_frame,
     unpack_frame,
 )
+
+_PIPE_BYTES = 1 << 16
+"""What a pipe of Linux holds: one read of so much leaves nothing in it."""
 
 
 class HostGone(Exception):
@@ -71,6 +74,56 @@ class Frames:
                     pass
                 return True
         return False
+
+
+class PrintPipe:
+    """What one process writes to its standard output and error, for people: frames have a socket of their own.
+
+    Read from `watch` on, so that a process that prints much never waits for its worker.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        """`max_bytes`: kept of what comes between two questions."""
+        self._max_bytes = max_bytes
+        self._kept = BothEnds(max_bytes)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+
+    def started(self) -> None:
+        """The process has its end: this one holds it no more."""
+        os.close(self.write_end)
+
+    def watch(self) -> None:
+        """On the running loop."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._read_end, self._read)
+
+    def taken(self) -> str:
+        """What has come since it was last asked, up to this moment."""
+        self._read()
+        text, self._kept = self._kept.text(), BothEnds(self._max_bytes)
+        return text
+
+    def close(self) -> None:
+        """What is still in it is lost."""
+        self._unwatch()
+        with suppress(OSError):
+            os.close(self._read_end)
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._read_end, _PIPE_BYTES)
+        except BlockingIOError:
+            return
+        self._kept.add(piece)
+        if not piece:  # everybody who could write is gone
+            self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._read_end)
 
 
 class HostProcess:

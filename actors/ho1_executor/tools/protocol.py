@@ -22,7 +22,7 @@ The process of an MCP server any number:
                        failed    {detail}                                                   not connected; it ends
                        result    {n, ok, code, text, truncated, traceback}                  ends call n
 
-What a process prints is no frame: of tools it comes through a pipe beside the socket (`printed.py`).
+What a process prints is no frame: of tools it comes through a pipe beside the socket (`host_process.PrintPipe`).
 
 Light on imports: tool processes load this and nothing of the bus.
 """
