@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 
 _FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
@@ -16,10 +15,9 @@ def parts_of(address: str) -> tuple[str, int]:
     """Host and port. Raises CommandError (usage) for anything else."""
     match = _FORM.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
-        raise CommandError(
+        raise UsageFault(
             f"{address[:200]!r} is not an address: expected HOST:PORT",
             hint="hobus up --listen 127.0.0.1:0   (this machine alone, any free port)",
-            exit_code=exit_codes.USAGE,
         )
     return match["host"], int(match["port"])
 

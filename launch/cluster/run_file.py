@@ -15,8 +15,7 @@ from pydantic import Field, ValidationError
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
 
 VERSION = 1
 
@@ -120,10 +119,10 @@ def not_reachable(home: Home, held_by: int | None, *, is_left: bool = False) -> 
         said = (
             f"the cluster in {home.root} cannot be reached: its run directory is gone (its launcher is pid {held_by})"
         )
-        return CommandError(said, hint=next_command("down", home.root), exit_code=exit_codes.UNREACHABLE)
+        return UnreachableFault(said, hint=next_command("down", home.root))
     left = " (its launcher died; the next up cleans up)" if is_left else ""
     said = f"no cluster runs in {home.root}{left}"
-    return CommandError(said, hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE)
+    return UnreachableFault(said, hint=next_command("up", home.root))
 
 
 def cluster_gone(home: Home) -> CommandError | None:
@@ -142,8 +141,6 @@ def cluster_gone(home: Home) -> CommandError | None:
             return None
     elif holder(home) is not None:
         return None
-    return CommandError(
-        f"the cluster in {home.root} is gone: nobody is left who could answer",
-        hint=next_command("up", home.root),
-        exit_code=exit_codes.UNREACHABLE,
+    return UnreachableFault(
+        f"the cluster in {home.root} is gone: nobody is left who could answer", hint=next_command("up", home.root)
     )

@@ -11,8 +11,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.process.failpoint import DrillPoint
 
 QUESTION = "what did this session cost?"
@@ -105,10 +104,9 @@ def victim_of(who: str) -> Victim:
     """What `WHO` says. Raises CommandError (usage) naming what can be hit."""
     said = _WHO.fullmatch(who)
     if said is None or said[1] not in ROLES or (said[2] and said[1] in ("launcher", "zygote")):
-        raise CommandError(
+        raise UsageFault(
             f"{who[:64]!r} cannot be killed: WHO is {', '.join(ROLES)}, or one process of a role, as ho2/1",
             hint="hobus drill list",
-            exit_code=exit_codes.USAGE,
         )
     return Victim(said[1], int(said[2]) if said[2] else None)
 

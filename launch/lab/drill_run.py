@@ -24,8 +24,7 @@ from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import RunFile, RunningProcess, running
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.http import keys as http_keys
 from hobus.launch.lab.drill_moments import QUESTION, Moment, Victim
 from hobus.launch.lab.story import Checks, Evidence, Kill, Restarted, judged, orders_in
@@ -94,10 +93,9 @@ class CrashDrill:
     def _check_there(self, run: RunFile) -> None:
         """Raises CommandError for a victim that this cluster does not have, before any turn stands still for it."""
         if self.victim.among([one.actor for one in run.processes()], "") is None:
-            raise CommandError(
+            raise UsageFault(
                 f"this cluster has no {self.victim}: it has {', '.join(row.actor for row in run.children)}",
                 hint="more of a role: --scale ho2=2",
-                exit_code=exit_codes.USAGE,
             )
 
     async def _turn_with_kill(self, run: RunFile) -> Evidence:

@@ -20,8 +20,7 @@ from typing import IO, TYPE_CHECKING, NoReturn, cast
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.secret_refs import allowed, referred_to
 from hobus.launch.cluster.kernel import keep_memory_private
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.launcher import children
 
 if TYPE_CHECKING:
@@ -108,10 +107,9 @@ def by_role(config: AdminConfig, given: Mapping[str, str]) -> dict[str, dict[str
     for role in _NEEDED_BY:
         variables = for_role(role, config, given)
         if len(json.dumps(variables)) > _MAX_BYTES:
-            raise CommandError(
+            raise UsageFault(
                 f"the variables that {_NEEDED_BY[role]} names for {role} have more than {_MAX_BYTES} bytes together",
                 hint="give large values as file:PATH",
-                exit_code=exit_codes.USAGE,
             )
         if variables:
             found[role] = variables

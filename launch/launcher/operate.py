@@ -10,8 +10,7 @@ from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, not_reachable, running
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, next_command
 from hobus.launch.console.output import note
 from hobus.launch.launcher import control
 from hobus.launch.launcher.control import Command
@@ -40,13 +39,9 @@ def known(home: Home, actor: str) -> ChildRow:
         return of_role[0]
     if of_role:
         which = ", ".join(row.actor for row in of_role)
-        raise CommandError(f"{actor} is {len(of_role)} processes; name one of {which}", exit_code=exit_codes.USAGE)
+        raise UsageFault(f"{actor} is {len(of_role)} processes; name one of {which}")
     names = ", ".join(row.actor for row in rows)
-    raise CommandError(
-        f"there is no {actor[:80]} in {home.root}; there are {names}",
-        hint=next_command("ps", home.root),
-        exit_code=exit_codes.USAGE,
-    )
+    raise UsageFault(f"there is no {actor[:80]} in {home.root}; there are {names}", hint=next_command("ps", home.root))
 
 
 def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str, ChildRow]:
@@ -60,7 +55,7 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
     while True:
         run = run_file.read(home.run_file)
         if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
-            raise CommandError(f"the cluster in {home.root} has ended meanwhile", exit_code=exit_codes.UNREACHABLE)
+            raise UnreachableFault(f"the cluster in {home.root} has ended meanwhile")
         rows = {row.actor: row for row in run.children if row.actor in actors}
         if is_settled(rows):
             return rows
@@ -73,7 +68,7 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
 
 def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> None:
     if run.phase == "draining":
-        raise CommandError(f"the cluster in {home.root} is being stopped", exit_code=exit_codes.UNREACHABLE)
+        raise UnreachableFault(f"the cluster in {home.root} is being stopped")
     for row in rows.values():
         if row.state == "failed":
             show_tail(home, row, lines)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 
 SCALABLE = ("ho1", "ho2", "http")
 PROCESSES_MAX = 1000
@@ -38,10 +37,9 @@ def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, 
         found = re.fullmatch(r"([a-z0-9]+)=(\d{1,6})", item)
         if found is None or found[1] not in SCALABLE or not 1 <= int(found[2]) <= PROCESSES_MAX:
             roles = ", ".join(SCALABLE)
-            raise CommandError(
+            raise UsageFault(
                 f"{option}{item}: expected ROLE=N with ROLE one of {roles} and N from 1 to {PROCESSES_MAX}",
                 hint="hobus up --scale ho1=2" if option else "hobus scale ho1=2",
-                exit_code=exit_codes.USAGE,
             )
         counts[found[1]] = int(found[2])
     return counts

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UnreachableFault, UsageFault
 from hobus.launch.launcher.options import StartOptions, parse_scale
 
 
@@ -33,11 +32,7 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     """
     config_file = options.config_file
     if config_file is not None and not config_file.is_file():
-        raise CommandError(
-            f"--config {config_file}: no such file",
-            hint="hobus up without --config uses the shipped one",
-            exit_code=exit_codes.USAGE,
-        )
+        raise UsageFault(f"--config {config_file}: no such file", hint="hobus up without --config uses the shipped one")
     counts = parse_scale(options.scale)
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
     if snapshot.config.tools.entry_points:
@@ -55,9 +50,7 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
         importlib.import_module("hobus.launch.process.roles.http").require_installed()
         check_free(config.http.listen, "--http, http.listen")
     elif "http" in counts:
-        raise CommandError(
-            "--scale http: this cluster has no HTTP door", hint="hobus up --http", exit_code=exit_codes.USAGE
-        )
+        raise UsageFault("--scale http: this cluster has no HTTP door", hint="hobus up --http")
     shipped = {
         "ho1": config.ho1.count,
         "ho2": config.ho2.count,
@@ -79,8 +72,7 @@ def check_free(address: str, named: str) -> None:
             probe.bind(where)
             probe.listen(1)
     except OSError as error:
-        raise CommandError(
+        raise UnreachableFault(
             f"cannot listen at {address} ({named}): {error.strerror or error}",
             hint="choose another port, or port 0 for any free one",
-            exit_code=exit_codes.UNREACHABLE,
         ) from None

@@ -9,8 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster.run_file import RunFile
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, RefusedFault, next_command
 
 
 class StartBegun(Record):
@@ -55,8 +54,7 @@ PROGRESS: TypeAdapter[Progress] = TypeAdapter(Annotated[Progress, Field(discrimi
 def already_up(home: Path, pid: int) -> CommandError:
     """A second `up` in one home."""
     who = f"pid {pid}" if pid else "another launcher"
-    return CommandError(
+    return RefusedFault(
         f"a cluster already runs in {home} ({who})",
         hint=f"{next_command('ps', home)}   or   {next_command('down', home)}   or   another --home",
-        exit_code=exit_codes.REFUSED,
     )

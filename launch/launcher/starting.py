@@ -17,7 +17,7 @@ from typing import IO
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
 from hobus.launch.console.output import duration, note, say, styled, table
 from hobus.launch.launcher import children, inherited
@@ -138,13 +138,12 @@ def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_
 def died_while_starting(home: Home, code: int, said: str) -> CommandError:
     """The launcher is gone, and had not said how the start went."""
     if code == 0:
-        return CommandError("the cluster was stopped while it was starting", exit_code=exit_codes.UNREACHABLE)
+        return UnreachableFault("the cluster was stopped while it was starting")
     how = f"signal {-code}" if code < 0 else f"exit {code}"
     why = f": {said}" if said and code > 0 else ""
-    return CommandError(
+    return UnreachableFault(
         f"the launcher died while starting ({how}){why}",
         hint=f"{next_command('down', home.root)} ends what it had started; its log is {home.log('launcher')}",
-        exit_code=exit_codes.UNREACHABLE,
     )
 
 

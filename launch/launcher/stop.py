@@ -15,7 +15,7 @@ from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home, holder, remove_run, sweep
 from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher.supervision import drain_bound_s
 
@@ -95,9 +95,7 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> i
         say(f"the launcher was dead and its run file damaged; whatever it left ends by itself ({home.root})")
         return exit_codes.OK
     if run is None:
-        raise CommandError(
-            f"no cluster runs in {home.root}", hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE
-        )
+        raise UnreachableFault(f"no cluster runs in {home.root}", hint=next_command("up", home.root))
     orphans = _end_all(run)
     sweep(home, Path(run.sockets))
     remove_run(home)

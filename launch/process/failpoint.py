@@ -17,8 +17,7 @@ from pathlib import Path
 
 from hobus.bus.codec import unpack_header
 from hobus.bus.link import Link, OnFrames
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import UsageFault
 
 VARIABLE = "HOBUS_DRILL"
 _MOMENTS = ("before-send", "after-send", "on-receive")
@@ -66,10 +65,7 @@ def parse_drill(text: str) -> DrillPoint:
     except (ValueError, KeyError):
         point = None
     if point is None or point.moment not in _MOMENTS or point.number < 1:
-        raise CommandError(
-            f"{VARIABLE}={text!r} is not <actor>:<KILL|STOP>:<{'|'.join(_MOMENTS)}>:<message type>:<n>",
-            exit_code=exit_codes.USAGE,
-        )
+        raise UsageFault(f"{VARIABLE}={text!r} is not <actor>:<KILL|STOP>:<{'|'.join(_MOMENTS)}>:<message type>:<n>")
     return point
 
 

@@ -22,8 +22,7 @@ from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.curve_link import CurveEnds
 from hobus.config.snapshot import Snapshot, digest_of
 from hobus.launch.cluster.home import Home, HomeLock, holder, make_private
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, next_command
 
 
 class Cluster(Record):
@@ -56,19 +55,17 @@ class WorkerHome:
         make_private(self.home.logs)
         lock = HomeLock.take(self.home)
         if lock is None:
-            raise CommandError(
+            raise RefusedFault(
                 f"a worker runs in {self.home.root} already (pid {holder(self.home) or 'unknown'})",
                 hint="stop it, or give this one another --home DIR",
-                exit_code=exit_codes.REFUSED,
             )
         return lock
 
     def _demand_no_cluster(self) -> None:
         if self.home.ledger.exists() or self.home.keys.exists():
-            raise CommandError(
+            raise UsageFault(
                 f"{self.home.root} is the home of a cluster: a worker needs a directory of its own",
                 hint="hobus worker join TOKEN --home DIR",
-                exit_code=exit_codes.USAGE,
             )
 
     def pair(self) -> curve.KeyPair:
@@ -99,10 +96,9 @@ class WorkerHome:
     def ends(self, cluster: Cluster) -> CurveEnds:
         """Both ends of its connection. Raises CommandError when its key is gone: a new one is enrolled nowhere."""
         if not self._key.exists():
-            raise CommandError(
+            raise RefusedFault(
                 f"{self._key} is gone: nobody knows any other key of {cluster.name}",
                 hint="put its copy back, or on the cluster's host: hobus token create, and join again here",
-                exit_code=exit_codes.REFUSED,
             )
         return CurveEnds(cluster.address, cluster.broker_key.encode(), self.pair())
 

@@ -20,7 +20,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, digest_of
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
 from hobus.launch.console.output import note
 from hobus.launch.worker.home import Cluster, WorkerHome
 
@@ -40,28 +40,26 @@ _FIXES = {
 
 def not_let_in(ends: CurveEnds) -> CommandError:
     """The broker does not know the key."""
-    return CommandError(
+    return RefusedFault(
         f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: "
         "nobody enrolled it there, or it was revoked",
         hint=f"{NEW_TOKEN}, then hobus worker join TOKEN here",
-        exit_code=exit_codes.REFUSED,
     )
 
 
 def other_cluster(ends: CurveEnds) -> CommandError:
     """Somebody else answers at that address."""
-    return CommandError(
+    return RefusedFault(
         f"whoever answers at {ends.address} does not hold the cluster's key {curve.fingerprint(ends.broker_key)}: "
         "another cluster listens there, or its keys were made anew, or it is not a cluster",
         hint=f"{NEW_TOKEN}, and use that one",
-        exit_code=exit_codes.REFUSED,
     )
 
 
 def refused(code: str, detail: str) -> CommandError:
     """The broker's own no."""
     hint = _FIXES.get(code, "")
-    return CommandError(f"the cluster refused this worker ({code}): {detail}", hint=hint, exit_code=exit_codes.REFUSED)
+    return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=hint)
 
 
 async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> Cluster:
@@ -81,10 +79,9 @@ async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, cl
         async with asyncio.timeout(config.launcher.client_timeout_ms / 1000):
             joined = await answer
     except TimeoutError:
-        raise CommandError(
+        raise UnreachableFault(
             f"nobody answers at {token.address}{asking.why}: no worker joined",
             hint="is the cluster up, does it listen there, does a firewall stand between? on its host: hobus ps",
-            exit_code=exit_codes.UNREACHABLE,
         ) from None
     finally:
         link.close()

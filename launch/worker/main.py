@@ -28,7 +28,7 @@ from hobus.bus.zeromq.curve_link import CurveLink, Happened
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher import inherited
 from hobus.launch.logs import writing
@@ -61,10 +61,9 @@ def run(home: WorkerHome, *, slots: int | None, handed: int | None) -> int:
     curve.check_available()
     cluster = home.cluster()
     if cluster is None:
-        raise CommandError(
+        raise UsageFault(
             f"no worker has joined in {home.home.root}",
             hint="on the cluster's host: hobus token create, and run the line that it prints here",
-            exit_code=exit_codes.USAGE,
         )
     with _held(home, cluster.name):
         environ = _work(home, cluster, slots, handed)
@@ -96,10 +95,9 @@ def _held(home: WorkerHome, name: str) -> Generator[None]:
 def _join(home: WorkerHome, token: JoinToken) -> None:
     cluster = home.cluster()
     if cluster is not None and cluster.broker_key != curve.text(token.broker_key).decode():
-        raise CommandError(
+        raise RefusedFault(
             f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
             hint="hobus worker join TOKEN --home DIR, with a directory of its own for each cluster",
-            exit_code=exit_codes.REFUSED,
         )
     pair = home.pair()
     joined = asyncio.run(
@@ -135,10 +133,7 @@ def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | N
 def check_slots(slots: int | None, settings: BusSettings) -> None:
     """Raises CommandError (usage) for more orders at once than the mailbox of a process takes."""
     if slots is not None and slots > settings.mailbox_max:
-        raise CommandError(
-            f"--slots {str(slots)[:40]}: at most {settings.mailbox_max} (bus.mailbox_max of the cluster)",
-            exit_code=exit_codes.USAGE,
-        )
+        raise UsageFault(f"--slots {str(slots)[:40]}: at most {settings.mailbox_max} (bus.mailbox_max of the cluster)")
 
 
 class _Life:

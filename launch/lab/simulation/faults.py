@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hobus.bus.sim.clock import Draw
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UsageFault
 
 Unit = Literal["share", "time", "count"]
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|%)?")
@@ -127,4 +126,4 @@ def shown(name: str, value: float) -> str:
 
 
 def _usage(what: str) -> CommandError:
-    return CommandError(what, hint="hobus simulate --list-faults", exit_code=exit_codes.USAGE)
+    return UsageFault(what, hint="hobus simulate --list-faults")
