@@ -34,7 +34,7 @@ from hobus.bus.messages.streams import StreamReset
 from hobus.launch.http.context import Door
 from hobus.launch.http.problems import Problem, of_error, of_result
 from hobus.launch.http.sse import ClientGone, Gone, until_gone
-from hobus.launch.sessions.turns import process_turn
+from hobus.launch.sessions.turns import asked_of_owner, process_turn
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | None]
@@ -234,16 +234,8 @@ async def _cancelled(door: Door, asked: AskedTurn) -> None:
 
 async def commanded(door: Door, session_id: str, command: HostCommand) -> CommandVerdict:
     """The verdict; sent again under its id while the session moves or somebody is away. Raises RuntimeFault."""
-    clock = door.bus.clock
-    deadline = clock.monotonic() + door.timeout_s
-    while True:
-        try:
-            return await door.bus.request(
-                "ho2", SessionCommand(session_id=session_id, command=command), expect=CommandVerdict,
-                timeout_s=max(0.0, deadline - clock.monotonic()), key=session_id, trace=session_id,
-            )  # fmt: skip
-        except RuntimeFault as fault:
-            pause_s = fault.pause_s(door.config.host.retry_interval_ms / 1000, clock.random())
-            if not fault.retryable or clock.monotonic() + pause_s >= deadline:
-                raise
-        await door.bus.sleep(pause_s)
+    question = SessionCommand(session_id=session_id, command=command)
+    pause_s = door.config.host.retry_interval_ms / 1000
+    return await asked_of_owner(
+        door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s, pause_s=pause_s
+    )

@@ -90,7 +90,7 @@ async def ring_of(place: Place, *, since_s: float) -> list[TapRecord]:
     reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=since_s)
     found: list[TapRecord] = []
     try:
-        async with asyncio.timeout(place.snapshot.config.launcher.client_timeout_ms / 1000):
+        async with asyncio.timeout(place.client_timeout_s):
             async for batch in reader.batches():
                 found += batch.records
                 if batch.reaches_at is not None:

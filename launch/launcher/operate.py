@@ -23,7 +23,7 @@ def command(home: Home, wanted: Command) -> None:
     """The launcher has taken it. Raises CommandError when none is there, RuntimeFault as it refuses."""
     place = place_of(home, running(home))
     try:
-        control.send(place.sockets, wanted, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
+        control.send(place.sockets, wanted, timeout_s=place.client_timeout_s)
     except OSError:
         raise not_reachable(home, holder(home)) from None
 

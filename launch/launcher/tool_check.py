@@ -20,7 +20,7 @@ from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig
 from hobus.config.secret_refs import is_secret_ref
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import next_command
-from hobus.launch.console.finding import Finding
+from hobus.launch.console.finding import Finding, fail, ok, warn
 from hobus.launch.launcher.inherited import for_tools
 
 _MODULE = "hobus.actors.ho1_executor.tools.entry_points"
@@ -64,20 +64,15 @@ def configured(config: AdminConfig) -> list[Finding]:
     """Of every server and entry point; nothing where none is configured."""
     tools, found = config.tools, list[Finding]()
     if tools.mcp_servers and importlib.util.find_spec("mcp") is None:
-        said = "the MCP SDK is not installed, and servers are configured"
-        found.append(Finding(check="mcp", verdict="fail", said=said, fix=_EXTRA))
+        found.append(fail("mcp", "the MCP SDK is not installed, and servers are configured", _EXTRA))
     for name, server in tools.mcp_servers.items():
         faults = server_faults(server)
         if not faults:
-            found.append(Finding(check=f"mcp {name}", verdict="ok", said=_what(server)))
-        found += [Finding(check=f"mcp {name}", verdict="fail", said=said, fix=fix) for said, fix in faults]
+            found.append(ok(f"mcp {name}", _what(server)))
+        found += [fail(f"mcp {name}", said, fix) for said, fix in faults]
     for name, fault in entry_point_faults(config, {}).items():
-        check = f"tool {name}"
-        if fault:
-            fix = f"fix that, or remove {name} from tools.entry_points"
-            found.append(Finding(check=check, verdict="fail", said=fault, fix=fix))
-        else:
-            found.append(Finding(check=check, verdict="ok", said="loads"))
+        fix = f"fix that, or remove {name} from tools.entry_points"
+        found.append(fail(f"tool {name}", fault, fix) if fault else ok(f"tool {name}", "loads"))
     return found
 
 
@@ -102,12 +97,7 @@ def running(tools: Tools, home: Home) -> list[Finding]:
         for refused in source.refused:
             found.setdefault((source.name, f"rejected: {refused}"), []).append(actor)
     return [
-        Finding(
-            check=f"tools of {name}",
-            verdict="warn",
-            said=f"{said} (at {', '.join(actors)})",
-            fix=next_command("tools", home.root),
-        )
+        warn(f"tools of {name}", f"{said} (at {', '.join(actors)})", next_command("tools", home.root))
         for (name, said), actors in found.items()
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 import structlog
+from structlog.typing import Processor
 
 from hobus.bus.inbox import CAUSE
-from hobus.bus.messages.ids import iso
 from hobus.launch.logs.files import OLDER
 
 
@@ -65,21 +64,30 @@ def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> Los
     """From now on every log line of this process carries its actor, instance and pid, and is one JSON object."""
     lines = LossyLines((stream or sys.stderr).fileno())
     target = cast("TextIO", lines)
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        _with_cause,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        structlog.processors.format_exc_info,
+    ]
+    as_json = structlog.processors.JSONRenderer(sort_keys=False)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            _with_cause,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(sort_keys=False),
-        ],
+        processors=[*shared, as_json],
         logger_factory=structlog.WriteLoggerFactory(target),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(actor=actor, instance=instance, pid=os.getpid())
+    known = {"actor": actor, "instance": instance, "pid": os.getpid()}
+    structlog.contextvars.bind_contextvars(**known)
+    # Warnings of libraries that use the standard library's logging, in the same form, whatever thread they come from.
     handler = logging.StreamHandler(target)
-    handler.setFormatter(_JsonLines(actor, instance))
+    plain = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, as_json]
+    foreign: list[Processor] = [
+        lambda _logger, _method, record: record | known,
+        *shared,
+        structlog.stdlib.add_logger_name,
+    ]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=plain, foreign_pre_chain=foreign))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     return lines
 
@@ -92,27 +100,3 @@ def _with_cause(_logger: object, _method: str, record: MutableMapping[str, Any])
         if cause.trace:
             record["trace"] = cause.trace
     return record
-
-
-class _JsonLines(logging.Formatter):
-    """Warnings of libraries that use the standard library's logging, in the same form."""
-
-    def __init__(self, actor: str, instance: str) -> None:
-        super().__init__()
-        self._actor = actor
-        self._instance = instance
-
-    def format(self, record: logging.LogRecord) -> str:
-        """One JSON object."""
-        line = {
-            "event": record.getMessage(),
-            "logger": record.name,
-            "level": record.levelname.lower(),
-            "at": iso(record.created),
-            "actor": self._actor,
-            "instance": self._instance,
-            "pid": record.process,
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)

@@ -37,7 +37,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.run_file import running
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
-from hobus.launch.sessions.session_client import AsyncSessions, Piece, Sessions
+from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
 from hobus.launch.sessions.turns import process_turn
 
 _COMMAND = TypeAdapter[Command](Command)
@@ -75,29 +75,12 @@ class AsyncClusterClient(AsyncSessions):
         ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
         return ready.session_id
 
-    async def ask(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> TurnResult:
-        """See `AsyncSessions.ask`. Raises RuntimeFault when nobody answered in time; the same may be asked again."""
-        return await self._turn(self._of(text, session_id, input_id, output_schema), None)
+    async def _answer(self, question: Question) -> TurnResult:
+        return await self._asked(question, None)
 
-    async def stream(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> AsyncGenerator[Piece]:
-        """See `AsyncSessions.stream`. Raises RuntimeFault as `ask` does."""
+    async def _pieces(self, question: Question) -> AsyncGenerator[Piece]:
         said: asyncio.Queue[Piece | None] = asyncio.Queue()
-        turn = self._of(text, session_id, input_id, output_schema, stream=True)
-        asking = asyncio.get_running_loop().create_task(self._turn(turn, said))
+        asking = asyncio.get_running_loop().create_task(self._asked(question, said))
         asking.add_done_callback(lambda _: said.put_nowait(None))
         try:
             while (piece := await said.get()) is not None:
@@ -121,25 +104,16 @@ class AsyncClusterClient(AsyncSessions):
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
         return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s)
 
-    def _of(
-        self,
-        text: str,
-        session_id: str | None,
-        input_id: str | None,
-        output_schema: dict[str, Any] | None,
-        *,
-        stream: bool = False,
-    ) -> ProcessTurn:
-        overrides = None if output_schema is None else SessionConfig(output_schema=output_schema)
-        return ProcessTurn(
-            session_id=session_id,
-            input_id=input_id or self._bus.new_id(),
-            text=text,
-            run_overrides=overrides,
-            stream=stream,
+    async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
+        schema = question.output_schema
+        turn = ProcessTurn(
+            session_id=question.session_id,
+            input_id=question.input_id or self._bus.new_id(),
+            text=question.text,
+            run_overrides=None if schema is None else SessionConfig(output_schema=schema),
+            stream=said is not None,
         )
 
-    async def _turn(self, turn: ProcessTurn, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
         def heard(message: Message) -> None:
             assert said is not None  # noqa: S101 - told where something listens
             if isinstance(message, StreamDelta):

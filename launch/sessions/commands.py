@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import RunId, iso
 from hobus.bus.messages.session import Command, CommandVerdict, HostCommand, ReadSession, SessionCommand, SessionView
-from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_here
 from hobus.launch.console.faults import UNREACHABLE_CODES
+from hobus.launch.sessions.turns import R, asked_of_owner
 from hobus.launch.sessions.which import no_such
-
-R = TypeVar("R", bound=Message)
 
 _MAY_FIX = UNREACHABLE_CODES | {"moved"}
 
@@ -83,7 +80,9 @@ async def of_owner(place: Place, session_id: str, question: Message, expect: typ
             raise BusError("expired", f"session {session_id} was not reached within {timeout_s:g} s")
         try:
             async with connected(place, "operator", timeout_s=left_s) as bus:
-                return await _asked(bus, session_id, question, expect, deadline=deadline, pause_s=pause_s)
+                return await asked_of_owner(
+                    bus, session_id, question, expect, timeout_s=deadline - clock.monotonic(), pause_s=pause_s
+                )
         except RuntimeFault as fault:
             if fault.code == "not_found":
                 raise no_such(session_id, called="SESSION") from fault
@@ -91,18 +90,3 @@ async def of_owner(place: Place, session_id: str, question: Message, expect: typ
                 raise
             if (gone := cluster_gone(place.home)) is not None:
                 raise gone from fault
-
-
-async def _asked(  # noqa: PLR0913 - what bounds a question, each by its name
-    bus: Bus, session_id: str, question: Message, expect: type[R], *, deadline: float, pause_s: float
-) -> R:
-    """One connection's tries; a lost one is made anew by the caller."""
-    while True:
-        left_s = max(0.0, deadline - bus.clock.monotonic())
-        try:
-            return await bus.request("ho2", question, expect=expect, timeout_s=left_s, key=session_id, trace=session_id)
-        except RuntimeFault as fault:
-            wait_s = fault.pause_s(pause_s, bus.clock.random())
-            if not fault.retryable or bus.clock.monotonic() + wait_s >= deadline:
-                raise
-        await bus.sleep(wait_s)

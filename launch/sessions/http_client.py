@@ -21,7 +21,7 @@ import httpx2
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
-from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Sessions
+from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions
 
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
@@ -74,46 +74,17 @@ class AsyncClient(AsyncSessions):
         """The id of a new session. Raises HttpError."""
         return await self._started(self._clock.new_id(), agent_id)
 
-    async def ask(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> TurnResult:
-        """The answer to one message, in a new session unless one is named. Raises HttpError.
+    async def _answer(self, question: Question) -> TurnResult:
+        path, body = await self._turn(question)
+        return TurnResult.model_validate(await self._asked("POST", path, body))
 
-        With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
-        `refused`.
-        """
-        input_id = input_id or self._clock.new_id()
-        session_id = session_id or await self._started(f"first:{quote(input_id)}")  # asked again: the same session
-        body = _turn_body(text, input_id, output_schema)
-        found = await self._asked("POST", f"/v1/sessions/{session_id}/turns", body)
-        return TurnResult.model_validate(found)
-
-    async def stream(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> AsyncGenerator[Piece]:
-        """The answer while it is written; a lost connection is a reset, and what stands is told again.
-
-        The last piece has the result. Raises HttpError.
-        """
-        input_id = input_id or self._clock.new_id()
-        body = _turn_body(text, input_id, output_schema) | {"stream": True}
-        session_id = session_id or await self._started(f"first:{quote(input_id)}")
-        path = f"/v1/sessions/{session_id}/turns"
+    async def _pieces(self, question: Question) -> AsyncGenerator[Piece]:
+        path, body = await self._turn(question)
         deadline = self._clock.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                async with contextlib.aclosing(self._events("POST", path, body)) as events:
+                async with contextlib.aclosing(self._events("POST", path, body | {"stream": True})) as events:
                     async for _, kind, data in events:
                         if kind == "result":
                             yield Piece(kind=kind, result=TurnResult.model_validate(data))
@@ -164,6 +135,15 @@ class AsyncClient(AsyncSessions):
         return CommandVerdict.model_validate(found)
 
     # --- the wire -----------------------------------------------------------------------------------------------------
+
+    async def _turn(self, question: Question) -> tuple[str, dict[str, Any]]:
+        """Where it is asked, and how; a new session follows from the input, so that the same again asks there."""
+        input_id = question.input_id or self._clock.new_id()
+        session_id = question.session_id or await self._started(f"first:{quote(input_id)}")
+        body: dict[str, Any] = {"text": question.text, "input_id": input_id}
+        if question.output_schema is not None:
+            body["run_overrides"] = {"output_schema": question.output_schema}
+        return f"/v1/sessions/{session_id}/turns", body
 
     async def _started(self, key: str, agent_id: str | None = None) -> str:
         found = await self._asked("POST", "/v1/sessions", {"agent_id": agent_id}, key=key)
@@ -240,11 +220,6 @@ class Client(Sessions[AsyncClient]):
     def events(self, session_id: str, *, after: int = -1) -> Generator[Event]:
         """Every event of a session behind this sequence; see `AsyncClient.events`."""
         yield from self._each(self._client.events(session_id, after=after))
-
-
-def _turn_body(text: str, input_id: str, output_schema: dict[str, Any] | None) -> dict[str, Any]:
-    overrides = {} if output_schema is None else {"run_overrides": {"output_schema": output_schema}}
-    return {"text": text, "input_id": input_id, **overrides}
 
 
 def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import every_page
-from hobus.bus.messages.ledger import Entry, Query, Read, session_stream
+from hobus.bus.messages.ledger import Entries, Entry, Query, Read, session_stream
 from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
@@ -29,30 +28,6 @@ _STARTS_MAX = 10_000
 _EXECUTORS = "ho1m"
 
 
-class Journals(Protocol):
-    """What is read of sessions."""
-
-    async def named(self, given: str) -> str:
-        """The full id of the session that is meant; a whole one is taken as it is. Raises CommandError."""
-        ...
-
-    async def starts(self) -> list[Entry]:
-        """SESSION_START of each session, the newest first."""
-        ...
-
-    async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
-        """The last entries of a journal with their bodies, oldest of them first; whether there are earlier ones."""
-        ...
-
-    async def whole(self, session_id: str) -> list[Entry]:
-        """All of a journal, with bodies. Raises CommandError where there is none."""
-        ...
-
-    async def of_executors(self, session_id: str, limit: int) -> list[Entry]:
-        """What executors recorded last of a session: starts of tools, ends of orders; oldest first, with bodies."""
-        ...
-
-
 class FromLedger:
     """Asked of the running ledger."""
 
@@ -61,42 +36,50 @@ class FromLedger:
         self.timeout_s = timeout_s
 
     async def named(self, given: str) -> str:
-        """From the index, which is some tenths of a second behind."""
+        """The full id of the session that is meant; a whole one is taken as it is. Raises CommandError.
+
+        From the index, which is some tenths of a second behind.
+        """
         return await session_of(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
 
     async def starts(self) -> list[Entry]:
-        """From the index."""
+        """SESSION_START of each session, the newest first; from the index."""
         question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX, with_bodies=True)
         return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
-        """From the end backwards."""
+        """The last entries of a journal with their bodies, oldest of them first; whether there are earlier ones."""
         question = Read(stream=session_stream(session_id), limit=limit, with_bodies=True, newest_first=True)
         entries, has_earlier = await every_page(self.bus, question, timeout_s=self.timeout_s)
         return entries[::-1], has_earlier
 
     async def whole(self, session_id: str) -> list[Entry]:
-        """Page after page."""
-        entries: list[Entry] = []
-        is_more = True
-        while is_more:
-            after = entries[-1].sequence if entries else -1
-            question = Read(stream=session_stream(session_id), after=after, limit=PAGE, with_bodies=True)
-            found, is_more = await every_page(self.bus, question, timeout_s=self.timeout_s)
-            entries += found
+        """All of a journal, with bodies. Raises CommandError where there is none."""
+        entries = [entry async for entry in self.behind(session_id, -1)]
         if not entries:
             raise no_such(session_id, called="SESSION")
         return entries
 
     async def of_executors(self, session_id: str, limit: int) -> list[Entry]:
-        """From the index."""
+        """What executors recorded last of a session: starts of tools, ends of orders; oldest first, with bodies."""
         where = {"stream": _EXECUTORS, "session_id": session_id}
         question = Query(where=where, limit=limit, newest_first=True, with_bodies=True)
         return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
 
+    async def behind(self, session_id: str, after: int) -> AsyncGenerator[Entry]:
+        """Each entry of a journal behind this sequence, with its bodies, page after page."""
+        is_more = True
+        while is_more:
+            question = Read(stream=session_stream(session_id), after=after, limit=PAGE, with_bodies=True)
+            found = await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)
+            for entry in found.entries:
+                yield entry
+                after = entry.sequence
+            is_more = found.more and bool(found.entries)
+
 
 class FromDirectory:
-    """Read from the files: while nobody writes them, or safely beside who does."""
+    """The same, read from the files: while nobody writes them, or safely beside who does."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -133,6 +116,9 @@ class FromDirectory:
         return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
 
 
+Journals = FromLedger | FromDirectory
+
+
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     """As many of a journal's last entries as say where its run stands; none before the session has begun."""
     entries, has_earlier = await journals.newest(session_id, LAST)
@@ -154,17 +140,13 @@ async def journals_of(home: Home) -> AsyncGenerator[Journals]:
     except CommandError as error:
         yield _of_files(home, error.message)
         return
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
-    try:
-        connection = connected(place, "operator")
-        bus = await connection.__aenter__()
-    except BusError as fault:
-        yield _of_files(home, f"the broker does not answer ({fault.code})")
-        return
-    try:
-        yield FromLedger(bus, timeout_s=timeout_s)
-    finally:
-        await connection.__aexit__(None, None, None)
+    async with AsyncExitStack() as stack:
+        try:
+            bus = await stack.enter_async_context(connected(place, "operator"))
+        except BusError as fault:
+            yield _of_files(home, f"the broker does not answer ({fault.code})")
+            return
+        yield FromLedger(bus, timeout_s=place.client_timeout_s)
 
 
 def _of_files(home: Home, why: str) -> FromDirectory:

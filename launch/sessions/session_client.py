@@ -6,7 +6,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -36,6 +36,15 @@ class Event(BaseModel):
     data: dict[str, Any]
 
 
+class Question(NamedTuple):
+    """One message as a program asks it; without an input id it gets a new one."""
+
+    text: str
+    session_id: str | None
+    input_id: str | None
+    output_schema: dict[str, Any] | None
+
+
 class AsyncSessions(ABC):
     """For programs with an event loop."""
 
@@ -53,7 +62,6 @@ class AsyncSessions(ABC):
     async def start(self, *, agent_id: str | None = None) -> str:
         """The id of a new session."""
 
-    @abstractmethod
     async def ask(
         self,
         text: str,
@@ -65,10 +73,10 @@ class AsyncSessions(ABC):
         """The answer to one message, in a new session unless one is named.
 
         With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
-        `refused`.
+        `refused`. Raises HttpError, over the bus RuntimeFault, also when nobody answered in time.
         """
+        return await self._answer(Question(text, session_id, input_id, output_schema))
 
-    @abstractmethod
     def stream(
         self,
         text: str,
@@ -79,8 +87,15 @@ class AsyncSessions(ABC):
     ) -> AsyncGenerator[Piece]:
         """The answer while it is written; a lost connection is a reset, and what stands is told again.
 
-        The last piece has the result.
+        The last piece has the result. Raises what `ask` does.
         """
+        return self._pieces(Question(text, session_id, input_id, output_schema))
+
+    @abstractmethod
+    async def _answer(self, question: Question) -> TurnResult: ...
+
+    @abstractmethod
+    def _pieces(self, question: Question) -> AsyncGenerator[Piece]: ...
 
     @abstractmethod
     async def session(self, session_id: str) -> SessionView:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
 
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.lanes import role_of
@@ -18,6 +19,9 @@ from hobus.bus.port import Bus
 from hobus.config.schema import HostConfig
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.sessions.which import check_prefix, full_session_id, the_one
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
 
 _STARTS_MAX = 10_000
 
@@ -96,10 +100,8 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
         try:
             # The bus gives a server time to speak beyond the deadline; whoever waits here does not.
             async with asyncio.timeout(remaining_s):
-                if watch is None:
-                    result = await _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
-                else:
-                    result = await _watched(bus, turn, watch, timeout_s=remaining_s, on_stream=on_stream)
+                asking = _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
+                result = await (asking if watch is None else beside(asking, _until_gone(bus, watch)))
             is_to_wait = waits_for_its_turn and result.code == "run_active"
             if not is_to_wait or bus.clock.monotonic() + retry_interval_s >= deadline:
                 return result
@@ -128,34 +130,43 @@ async def _asked(
     return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s, trace=trace, on_stream=on_stream)
 
 
-async def _watched(
-    bus: Bus, turn: ProcessTurn, watch: Watch, *, timeout_s: float, on_stream: Callable[[Message], None] | None
-) -> TurnResult:
-    """One request, ended early by the error that `watch.gone` gives: nobody is left who could answer it."""
-    end: CommandError | None = None
+async def _until_gone(bus: Bus, watch: Watch) -> NoReturn:
+    """Raises the error that `watch.gone` gives, as soon as nobody is left who could answer."""
+    while True:
+        await bus.sleep(watch.interval_s)
+        if (end := watch.gone()) is not None:
+            raise end
 
-    async def ask() -> TurnResult | RuntimeFault:
+
+async def beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, None]) -> T:
+    """What the first one gives; the others go on until then. Raises the RuntimeFault or CommandError of any of them."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            companions = [group.create_task(other) for other in others]
+            waiting = group.create_task(waited_for)
+            waiting.add_done_callback(lambda _: [task.cancel() for task in companions])
+    except ExceptionGroup as faults:
+        expected, others_faults = faults.split((RuntimeFault, CommandError))
+        if expected is None or others_faults is not None:
+            raise
+        raise expected.exceptions[0] from None
+    return waiting.result()
+
+
+async def asked_of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
+    bus: Bus, session_id: str, question: Message, expect: type[R], *, timeout_s: float, pause_s: float
+) -> R:
+    """The answer of the session's owner, asked again while the session moves or somebody is away.
+
+    Raises the last fault when the time is over, or when asking again cannot help.
+    """
+    deadline = bus.clock.monotonic() + timeout_s
+    while True:
+        left_s = max(0.0, deadline - bus.clock.monotonic())
         try:
-            return await _asked(bus, turn, timeout_s=timeout_s, on_stream=on_stream)
+            return await bus.request("ho2", question, expect=expect, timeout_s=left_s, key=session_id, trace=session_id)
         except RuntimeFault as fault:
-            return fault  # as a value: a task group would wrap it
-        finally:
-            looking.cancel()
-
-    async def look() -> None:
-        nonlocal end
-        while end is None:
-            await bus.sleep(watch.interval_s)
-            end = watch.gone()
-        asking.cancel()
-
-    async with asyncio.TaskGroup() as group:
-        looking = group.create_task(look())
-        asking = group.create_task(ask())
-    if asking.cancelled():
-        assert end is not None  # noqa: S101 - nothing else cancels it alone
-        raise end
-    answer = asking.result()
-    if isinstance(answer, RuntimeFault):
-        raise answer
-    return answer
+            wait_s = fault.pause_s(pause_s, bus.clock.random())
+            if not fault.retryable or bus.clock.monotonic() + wait_s >= deadline:
+                raise
+        await bus.sleep(wait_s)

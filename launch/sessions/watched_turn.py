@@ -62,9 +62,7 @@ async def named_session(place: Place, given: str, *, called: str = "--session") 
     if session_id is not None:
         return session_id
     async with connected(place, "operator") as bus:
-        return await session_of(
-            bus, given, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000, called=called
-        )
+        return await session_of(bus, given, timeout_s=place.client_timeout_s, called=called)
 
 
 def _may_answer(home: Home) -> bool:

@@ -25,9 +25,9 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import is_terminal, note, say, styled
-from hobus.launch.sessions.following import beside, follow
+from hobus.launch.sessions.following import follow
 from hobus.launch.sessions.notifications import Noticed, in_shell
-from hobus.launch.sessions.turns import check_text, words_of
+from hobus.launch.sessions.turns import beside, check_text, words_of
 from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
 
 

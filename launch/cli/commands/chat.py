@@ -33,8 +33,7 @@ from hobus.launch.console.errors import CommandError
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import is_terminal, note, say, styled
-from hobus.launch.sessions.following import beside
-from hobus.launch.sessions.turns import check_text
+from hobus.launch.sessions.turns import beside, check_text
 from hobus.launch.sessions.watched_turn import ROLE, named_session
 
 _DIM = "bright_black"
