@@ -31,7 +31,7 @@ from typing import Any
 from bench.builders import order
 from bench.cluster import Cluster, temporary
 from bench.outside import Outside, asking_for, with_outside
-from bench.report import arguments, concluded, markdown
+from bench.report import arguments, concluded, markdown, percentile, percentiles
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.ledger import Entries, Entry, Tail
@@ -77,9 +77,7 @@ class Row:
     def faults(self) -> list[str]:
         """What must not be."""
         name = f"{self.way}, {self.target}"
-        found = (
-            [f"{name}: p99 {percentile(self.reached_ms, 99)} ms"] if percentile(self.reached_ms, 99) > GOAL_MS else []
-        )
+        found = [f"{name}: p99 {p99} ms"] if (p99 := percentile(self.reached_ms, 99)) > GOAL_MS else []
         found += [f"{name}: {self.effects} cards charged"] if self.effects else []
         found += (
             [f"{name}: {self.asked_next - self.usable} sessions unusable"] if self.usable != self.asked_next else []
@@ -87,12 +85,6 @@ class Row:
         otherwise = {what: count for what, count in self.outcomes.items() if what not in STOPPED}
         found += [f"{name}: {count} answered as {what}" for what, count in sorted(otherwise.items())]
         return found if self.record == "ok" else [*found, f"{name}: the record: {self.record}"]
-
-
-def percentile(times: Sequence[float], percent: int) -> float:
-    """The smallest measured time that so many percent do not exceed."""
-    ordered = sorted(times)
-    return round(ordered[max(0, -(-len(ordered) * percent // 100) - 1)], 1) if ordered else 0.0
 
 
 @contextmanager
@@ -331,8 +323,8 @@ def table(rows: Sequence[Row], deadlines: Sequence[DeadlineRow]) -> str:
         [
             (
                 row.way, row.target, len(row.reached_ms),
-                " / ".join(str(percentile(row.reached_ms, percent)) for percent in (50, 99, 100)),
-                f"{percentile(row.answered_ms, 50)} / {percentile(row.answered_ms, 99)}" if row.answered_ms else "",
+                percentiles(row.reached_ms, 50, 99, 100),
+                percentiles(row.answered_ms, 50, 99) if row.answered_ms else "",
                 told(row.outcomes), row.effects if row.target == "tool" else "",
                 f"{row.usable} of {row.asked_next}" if row.asked_next else "",
             )
@@ -357,12 +349,11 @@ def told(outcomes: Mapping[str, int]) -> str:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--cancels", type=int, default=200, help="of each row")
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--target", choices=TARGETS)
     parser.add_argument("--no-deadlines", action="store_true")
-    parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
     rows: list[Row] = []
     for way in [given.way] if given.way else WAYS:

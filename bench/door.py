@@ -13,11 +13,10 @@ import asyncio
 import json
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster, cluster
-from bench.report import arguments, machine, measured_on, write_json
+from bench.report import arguments, machine, measured_on, percentile, write_json
 from bench.turn import QUESTION, ROWS
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.base import Message
@@ -70,7 +69,7 @@ async def added(found: Cluster, url: str, key: str, turns: int) -> dict[str, Any
                     for name, took in taken.items():
                         times[f"{name} first piece" if stream else name].append(took * 1000)
     return {
-        name: {"p50_ms": round(statistics.median(some), 1), "p90_ms": round(sorted(some)[int(len(some) * 0.9)], 1)}
+        name: {"p50_ms": round(statistics.median(some), 1), "p90_ms": round(percentile(some, 90), 1)}
         for name, some in times.items()
     }
 
@@ -136,10 +135,9 @@ def run(turns: int, readers: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, json=True)
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--readers", type=int, default=1000)
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     result = run(given.turns, given.readers)
     print(json.dumps(result, indent=1))

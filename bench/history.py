@@ -22,7 +22,7 @@ from typing import Any
 from bench.cluster import Cluster, cluster
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, machine, measured_on, say_machine, write_json
-from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_event, texts_of, turns_of
+from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_event, percentiles, texts_of, turns_of
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
@@ -45,10 +45,8 @@ class Measured:
         return [statistics.median(times) for times in self.rounds]
 
     def row(self) -> dict[str, Any]:
-        times = sorted(time for one in self.rounds for time in one)
         row: dict[str, Any] = {
-            "p50_ms": round(statistics.median(times), 2),
-            "p99_ms": round(times[max(0, int(len(times) * 0.99) - 1)], 2),
+            **percentiles("", self.rounds),
             "bytes_per_turn": round(statistics.median(self.bytes)),
         }
         return row | ({"cpu_ms_per_turn": round(statistics.median(self.cpu_ms), 1)} if self.cpu_ms else {})
@@ -148,11 +146,9 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, json=True, no_peer=True)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--longest", type=int, default=10_000, help="turns of the longest history")
-    parser.add_argument("--no-peer", action="store_true", help="without LangGraph; no registry is asked")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     result = run(given.rounds, given.longest, python)

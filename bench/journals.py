@@ -108,10 +108,9 @@ def told(tally: Tally) -> str:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="of the first journal; the next ones follow")
-    parser.add_argument("--write", action="store_true", help="into the results")
     given = parser.parse_args()
     tally = run(given.count, given.seed)
     sys.exit(

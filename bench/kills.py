@@ -289,12 +289,11 @@ def _effects(cell: Cell | None) -> str:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--process", help="some of them, by comma")
     parser.add_argument("--point", help="some of them, by comma")
     parser.add_argument("--tool", help="one of the two forms")
     parser.add_argument("--jobs", type=int, default=1, help="cells at a time; more than one slows each down")
-    parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
     processes = given.process.split(",") if given.process else ["nobody", *PROCESSES, EVERYBODY]
     points = given.point.split(",") if given.point else POINTS

@@ -11,7 +11,6 @@ Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, eve
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -24,7 +23,7 @@ import psutil
 
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, temporary
-from bench.report import machine, write_json
+from bench.report import arguments, machine, write_json
 from hobus.launch.launcher.children import environment
 from hobus.launch.logs.lines import read_line
 
@@ -184,9 +183,8 @@ def show(result: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measures, prints, writes."""
-    parser = argparse.ArgumentParser(prog="python -m bench.launch", description=__doc__.splitlines()[0])
+    parser = arguments(__doc__, json=True)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     result = measure(options.rounds)
     show(result)

@@ -275,14 +275,13 @@ def _charged(found: dict[str, int]) -> str:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--sessions", type=int, default=SESSIONS, help="people who ask at the same time")
     parser.add_argument("--pause", type=float, default=0.3, help="mean seconds between two kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=(), choices=ROLES, help="kill processes of these roles alone")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave record and logs in this new directory")
-    parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
     asked = {"kills": given.kills, "sessions": given.sessions, "pause_s": given.pause, "seed": given.seed}
     with temporary("random-kills") if given.keep is None else nullcontext(given.keep) as directory:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 DOCUMENT = Path("docs/reliability.md")
@@ -57,9 +59,52 @@ def say_machine(measured: Mapping[str, Any]) -> None:
     print("measured on:", ", ".join(f"{name} {value}" for name, value in measured.items()))
 
 
-def arguments(doc: str | None) -> argparse.ArgumentParser:
-    """The parser of a script with this docstring."""
-    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(
+    doc: str | None, *, write: bool = False, json: bool = False, no_peer: bool = False
+) -> argparse.ArgumentParser:
+    """The parser of a script with this docstring, and with these of the options that many have."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if write:
+        parser.add_argument("--write", action="store_true", help="into the document and the results")
+    if json:
+        parser.add_argument("--json", type=Path, help="the figures, into this file")
+    if no_peer:
+        parser.add_argument("--no-peer", action="store_true", help="without the peer; no registry is asked")
+    return parser
+
+
+def run_one_of(modules: Mapping[str, ModuleType], *, program: str, doc: str | None, write: bool = False) -> int:
+    """`python -m PROGRAM NAME`: each module has `add_options(parser)` and `run(options) -> int`, the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=(doc or "").split("\n")[0])
+    names = parser.add_subparsers(dest="name", required=True)
+    for name, module in modules.items():
+        summary = (module.__doc__ or "").split("\n")[0]
+        chosen = names.add_parser(name, help=summary, description=summary)
+        module.add_options(chosen)
+        if write:
+            chosen.add_argument("--write", action="store_true", help="into the document and the results")
+    options = parser.parse_args()
+    return modules[options.name].run(options)
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """The smallest measured value that so many percent do not exceed; 0.0 of none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] if ordered else 0.0
+
+
+def percentiles(values: Sequence[float], *percents: float) -> str:
+    """Some of them, to a tenth, as a table shows them."""
+    return " / ".join(str(round(percentile(values, percent), 1)) for percent in percents)
+
+
+def goal_row(goal: str, what: str, side: str, limit: float, reached: float | None, unit: str) -> list[tuple[str, ...]]:
+    """A line of a table of goals, `side` being at least or at most; none for what was not measured."""
+    if reached is None:
+        return []
+    is_met = reached <= limit if side == "at most" else reached >= limit
+    said = f"{reached}{unit}"
+    return [(goal, what, f"{side} {limit}{unit}", said if is_met else f"**missed: {said}**")]
 
 
 def write_json(path: Path | None, result: Any) -> None:

@@ -63,13 +63,12 @@ def table(tally: SeedTally, first: int, broken: int) -> str:
 
 def main() -> None:
     """Runs, prints, writes."""
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--count", type=int, default=GOAL)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no block of seeds after that")
     parser.add_argument("--resume", action="store_true", help="go on with what the results hold")
-    parser.add_argument("--write", action="store_true", help="into the results and the document")
     given = parser.parse_args()
     began = time.perf_counter()
     first, tally, before = held() if given.resume else (given.seed, SeedTally(), [])

@@ -201,10 +201,9 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--way", choices=WAYS, help="one of them")
-    parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
     rows: list[Row] = []
     for way in [given.way] if given.way else WAYS:

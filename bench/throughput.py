@@ -13,11 +13,10 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster, cluster
-from bench.report import arguments, machine, measured_on, say_machine, write_json
+from bench.report import arguments, machine, measured_on, percentile, say_machine, write_json
 from bench.turn import ROWS, ask
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
@@ -45,14 +44,14 @@ async def measure(found: Cluster, seconds: float) -> dict[str, Any]:
             cpu_before, counted_from = sum(found.cpu_s().values()), time.perf_counter()
             await asyncio.sleep(seconds)
             cpu_s, counted_to = sum(found.cpu_s().values()) - cpu_before, time.perf_counter()
-    times = sorted(elapsed for at, elapsed in answered if counted_from <= at < counted_to)
+    times = [elapsed for at, elapsed in answered if counted_from <= at < counted_to]
     if not times:
         raise SystemExit(f"no turn was answered in the {seconds:g} counted seconds: give more of them with --seconds")
     took = counted_to - counted_from
     return {
         "turns_per_s": round(len(times) / took, 1),
         "p50_ms": round(statistics.median(times), 1),
-        "p99_ms": round(times[max(0, int(len(times) * 0.99) - 1)], 1),
+        "p99_ms": round(percentile(times, 99), 1),
         "cpu_ms_per_turn": round(cpu_s / len(times) * 1000, 1),
         "cores_used": round(cpu_s / took, 2),
     }
@@ -96,9 +95,8 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, json=True)
     parser.add_argument("--seconds", type=float, default=8.0, help="counted seconds of each row")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     result = run(given.seconds)
     show(result)

@@ -12,7 +12,6 @@ meanwhile stands beside what they use at rest.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import signal
@@ -24,7 +23,7 @@ import psutil
 
 from bench.cluster import Cluster, cluster
 from bench.launch import SETTINGS, spread
-from bench.report import machine
+from bench.report import arguments, machine
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
@@ -166,7 +165,7 @@ def cores_without(up: Cluster, roles: tuple[str, ...]) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--sessions", type=int, default=8)
     options = parser.parse_args()

@@ -29,7 +29,7 @@ from typing import Any
 
 from bench.cluster import Cluster, cluster
 from bench.peers.environment import python_or_exit
-from bench.report import arguments, machine, measured_on, say_machine, write_json
+from bench.report import arguments, machine, measured_on, percentile, say_machine, write_json
 from hobus.bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
@@ -212,10 +212,10 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
 
 
 def percentiles(prefix: str, rounds: Sequence[Sequence[float]]) -> dict[str, float]:
-    times = sorted(time for one in rounds for time in one)
+    times = [time for one in rounds for time in one]
     return {
         f"{prefix}p50_ms": round(statistics.median(times), 2),
-        f"{prefix}p99_ms": round(times[max(0, int(len(times) * 0.99) - 1)], 2),
+        f"{prefix}p99_ms": round(percentile(times, 99), 2),
     }
 
 
@@ -300,10 +300,8 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, json=True, no_peer=True)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--no-peer", action="store_true", help="without LangGraph; no registry is asked")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     result = run(given.rounds, python)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -232,8 +231,3 @@ WAYS: Mapping[str, Way] = {
     "whole": _whole, "late": _late, "half": _half, "malformed": _broken, "disconnect": _gone,
     "429": _busy, "500": _failing, "silent": _silent, "stuck": _stuck, "drip": _drip,
 }  # fmt: skip
-
-
-def ways_of(calls: list[Call]) -> dict[str, int]:
-    """How often it did what."""
-    return dict(sorted(Counter(call.way for call in calls).items()))

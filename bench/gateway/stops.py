@@ -23,12 +23,12 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bench.cancels import GOAL_MS, percentile
+from bench.cancels import GOAL_MS
 from bench.cluster import Cluster
 from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
 from bench.gateway.servers import Request, served
-from bench.report import machine, markdown, put_between, write_json
+from bench.report import machine, markdown, percentile, percentiles, put_between, write_json
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import iso, session_id_of
@@ -62,7 +62,7 @@ class Cancels:
     @property
     def faults(self) -> list[str]:
         """What must not be."""
-        p99 = percentile(self.reached_ms, 99)
+        p99 = round(percentile(self.reached_ms, 99), 1)
         found = [f"{self.way} {self.at}: p99 {p99} ms"] if p99 > GOAL_MS and self.way != "directly" else []
         return [*found, f"{self.way} {self.at}: {self.open} still open"] if self.open else found
 
@@ -288,7 +288,7 @@ def cancels_table(rows: list[Cancels]) -> str:
                 row.way,
                 HANGS[row.at],
                 len(row.reached_ms) + row.open,
-                " / ".join(str(percentile(row.reached_ms, percent)) for percent in (50, 99, 100)),
+                percentiles(row.reached_ms, 50, 99, 100),
                 row.open,
             )
             for row in rows

@@ -27,7 +27,7 @@ import psutil
 
 from bench.cluster import Cluster, cluster
 from bench.hostile.greedy_client import CONTROL, KINDS
-from bench.report import machine, markdown, put_between
+from bench.report import machine, markdown, percentile, put_between
 from bench.turn import QUESTION
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn
@@ -62,11 +62,11 @@ class Asked:
 
     def figures(self) -> dict[str, Any]:
         """Times in ms, and turns by outcome."""
-        times = sorted(self.times) or [float("nan")]
+        times = self.times or [float("nan")]
         return {
             "turns": len(self.times),
             "p50_ms": round(statistics.median(times), 1),
-            "p99_ms": round(times[max(0, -(-99 * len(times) // 100) - 1)], 1),
+            "p99_ms": round(percentile(times, 99), 1),
             "outcomes": dict(self.outcomes),
         }
 

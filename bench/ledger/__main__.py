@@ -6,9 +6,7 @@ writer's append is the whole way of an entry: admission, salted hash, encoding, 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import shutil
 import statistics
@@ -17,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.report import machine
+from bench.report import arguments, machine, percentile, say_machine, write_json
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk, RealFile
@@ -125,15 +123,11 @@ class LedgerWriter:
         return time.perf_counter() - started
 
 
-def _percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
-
-
 def _row(name: str, seconds: list[float], entries: int = 1) -> dict[str, float | str]:
     return {
         "what": name,
         "p50_us": round(statistics.median(seconds) * 1e6, 1),
-        "p99_us": round(_percentile(seconds, 0.99) * 1e6, 1),
+        "p99_us": round(percentile(seconds, 99) * 1e6, 1),
         "entries_per_s": round(entries * len(seconds) / sum(seconds)),
     }
 
@@ -178,12 +172,9 @@ def _machine(folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.ledger", description=__doc__.splitlines()[0])
+    parser = arguments(__doc__, json=True)
     parser.add_argument("--count", type=int, default=2000, help="appends per row")
-    parser.add_argument(
-        "--directory", type=Path, default=None, help="where to write; a temporary directory if not given"
-    )
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures to this file")
+    parser.add_argument("--directory", type=Path, help="where to write; a temporary directory if not given")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-", dir=options.directory))
     try:
@@ -195,9 +186,8 @@ def main() -> None:
         print(f"{row['what']:32}{row['p50_us']:>10}{row['p99_us']:>10}{row['entries_per_s']:>12}")
     verdict = "met" if result["ratio_p50"] <= result["goal"] else "missed"
     print(f"append / raw, p50: {result['ratio_p50']} (goal at most {result['goal']}: {verdict})")
-    print("measured on:", ", ".join(f"{name} {value}" for name, value in result["measured_on"].items()))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n")
+    say_machine(result["measured_on"])
+    write_json(options.json, result)
 
 
 if __name__ == "__main__":

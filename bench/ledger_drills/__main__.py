@@ -67,9 +67,8 @@ def _say(row: Row) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--full", action="store_true", help="every byte, bit and call, not a sample")
-    parser.add_argument("--write", action="store_true", help="into the results and docs/reliability.md")
     parser.add_argument("--directory", type=Path, default=None, help="where real files are written; a temporary one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="drills at a time")
     given = parser.parse_args()

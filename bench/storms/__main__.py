@@ -111,14 +111,13 @@ def _cells(kind: str, storms: Sequence[dict[str, Any]]) -> tuple[object, ...]:
 
 def main() -> None:
     """One round after the other."""
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, write=True)
     parser.add_argument("--pairs", choices=("all", "sample"), default="all")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="storms whose name contains this")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no row of storms after that")
     parser.add_argument("--resume", action="store_true", help="go on with what the results hold")
-    parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))  # of the clients here
     until = time.monotonic() + given.minutes * 60

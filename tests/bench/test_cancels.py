@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cancels import GOAL_MS, RESULTS, TARGETS, DeadlineRow, Row, percentile, table
-from bench.report import DOCUMENT
+from bench.cancels import GOAL_MS, RESULTS, TARGETS, DeadlineRow, Row, table
+from bench.report import DOCUMENT, percentile
 
 ROOT = Path(__file__).parents[2]
 GOOD = Row("command", "tool", reached_ms=[float(n) for n in range(40)], asked_next=40, usable=40)
