@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.builders import order
-from bench.cluster import Cluster, temporary
+from bench.cluster import Cluster, cancelled, head_of, next_entry, temporary
 from bench.outside import Outside, asking_for, with_outside
 from bench.report import arguments, concluded, markdown, percentile, percentiles
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import iso, session_id_of
-from hobus.bus.messages.ledger import Entries, Entry, Tail
-from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand, TurnResult
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, ToolCall
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
@@ -148,7 +148,7 @@ class _Seen:
     async def begin(self) -> None:
         """From now on."""
         self._runs = len(self._outside.runs(TOOL))
-        self._head = (await self._operator.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=5)).head
+        self._head = await head_of(self._operator)
 
     async def is_at_work(self) -> None:
         """Returns when the model, or the tool, has begun."""
@@ -177,13 +177,9 @@ class _Seen:
 
     async def _entry(self, event_type: str) -> Entry:
         async with asyncio.timeout(LIMIT_S):
-            while True:
-                tail = Tail(after=self._head, limit=500, wait_ms=1000)
-                page = await self._operator.request("ledger", tail, expect=Entries, timeout_s=5)
-                for entry in page.entries:
-                    self._head = entry.sequence
-                    if entry.event_type == event_type:
-                        return entry
+            entry = await next_entry(self._operator, self._head, event_type)
+        self._head = entry.sequence
+        return entry
 
 
 async def _by_command(door: Bus, operator: Bus, seen: _Seen, row: Row, input_id: str) -> None:
@@ -196,13 +192,7 @@ async def _by_command(door: Bus, operator: Bus, seen: _Seen, row: Row, input_id:
         reached = group.create_task(seen.is_reached())
         await asyncio.sleep(0)
         at = time.time()
-        command = HostCommand(command_id=f"cancel-{input_id}", issued_at=iso(at), command=Cancel(reason="enough"))
-        verdict = await operator.request(
-            "ho2", SessionCommand(session_id=session_id, command=command), expect=CommandVerdict, timeout_s=LIMIT_S,
-            key=session_id,
-        )  # fmt: skip
-        if verdict.outcome != "applied":
-            raise AssertionError(f"the cancel was rejected: {verdict.reason}")
+        await cancelled(operator, session_id, input_id)
     result, answered_at = asking.result()
     row.reached_ms.append(round((reached.result() - at) * 1000, 2))
     row.answered_ms.append(round((answered_at - at) * 1000, 2))

@@ -18,8 +18,9 @@ import psutil
 
 from bench.builders import write_config
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, ReadLedgerStats, Tail
+from hobus.bus.messages.session import Cancel, CommandVerdict, ProcessTurn, SessionCommand, SessionConfig, TurnResult
+from hobus.bus.port import Bus
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
@@ -27,6 +28,7 @@ from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.lab.simulation.record import check_record
 from hobus.launch.launcher.children import environment
+from hobus.launch.sessions.commands import Fences, host_command
 from hobus.launch.sessions.watched_turn import answer_of
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import DIRECTORY
@@ -96,7 +98,7 @@ class Cluster:
         return hobus(*command.split(), "--home", str(self.home.root), *words, stdin=stdin, env=self.env)
 
     def begin(self, command: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:
-        """The same command beside this process; see `begun`."""
+        """A command on this home beside this process; see `begun`."""
         return begun(*command.split(), "--home", str(self.home.root), *words, env=self.env, **options)
 
     def up(self, *words: str) -> Answer:
@@ -251,3 +253,35 @@ def cluster(changes: Mapping[str, Any], *words: str) -> Iterator[Cluster]:
             yield made
         finally:
             made.end()
+
+
+# --- what an operator asks ------------------------------------------------------------------------------------------
+
+
+async def ledger_stats(operator: Bus) -> LedgerStats:
+    """What the ledger has counted so far."""
+    return await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
+
+
+async def head_of(operator: Bus) -> int:
+    """The sequence of the record's last entry."""
+    return (await operator.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=5)).head
+
+
+async def next_entry(operator: Bus, after: int, event_type: str) -> Entry:
+    """The first entry of this type behind that sequence, as soon as it is durable."""
+    while True:
+        tail = Tail(after=after, limit=500, wait_ms=1000)
+        page = await operator.request("ledger", tail, expect=Entries, timeout_s=5)
+        for entry in page.entries:
+            after = entry.sequence
+            if entry.event_type == event_type:
+                return entry
+
+
+async def cancelled(operator: Bus, session_id: str, name: str) -> None:
+    """The run of this session is cancelled by its operator; fails if that is rejected."""
+    command = host_command(session_id, Cancel(reason="enough"), Fences(), f"cancel-{name}")
+    question = SessionCommand(session_id=session_id, command=command)
+    verdict = await operator.request("ho2", question, expect=CommandVerdict, timeout_s=20, key=session_id)
+    assert verdict.outcome == "applied", f"the cancel was rejected: {verdict.reason}"

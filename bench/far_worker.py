@@ -47,13 +47,13 @@ class FarWorker:
         self.process.send_signal(number)
 
     def end(self) -> None:
-        """Whatever is left of its tree is gone."""
+        """Kills whatever is left of its tree."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=10)
 
     def tree(self) -> list[psutil.Process]:
-        """It and its tool processes."""
+        """The worker's process and its tool processes."""
         me = psutil.Process(self.process.pid)
         return [me, *me.children(recursive=True)]
 

@@ -19,11 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import Cluster, cluster
+from bench.cluster import Cluster, cluster, ledger_stats
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, machine, measured_on, say_machine, write_json
 from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_event, percentiles, texts_of, turns_of
-from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
 from hobus.ledger_service.reader import EntryFilter, read_entries
@@ -74,11 +73,6 @@ async def measure(found: Cluster, rounds: int, longest: int, python: Path | None
     ours = {length: Measured() for length in lengths}
     theirs = {length: Measured() for length in ((HISTORY, PEER_LONG) if python else ())}
     async with connected(found.place, "door") as door, connected(found.place, "operator") as operator:
-
-        async def written() -> int:
-            stats = await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
-            return stats.bytes_written
-
         long = {length: await grow(door, None, length) for length in lengths[1:]}
         peer = None
         if python is not None:
@@ -89,10 +83,12 @@ async def measure(found: Cluster, rounds: int, longest: int, python: Path | None
         for number in range(rounds):
             for length in lengths:
                 session_id = long[length] if length in long else await grow(door, None, length)
-                cpu_before, bytes_before = sum(found.cpu_s().values()), await written()
+                cpu_before = sum(found.cpu_s().values())
+                bytes_before = (await ledger_stats(operator)).bytes_written
                 ours[length].rounds.append([(await ask(door, session_id))[1] for _ in range(MEASURED)])
                 await asyncio.sleep(0.05)  # what nobody waited for is in the record too
-                ours[length].bytes.append((await written() - bytes_before) / MEASURED)
+                grown = (await ledger_stats(operator)).bytes_written - bytes_before
+                ours[length].bytes.append(grown / MEASURED)
                 ours[length].cpu_ms.append((sum(found.cpu_s().values()) - cpu_before) / MEASURED * 1000)
             for length, measured in theirs.items():
                 assert peer is not None

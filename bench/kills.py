@@ -39,7 +39,7 @@ from bench.outside import Outside, asking_for, with_outside
 from bench.report import arguments, concluded, markdown
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster import identity
-from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of
+from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, call_of
 from hobus.launch.process.failpoint import VARIABLE
 from hobus.launch.process.failpoint import parse_drill as point_of
 
@@ -159,12 +159,12 @@ def _kill(cluster: Cluster, process: str) -> float:
 
 def _left_open(entries: list[Entry]) -> int:
     """Model calls that their own gateway got no end into the record for: an end on its way at the kill still counts."""
-    sent = {(_about(entry), entry.origin) for entry in entries if entry.event_type == "PROMPT_SENT"}
-    return len(sent - {(_about(entry), entry.origin) for entry in entries if entry.event_type in ENDS})
+    sent = {(call_of(entry), entry.origin) for entry in entries if entry.event_type == "PROMPT_SENT"}
+    return len(sent - {(call_of(entry), entry.origin) for entry in entries if entry.event_type in ENDS})
 
 
 def _asked_again(cluster: Cluster, process: str, tool: str) -> dict[str, Any]:
-    """The same input once more, from a cluster that is whole again: restarted by its launcher, or started anew."""
+    """The answer to the same input, asked again of a cluster that is whole again: restarted by its launcher, or started anew."""
     cluster.env.pop(VARIABLE, None)
     if process == "launcher":
         eventually(lambda: cluster.living() == [], within_s=30)
@@ -185,8 +185,8 @@ def _cell(
 ) -> Cell:
     process, point, tool = which
     entries = cluster.entries()
-    sent = [_about(entry) for entry in entries if entry.event_type == "PROMPT_SENT"]
-    ends = Counter(_about(entry) for entry in entries if entry.event_type in ENDS)
+    sent = [call_of(entry) for entry in entries if entry.event_type == "PROMPT_SENT"]
+    ends = Counter(call_of(entry) for entry in entries if entry.event_type in ENDS)
     calls = {entry.provenance.work_order_id for entry in entries if entry.event_type == "TOOL_STARTED"}
     reasons = [entry.reason for entry in entries if entry.event_type == "DEGRADATION"]
     return Cell(
@@ -212,10 +212,6 @@ def _cell(
         ),
         record=_verdict_on(cluster, entries, result["response"]),
     )
-
-
-def _about(entry: Entry) -> str:
-    return entry.submission_id.partition(":")[2]
 
 
 def _told(result: dict[str, Any]) -> tuple[Any, ...]:

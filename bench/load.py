@@ -32,7 +32,7 @@ from typing import Any
 
 import psutil
 
-from bench.cluster import Cluster, cluster
+from bench.cluster import Cluster, cluster, ledger_stats
 from bench.counts import Counts, counted
 from bench.peers.environment import python_or_exit
 from bench.report import (
@@ -47,10 +47,8 @@ from bench.report import (
     write_json,
 )
 from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, texts_of
-from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
-from hobus.launch.cluster.run_file import read as read_run
 
 SESSIONS, MEASURED = 32, 20
 WARM_TURNS = 2
@@ -93,7 +91,7 @@ class Figures:
 
     @property
     def cpu_total(self) -> tuple[float, float]:
-        """The same of all processes but the client."""
+        """User and system milliseconds per turn of all processes but the client."""
         sums = [
             [sum(pair[which] for name, pair in one.items() if name != CLIENT) for which in (0, 1)]
             for one in self.cpu_ms
@@ -134,11 +132,9 @@ def since(before: Cpu, after: Cpu) -> Cpu:
 
 def processes_of(found: Cluster) -> dict[str, list[psutil.Process]]:
     """Members with what they started (tools), the launcher with the processes that fork members, and the client."""
-    run = read_run(found.home.run_file)
-    assert run is not None
     named = {actor: [process, *process.children(recursive=True)] for actor, process in found.processes.items()}
     members = {one.pid for processes in named.values() for one in processes}
-    launcher = psutil.Process(run.launcher_pid)
+    launcher = psutil.Process(found.run().launcher_pid)
     own = [one for one in (launcher, *launcher.children(recursive=True)) if one.pid not in members]
     return {**named, "launcher": own, CLIENT: [psutil.Process()]}
 
@@ -148,16 +144,16 @@ def processes_of(found: Cluster) -> dict[str, list[psutil.Process]]:
 
 async def ours(found: Cluster, door: Bus, operator: Bus, sessions: int, turns: int) -> Any:
     """New sessions, each with its history; then the measured turns of all of them."""
-
-    async def stats() -> LedgerStats:
-        return await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
-
     ids = await _all(_talk(door, None, HISTORY, []) for _ in range(sessions))
     processes = processes_of(found)
     times: list[float] = []
-    counts_before, cpu_before, began = await stats(), used_s(processes), time.perf_counter()
+    counts_before, cpu_before, began = await ledger_stats(operator), used_s(processes), time.perf_counter()
     await _all(_talk(door, session_id, turns, times) for session_id in ids)
-    took_s, cpu_s, counts = time.perf_counter() - began, since(cpu_before, used_s(processes)), await stats()
+    took_s, cpu_s, counts = (
+        time.perf_counter() - began,
+        since(cpu_before, used_s(processes)),
+        await ledger_stats(operator),
+    )
     record = {
         name: round((getattr(counts, name) - getattr(counts_before, name)) / len(times), 2)
         for name in ("entries", "commits", "syncs", "bytes_written")

@@ -65,7 +65,7 @@ class Outside:
         (self.root / "seen" / "hold").touch()
 
     def release(self) -> None:
-        """It goes on."""
+        """A tool that was held goes on."""
         (self.root / "seen" / "hold").unlink(missing_ok=True)
 
     def runs(self, tool_id: str) -> list[str]:
@@ -73,7 +73,7 @@ class Outside:
         return self._lines(tool_id, "runs")
 
     def effects(self, tool_id: str) -> list[str]:
-        """What it did: the key or order of each effect."""
+        """The key or order of each effect that it had."""
         return self._lines(tool_id, "effects")
 
     def _lines(self, tool_id: str, kind: str) -> list[str]:

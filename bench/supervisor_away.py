@@ -24,10 +24,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.cluster import Cluster, eventually
+from bench.cluster import Cluster, eventually, head_of, next_entry
 from bench.cluster import cluster as a_cluster
 from bench.report import arguments, concluded, markdown
-from hobus.bus.messages.ledger import Entries, Tail
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
@@ -126,16 +125,10 @@ async def _ask_all(cluster: Cluster, way: str, turns: int) -> dict[str, tuple[Tu
 
 async def _frozen_turn(cluster: Cluster, door: Bus, operator: Bus, input_id: str) -> tuple[TurnResult, float]:
     """HO2 stops while the model thinks for it, and thaws when the client has its answer."""
-    head = (await operator.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=5)).head
+    head = await head_of(operator)
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(_asked(door, input_id, CLIENT_S))
-        while True:
-            page = await operator.request(
-                "ledger", Tail(after=head, limit=500, wait_ms=1000), expect=Entries, timeout_s=5
-            )
-            head = page.entries[-1].sequence if page.entries else head
-            if any(entry.event_type == "PROMPT_SENT" for entry in page.entries):
-                break
+        await next_entry(operator, head, "PROMPT_SENT")
         pid = cluster.row("ho2/1").pid
         os.kill(pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGCONT)

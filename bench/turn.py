@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import tempfile
@@ -27,10 +26,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.cluster import Cluster, cluster
+from bench.cluster import Cluster, cluster, ledger_stats
+from bench.ledger.__main__ import RawFile
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, machine, measured_on, percentile, say_machine, write_json
-from hobus.bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
+from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.bus.zeromq.context import ZeroMQ
@@ -144,19 +144,8 @@ async def frames_of_one_turn(found: Cluster, door: Bus, session_id: str) -> dict
 
 def raw_append_us(directory: Path, count: int = 300) -> float:
     """p50 of writing and syncing 4 KB at a time into a file that was filled with zeros before."""
-    path = directory / "raw"
-    with path.open("wb", buffering=0) as file:
-        file.write(bytes(4096 * count))
-        os.fsync(file.fileno())
-        file.seek(0)
-        times = []
-        for _ in range(count):
-            started = time.perf_counter()
-            file.write(b"x" * 4096)
-            os.fdatasync(file.fileno())
-            times.append(time.perf_counter() - started)
-    path.unlink()
-    return statistics.median(times) * 1e6
+    raw = RawFile(directory / "raw", count)
+    return statistics.median(raw.append() for _ in range(count)) * 1e6
 
 
 # --- one row ----------------------------------------------------------------------------------------------------------
@@ -164,10 +153,6 @@ def raw_append_us(directory: Path, count: int = 300) -> float:
 
 async def measure(found: Cluster, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
     async with connected(found.place, "door") as door, connected(found.place, "operator") as operator:
-
-        async def stats() -> LedgerStats:
-            return await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
-
         session_id, _ = await our_round(door)  # everything is loaded, every cache warm
         texts = texts_of(found, session_id)
         peer = None if python is None else await asyncio.to_thread(Peer, python, texts, directory)
@@ -176,7 +161,7 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
         ours: list[list[float]] = []
         theirs: list[list[float]] = []
         cpu: dict[str, float] = dict.fromkeys(found.processes, 0.0)
-        before = await stats()
+        before = await ledger_stats(operator)
         for _ in range(rounds):
             cpu_before = found.cpu_s()
             session_id, times = await our_round(door)
@@ -185,7 +170,7 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
             ours.append(times)
             if peer is not None:
                 theirs.append(await asyncio.to_thread(peer.round))
-        after = await stats()
+        after = await ledger_stats(operator)
         if peer is not None:
             peer.close()
         types = await frames_of_one_turn(found, door, session_id)

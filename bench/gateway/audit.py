@@ -172,7 +172,7 @@ def table(rows: list[Row]) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of this drill."""
+    """How many kills, and where."""
     parser.add_argument("--kills", type=int, default=20, help="of each row")
     parser.add_argument("--point", choices=POINTS, action="append")
 

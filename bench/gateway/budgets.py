@@ -222,7 +222,7 @@ def faults_of(rounds: list[Round], said: dict[str, Any]) -> list[str]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of this drill."""
+    """How many rounds, from which seed."""
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
 

@@ -10,8 +10,7 @@ from bench.gateway.parts import Call
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import PromptFailed
-
-ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
+from hobus.launch.lab.simulation.record import ENDS, call_of
 
 
 @dataclass(slots=True)
@@ -47,7 +46,7 @@ def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str,
     unsure: Counter[str] = Counter()
     contents: dict[str, list[str]] = defaultdict(list)
     for entry in entries:
-        name = entry.submission_id.partition(":")[2]
+        name = call_of(entry)
         key = name.rpartition("/")[0]
         if entry.event_type == "PROMPT_SENT":
             sent[name] += 1

@@ -41,7 +41,7 @@ def cluster_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str)
 
 @contextmanager
 def home_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) -> Generator[Cluster]:
-    """The same, and not up yet."""
+    """A home whose cluster has such providers, and is not up yet."""
     shipped = shipped_snapshot().config.gateway.model_dump(mode="json")["providers"]
     ours = {name: {**OPENAI, "base_url": f"{url}/v1", "concurrency_max": 64} for name, url in urls.items()}
     changes = {
@@ -81,7 +81,7 @@ def call_of(key: str, session_id: str, *, says: str = "", length: int = 100, **c
 async def ask(
     bus: Bus, wanted: Prompt, *, timeout_s: float, on_stream: Callable[[Any], None] | None = None
 ) -> PromptResponse:
-    """As an executor asks: under the same key again while that may help. Raises RuntimeFault."""
+    """The answer, asked for again under the same key while that may help, as executors do. Raises RuntimeFault."""
     loop = asyncio.get_running_loop()
     ends_at, attempt = loop.time() + timeout_s, 1
     while True:
@@ -186,25 +186,22 @@ async def _half(books: Books, call: Call, request: Request, writer: asyncio.Stre
     await writer.drain()
 
 
-async def _broken(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(head(200, content_type="application/json", content_length=12) + b'{"choices": ')
-    await writer.drain()
+def _saying(data: bytes) -> Way:
+    """These bytes, whatever is asked; nothing: the connection is reset."""
+
+    async def way(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
+        if not data:
+            writer.transport.abort()
+            return
+        writer.write(data)
+        await writer.drain()
+
+    return way
 
 
-async def _gone(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-
-
-async def _busy(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
-    data = b'{"error": {"message": "slow down"}}'
-    writer.write(head(429, content_type="application/json", content_length=len(data), retry_after_ms=5) + data)
-    await writer.drain()
-
-
-async def _failing(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
-    data = b'{"error": {"message": "it broke"}}'
-    writer.write(head(500, content_type="application/json", content_length=len(data)) + data)
-    await writer.drain()
+def _error(status: int, message: str, **headers: Any) -> bytes:
+    data = _json({"error": {"message": message}})
+    return head(status, content_type="application/json", content_length=len(data), **headers) + data
 
 
 async def _silent(_books: Books, _call: Call, _request: Request, _writer: asyncio.StreamWriter) -> None:
@@ -228,6 +225,7 @@ REFUSALS = frozenset({"429", "500"})
 """Of these a provider bills nothing."""
 
 WAYS: Mapping[str, Way] = {
-    "whole": _whole, "late": _late, "half": _half, "malformed": _broken, "disconnect": _gone,
-    "429": _busy, "500": _failing, "silent": _silent, "stuck": _stuck, "drip": _drip,
+    "whole": _whole, "late": _late, "half": _half, "disconnect": _saying(b""), "silent": _silent, "stuck": _stuck,
+    "malformed": _saying(head(200, content_type="application/json", content_length=12) + b'{"choices": '),
+    "429": _saying(_error(429, "slow down", retry_after_ms=5)), "500": _saying(_error(500, "it broke")), "drip": _drip,
 }  # fmt: skip

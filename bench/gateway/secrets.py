@@ -351,7 +351,7 @@ def _look_at_records(entries: list[Entry], search: _Search) -> None:
 
 
 def _readings(body: bytes) -> Iterator[bytes]:
-    """As it is, and unpacked, where it can be."""
+    """The body itself, and unpacked where it can be."""
     yield body
     with suppress(Exception):
         yield repr(unpack(body)).encode()
@@ -384,7 +384,7 @@ def table(found: Found) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of this drill."""
+    """There are none."""
 
 
 def run(given: argparse.Namespace) -> int:

@@ -82,7 +82,7 @@ async def serving(behave: Behave) -> AsyncIterator[Server]:
 
 @contextmanager
 def served(behave: Behave) -> Iterator[Server]:
-    """The same in a thread of its own, for those whose own work must not make it late."""
+    """A server in a thread of its own, for those whose own work must not make it late."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

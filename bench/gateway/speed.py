@@ -315,7 +315,7 @@ def table(found: dict[str, Figures]) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of this measurement."""
+    """How many rounds, how large, with whom."""
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-peer", action="store_true", help="without LiteLLM; no registry is asked")
     parser.add_argument("--scale", type=float, default=1.0, help="calls of a round, as a share of the usual number")

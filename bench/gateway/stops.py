@@ -18,21 +18,23 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.cancels import GOAL_MS
-from bench.cluster import Cluster
+from bench.cluster import Cluster, cancelled
 from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
 from bench.gateway.servers import Request, served
 from bench.report import machine, markdown, percentile, percentiles, put_between, write_json
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import iso, session_id_of
-from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.launch.cluster.client import connected
@@ -111,7 +113,7 @@ class _Hanging:
             self.loop.call_soon_threadsafe(self.ended.set)
 
     def again(self) -> None:
-        """For the next one."""
+        """Gets ready for the next call."""
         self.begun.clear()
         self.ended.clear()
 
@@ -143,56 +145,48 @@ async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Canc
                         provider.again()
                         name = f"{way}-{at}-{number}"
                         if way == "directly":
-                            await _one_directly(direct, provider, row, name)
+                            await _one(provider, row, _directly(direct, row, name), None)
                         elif way == "prompt":
-                            await _one_prompt(bus, provider, row, name)
+                            await _one(provider, row, _prompt(bus, row, name), None)
                         else:
-                            await _one_turn(door, operator, provider, row, name)
+                            cancel = partial(cancelled, operator, session_id_of("door", name), name)
+                            await _one(provider, row, _turn(door, name), cancel)
                     rows.append(row)
     return rows
 
 
-async def _one_directly(direct: HttpProvider, provider: _Hanging, row: Cancels, name: str) -> None:
+async def _one(
+    provider: _Hanging, row: Cancels, asking: Awaitable[Any], take_back: Callable[[], Awaitable[Any]] | None
+) -> None:
+    """A call that hangs is taken back: by a command, or by whoever asks."""
+    asked = asyncio.ensure_future(asking)
+    await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
+    at = time.monotonic()
+    if take_back is None:
+        asked.cancel()
+    else:
+        await take_back()
+    await _until_ended(provider, row, at)
+    await asyncio.gather(asked, return_exceptions=True)
+
+
+def _directly(direct: HttpProvider, row: Cancels, name: str) -> Awaitable[Any]:
     wanted = call_of(f"WO-{name}#1", session_id_of("door", name))
     heard = (lambda _: None) if row.at == "streamed" else None
-    asking = asyncio.ensure_future(direct.complete(wanted, model_id=MODEL_ID, timeout_s=LIMIT_S, on_delta=heard))
-    await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
-    at = time.monotonic()
-    asking.cancel()
-    await _until_ended(provider, row, at)
-    await asyncio.gather(asking, return_exceptions=True)
+    return direct.complete(wanted, model_id=MODEL_ID, timeout_s=LIMIT_S, on_delta=heard)
 
 
-async def _one_prompt(bus: Bus, provider: _Hanging, row: Cancels, name: str) -> None:
+def _prompt(bus: Bus, row: Cancels, name: str) -> Awaitable[Any]:
     wanted = call_of(f"WO-{name}#1", session_id_of("door", name), stream=row.at == "streamed")
-    asking = asyncio.ensure_future(
-        bus.request(
-            "gateway", wanted, expect=PromptResponse, timeout_s=LIMIT_S, message_id=wanted.idempotency_key,
-            on_stream=(lambda _: None) if wanted.stream else None,
-        )
+    return bus.request(
+        "gateway", wanted, expect=PromptResponse, timeout_s=LIMIT_S, message_id=wanted.idempotency_key,
+        on_stream=(lambda _: None) if wanted.stream else None,
     )  # fmt: skip
-    await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
-    at = time.monotonic()
-    asking.cancel()
-    await _until_ended(provider, row, at)
-    await asyncio.gather(asking, return_exceptions=True)
 
 
-async def _one_turn(door: Bus, operator: Bus, provider: _Hanging, row: Cancels, name: str) -> None:
-    session_id = session_id_of("door", name)
+def _turn(door: Bus, name: str) -> Awaitable[Any]:
     turn = ProcessTurn(session_id=None, input_id=name, text=f"{name} is what I ask")
-    asking = asyncio.ensure_future(process_turn(door, turn, timeout_s=LIMIT_S, retry_interval_s=0.2))
-    await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
-    command = HostCommand(command_id=f"cancel-{name}", issued_at=iso(time.time()), command=Cancel(reason="enough"))
-    at = time.monotonic()
-    verdict = await operator.request(
-        "ho2", SessionCommand(session_id=session_id, command=command), expect=CommandVerdict, timeout_s=LIMIT_S,
-        key=session_id,
-    )  # fmt: skip
-    if verdict.outcome != "applied":
-        raise AssertionError(f"the cancel was rejected: {verdict.reason}")
-    await _until_ended(provider, row, at)
-    await asyncio.gather(asking, return_exceptions=True)
+    return process_turn(door, turn, timeout_s=LIMIT_S, retry_interval_s=0.2)
 
 
 async def _until_ended(provider: _Hanging, row: Cancels, at: float) -> None:
@@ -320,7 +314,7 @@ def deadlines_table(rows: list[Deadlines]) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of this drill."""
+    """How many of each."""
     parser.add_argument("--cancels", type=int, default=200, help="of each row; 0: none")
     parser.add_argument("--calls", type=int, default=10, help="at each deadline; 0: none")
 

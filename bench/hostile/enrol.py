@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 
 from bench.cluster import Cluster
+from bench.far_worker import token_of
 from hobus.bus.clock import SystemClock
 from hobus.bus.join_token import decode
 from hobus.bus.zeromq import curve
@@ -16,9 +14,7 @@ from hobus.launch.worker.join import join
 
 def enrolled(up: Cluster, count: int = 1) -> list[dict[str, str]]:
     """Endpoint, keys and name of each, in text."""
-    words = ["--home", str(up.home.root), "token", "create", "--json", "--uses", str(count)]
-    command = [sys.executable, "-m", "hobus", *words]
-    token = decode(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["token"])
+    token = decode(token_of(up, "--uses", str(count)))
     found: list[dict[str, str]] = []
     for _ in range(count):
         pair = curve.new_pair()

@@ -97,11 +97,11 @@ class Memory:
         self.highest = dict(self.before)
 
     def now(self) -> dict[str, int]:
-        """As the kernel says; 0 for one that is gone."""
+        """Resident bytes by role; 0 for one that is gone."""
         return {role: _resident(process) for role, process in self._processes.items()}
 
     def look(self) -> dict[str, int]:
-        """The same, remembered if it is higher than ever."""
+        """Resident bytes by role, remembered where they are higher than ever."""
         now = self.now()
         for role, size in now.items():
             self.highest[role] = max(self.highest[role], size)

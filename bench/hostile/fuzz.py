@@ -33,7 +33,6 @@ from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
-from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected
 from hobus.launch.launcher.control import SOCKET
 from hobus.ledger_service.reader import EntryFilter, read_entries
@@ -82,10 +81,7 @@ class State:
     """What can be seen of a cluster from outside."""
 
     def __init__(self, up: Cluster, counters: Counter[str]) -> None:
-        run = run_file.read(up.home.run_file)
-        assert run is not None, "the launcher is gone"
-        self.pids = {child.actor: child.pid for child in run.children}
-        self.pids |= {"launcher": run.launcher_pid, "zygote": run.zygote_pid}
+        self.pids = {one.actor: one.pid for one in up.run().processes()}
         self.counters = counters
         self.recorded = recorded(up)
         self.defects = defects(up)
@@ -98,7 +94,7 @@ class State:
 
 
 async def state_of(up: Cluster) -> State:
-    """As an operator sees it."""
+    """What an operator sees of the cluster now."""
     async with connected(up.place, "operator") as bus:
         peers = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=10.0)
     counters: Counter[str] = Counter()
@@ -147,9 +143,7 @@ async def ask_while(goes_on: Callable[[], bool], door: Bus, up: Cluster) -> Aske
     """One question after the other, a new session every half second."""
     whole = Asked()
     while goes_on():
-        part = await ask_on(door, until=time.perf_counter() + SLICE_S, found=up)
-        whole.times += part.times
-        whole.outcomes += part.outcomes
+        whole += await ask_on(door, until=time.perf_counter() + SLICE_S, found=up)
     return whole
 
 

@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.turn import QUESTION
@@ -37,10 +37,9 @@ from hobus.bus.messages.session import (
 from hobus.bus.port import Bus
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.run_file import read as read_run
 
 OPEN_MAX = 1000
 """Requests that it keeps open at once."""
@@ -49,76 +48,35 @@ BIG_BYTES = 8_000_000
 REPLAYED_S = 60.0
 TIMEOUT_S = 30.0
 
-Ask = Callable[[Bus, str], Awaitable[Message]]
-"""One request of the flood, of the bus and the flood's own session."""
+Ask = Callable[[Bus, str], tuple[str, Message, type[Message]]]
+"""One request of the flood, of the bus and the flood's own session: to whom, what, and what answers."""
 
 
-async def _turn(bus: Bus, _session_id: str) -> Message:
-    return await bus.request(
-        "host",
-        ProcessTurn(session_id=None, input_id=bus.new_id(), text="hello"),
-        expect=TurnResult,
-        timeout_s=TIMEOUT_S,
-    )
+def _turn(text: str) -> Ask:
+    return lambda bus, _: ("host", ProcessTurn(session_id=None, input_id=bus.new_id(), text=text), TurnResult)
 
 
-async def _tool_turn(bus: Bus, _session_id: str) -> Message:
-    turn = ProcessTurn(session_id=None, input_id=bus.new_id(), text=QUESTION)
-    return await bus.request("host", turn, expect=TurnResult, timeout_s=TIMEOUT_S)
+def _commanded(command: Command) -> Ask:
+    def ask(bus: Bus, session_id: str) -> tuple[str, Message, type[Message]]:
+        said = HostCommand(command_id=bus.new_id(), issued_at=iso(bus.now()), command=command)
+        return "ho2", SessionCommand(session_id=session_id, command=said), CommandVerdict
+
+    return ask
 
 
-async def _big(bus: Bus, _session_id: str) -> Message:
-    turn = ProcessTurn(session_id=None, input_id=bus.new_id(), text="x" * BIG_BYTES)
-    return await bus.request("host", turn, expect=TurnResult, timeout_s=TIMEOUT_S)
-
-
-async def _command(bus: Bus, session_id: str, command: Command) -> Message:
-    said = HostCommand(command_id=bus.new_id(), issued_at=iso(bus.now()), command=command)
-    message = SessionCommand(session_id=session_id, command=said)
-    return await bus.request("ho2", message, expect=CommandVerdict, timeout_s=TIMEOUT_S, key=session_id)
-
-
-async def _follow_up(bus: Bus, session_id: str) -> Message:
-    return await _command(bus, session_id, FollowUp(text="hello"))
-
-
-async def _cancel(bus: Bus, session_id: str) -> Message:
-    return await _command(bus, session_id, Cancel())
-
-
-async def _read_session(bus: Bus, session_id: str) -> Message:
-    return await bus.request(
-        "ho2", ReadSession(session_id=session_id), expect=SessionView, timeout_s=TIMEOUT_S, key=session_id
-    )
-
-
-async def _query(bus: Bus, _session_id: str) -> Message:
-    return await bus.request("ledger", Query(limit=1000, with_bodies=True), expect=Entries, timeout_s=TIMEOUT_S)
-
-
-async def _poll(bus: Bus, _session_id: str) -> Message:
-    return await bus.request("ledger", Tail(after=2**40, limit=1, wait_ms=5000), expect=Entries, timeout_s=TIMEOUT_S)
-
-
-async def _memory(bus: Bus, _session_id: str) -> Message:
-    return await bus.request("ho3", ReadSignals(agent_id="ADMIN"), expect=Signals, timeout_s=TIMEOUT_S)
-
-
-async def _budget(bus: Bus, session_id: str) -> Message:
-    return await bus.request("gateway", ReadBudget(session_id=session_id), expect=Budget, timeout_s=TIMEOUT_S)
-
-
+TURNS = ("turns", "tool orders", "big bodies")
+"""What a door may ask; all else is an operator's."""
 ASKS: dict[str, Ask] = {
-    "turns": _turn,
-    "tool orders": _tool_turn,
-    "follow-ups": _follow_up,
-    "host commands": _cancel,
-    "session reads": _read_session,
-    "ledger queries": _query,
-    "ledger long polls": _poll,
-    "memory reads": _memory,
-    "budget reads": _budget,
-    "big bodies": _big,
+    "turns": _turn("hello"),
+    "tool orders": _turn(QUESTION),
+    "follow-ups": _commanded(FollowUp(text="hello")),
+    "host commands": _commanded(Cancel()),
+    "session reads": lambda _, session_id: ("ho2", ReadSession(session_id=session_id), SessionView),
+    "ledger queries": lambda *_: ("ledger", Query(limit=1000, with_bodies=True), Entries),
+    "ledger long polls": lambda *_: ("ledger", Tail(after=2**40, limit=1, wait_ms=5000), Entries),
+    "memory reads": lambda *_: ("ho3", ReadSignals(agent_id="ADMIN"), Signals),
+    "budget reads": lambda _, session_id: ("gateway", ReadBudget(session_id=session_id), Budget),
+    "big bodies": _turn("x" * BIG_BYTES),
 }
 CONTROL = "a busy core"
 """No flood at all, but as hungry: what the machine costs the polite client, whatever the cluster does."""
@@ -148,7 +106,9 @@ async def _ask_on(place: Place, kind: str, until: float, seen: Counter[str]) -> 
     async def again(bus: Bus, session_id: str) -> None:
         while time.perf_counter() < until:
             try:
-                answer = await ask(bus, session_id)
+                service, question, expect = ask(bus, session_id)
+                key = session_id if service == "ho2" else ""
+                answer = await bus.request(service, question, expect=expect, timeout_s=TIMEOUT_S, key=key)
             except RuntimeFault as fault:
                 seen[fault.code] += 1
                 continue
@@ -156,7 +116,7 @@ async def _ask_on(place: Place, kind: str, until: float, seen: Counter[str]) -> 
 
     async with connected(place, "door") as door, connected(place, "operator") as operator:
         own = await _first(door)
-        bus = door if ask in (_turn, _tool_turn, _big) else operator
+        bus = door if kind in TURNS else operator
         tasks = [asyncio.ensure_future(again(bus, own)) for _ in range(count)]
         await asyncio.sleep(max(0.0, until - time.perf_counter()))
         for task in tasks:
@@ -205,10 +165,7 @@ async def _read_ring(reader: TapReader) -> None:
 def main(words: list[str]) -> None:
     """Floods until its time is over."""
     root, kind, seconds = words
-    home = home_of(Path(root))
-    run = read_run(home.run_file)
-    assert run is not None, "no cluster"
-    print(json.dumps(asyncio.run(flood(place_of(home, run), kind, float(seconds)))))
+    print(json.dumps(asyncio.run(flood(cluster_of(home_of(Path(root))), kind, float(seconds)))))
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ async def start(disk: Any, config: LedgerConfig | None = None, bus: SmallBus | N
 
 @asynccontextmanager
 async def running(disk: Any, config: LedgerConfig | None = None, bus: SmallBus | None = None):
-    """The same, drained at the end."""
+    """A running ledger on this disk, drained at the end."""
     ledger = await start(disk, config, bus)
     try:
         yield ledger

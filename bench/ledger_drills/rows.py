@@ -117,7 +117,7 @@ async def _judged(ledger: Any, acked: Acked) -> Outcome:
 
 
 def on_disk(path: Path, acked: Acked, config: LedgerConfig = SMALL) -> Outcome:
-    """The same for a directory; where the start does not look, `verify` is asked."""
+    """`outcome` for a directory; where the start does not look, `verify` is asked."""
     with suppress(OSError):
         is_faulty = is_ledger(path) and not verify_directory(path).ok
         verdict = asyncio.run(outcome(RealDisk(path), acked, config))

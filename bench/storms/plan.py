@@ -89,7 +89,7 @@ def _triple(hit: Sequence[str], draw: random.Random) -> Plan:
 
 
 def _drawn(plan: Plan, draw: random.Random) -> Plan:
-    """The same with what is left to chance."""
+    """This plan, with what is left to chance drawn."""
     after_s = round(draw.random() * (0.3 if plan.during else ASKED_S_MAX), 3)
     drawn = replace(plan, after_s=after_s, at_effect=not plan.during and draw.random() < 1 / 3)
     if not plan.frozen:

@@ -73,7 +73,7 @@ def prepare(home: Home) -> None:
 
 
 def make_private(directory: Path) -> None:
-    """It is there; if it, or the home above it, had to be made, it is for this user alone. Raises OSError."""
+    """Makes the directory, and the home above it, for this user alone, unless they are there. Raises OSError."""
     directory.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     directory.mkdir(mode=_PRIVATE, exist_ok=True)
 
@@ -144,7 +144,7 @@ def _fits(directory: Path) -> bool:
 
 
 def sweep(home: Home, sockets: Path | None) -> None:
-    """Nothing of the last run is left: run file, snapshot, tokens, sockets. Record, logs and the lock stay."""
+    """Removes what the last run left: run file, snapshot, tokens, sockets. Record, logs and the lock stay."""
     if sockets is not None and sockets != home.run:
         shutil.rmtree(sockets, ignore_errors=True)
     with suppress(OSError):

@@ -29,7 +29,7 @@ def keep_memory_private() -> bool:
 
 
 def raise_open_files() -> None:
-    """As many as the hard limit allows, for this process and all that it starts: a server needs one per connection."""
+    """Raises the limit of open files to the hard one, also for children: a server needs one per connection."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS refuses what is beyond a limit of its own
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -46,7 +46,7 @@ class HttpDoor(Actor):
         self._open: _Open | None = None
 
     async def start(self, bus: Bus) -> None:
-        """It listens. Raises OSError where it cannot."""
+        """Listens at `http.listen` and answers from now on. Raises OSError where it cannot."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         config = self._config.http
         bound, address = bind(self._place.home, config.listen)
@@ -74,7 +74,7 @@ class HttpDoor(Actor):
         _log.info("http_door_open", address=address)
 
     def counters(self) -> dict[str, int]:
-        """For the heartbeat."""
+        """Connections, requests, turns under way and readers of events, for the heartbeat."""
         if self._open is None:
             return {}
         state, door = self._open.server.server_state, self._open.door
@@ -92,7 +92,7 @@ class HttpDoor(Actor):
             await asyncio.shield(self._open.serving)
 
     async def drain(self) -> None:
-        """As `rest`, for `bus.drain_ms`; whoever waits longer is told that this door closes."""
+        """`rest` for at most `bus.drain_ms`; whoever waits longer is told that this door closes."""
         try:
             async with asyncio.timeout(self._config.bus.drain_ms / 1000):
                 await self.rest()
@@ -102,7 +102,7 @@ class HttpDoor(Actor):
             await self.rest()
 
     async def close(self) -> None:
-        """Nothing is open any more."""
+        """Ends the server, every request and stream, and the recording of keys."""
         if self._open is None:
             return
         await self._open.door.close()

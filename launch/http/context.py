@@ -90,7 +90,7 @@ class Door:
                 del self._turns[principal]
 
     def aside(self, what: Coroutine[Any, Any, None]) -> None:
-        """It goes on when the request that it is about has ended; a fault of it is logged."""
+        """Runs this beside its request, and on when that has ended; a fault of it is logged."""
         task = asyncio.get_running_loop().create_task(self._logged(what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -233,7 +233,7 @@ def _named(key: HttpKey | RevokedKey) -> str:
 
 
 async def keep_recorded(bus: Bus, home: Home, *, interval_s: float, timeout_s: float) -> None:
-    """For ever: whatever is not in the record yet is written, and tried again while the ledger is away."""
+    """Writes whatever is not in the record yet, for ever, and again while the ledger is away."""
     watched, told, is_due = WatchedFolders(home), set[str](), True
     while True:
         if watched.has_changed(now_us=round(bus.now() * 1_000_000)) or is_due:

@@ -81,7 +81,7 @@ class _ToldHistograms(Collector):
             self._rows.setdefault(name, []).append((labels, told))
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """For the registry."""
+        """A family of histograms for each name, for the registry."""
         for name, rows in sorted(self._rows.items()):
             family = HistogramMetricFamily(
                 f"hobus_{name}_seconds", "As the heartbeats tell it", labels=("role", "actor")

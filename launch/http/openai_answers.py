@@ -52,7 +52,7 @@ def called(calls: Iterable[CallerCall]) -> tuple[Called, ...]:
 
 
 def arguments_of(call: CallerCall) -> str:
-    """As JSON text, which is what OpenAI's clients read."""
+    """The call's arguments as JSON text, which is what OpenAI's clients read."""
     return json.dumps(call.arguments, ensure_ascii=False)
 
 
@@ -80,7 +80,7 @@ def call_item(call: CallerCall, *, is_begun: bool = False) -> dict[str, Any]:
 
 
 def completion_id(session_id: str, input_id: str) -> str:
-    """The same for the same turn, however often it is asked for."""
+    """The id of a chat completion: one for each turn, however often it is asked for."""
     return f"chatcmpl-{sha256(f'{session_id}/{input_id}'.encode()).hexdigest()[:29]}"
 
 

@@ -181,7 +181,7 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
 
 
 async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
-    """The same in a session of its own, which its input names, with what was said before. Raises RuntimeFault."""
+    """This turn in a session of its own, which its input names, told what was said before. Raises RuntimeFault."""
     asked = chosen.asked
     session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
     await turns.start(door, session_id, agent_id=asked.agent_id)

@@ -64,7 +64,7 @@ class Problem(Exception):
         self.facts = dict(facts or {})
 
     def body(self) -> dict[str, Any]:
-        """As OpenAI's API writes it; what is ours stands beside it."""
+        """The body of the answer in the shape of OpenAI's API; what is ours stands beside its fields."""
         kind = _TYPES.get(self.status, "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code, **self.facts}}
 

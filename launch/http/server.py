@@ -119,7 +119,7 @@ class Bounded(H11Protocol):
         self.flow.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for."""
+        """Ends the timers of this connection."""
         self.leaving.discard(self)
         self._forget_head()
         self._forget_stuck()

@@ -44,7 +44,7 @@ class Called(NamedTuple):
     arguments: str
 
     def alike(self) -> Called:
-        """The same for arguments that mean the same: clients write them anew."""
+        """The call with its arguments in one form: clients write them anew."""
         try:
             return self._replace(arguments=json.dumps(json.loads(self.arguments), sort_keys=True))
         except (ValueError, RecursionError):
@@ -112,7 +112,7 @@ async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace
 
 
 async def keep(bus: Bus, record_id: str, kept: TranscriptPlace, *, timeout_s: float) -> None:
-    """It is in the record; the first session of two that were told the same stands. Raises RuntimeFault."""
+    """Records where it was delivered; of two sessions that were told the same the first stands. Raises RuntimeFault."""
     entry = WriteEntry(
         submission_id=record_id,
         stream=_STREAM,

@@ -63,7 +63,7 @@ class AskedTurn:
         return self.overrides is not None and self.overrides.output_schema is not None
 
     def turn(self, *, stream: bool) -> ProcessTurn:
-        """As the host is asked."""
+        """The message that asks the host for this turn."""
         return ProcessTurn(
             session_id=self.session_id, input_id=self.input_id, text=self.text, results=list(self.results),
             agent_id=self.agent_id, run_overrides=self.overrides, stream=stream, lease=not self.comes_back,

@@ -89,7 +89,7 @@ class Victim:
     number: int | None = None
 
     def __str__(self) -> str:
-        """As it was typed."""
+        """The text that names it: `ho2`, or `ho2/1`."""
         return self.role if self.number is None else f"{self.role}/{self.number}"
 
     def among(self, actors: Sequence[str], holder: str) -> str | None:

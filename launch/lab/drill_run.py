@@ -187,7 +187,7 @@ class CrashDrill:
             stop(self.home, quiet=True)
 
     async def _asked_of(self, run: RunFile) -> TurnResult:
-        """The same input once more, from a cluster that was started anew on the same record."""
+        """The answer to the same input, asked again of a cluster that was started anew on the same record."""
         place = place_of(self.home, run)
         async with connected(place, "door") as door:
             return await _asked(door, place, place.snapshot.config.host.turn_timeout_ms / 1000)

@@ -23,11 +23,11 @@ from hobus.actors.ho1_executor.tools.table import snapshot_view
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.actors.ho3_memory.actor import Memory
 from hobus.actors.session_host.actor import SessionHost
+from hobus.bus.dispatch import Actor
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.bus.peer import Peer
 from hobus.bus.port import Provider
 from hobus.bus.sim.disk import SimMedium
 from hobus.bus.sim.world import World
@@ -41,6 +41,9 @@ from hobus.ledger_service.verify import VerifyReport, verify_directory
 
 BROKER = "broker"
 """The one role that is no process of the world but part of its network."""
+
+WITH_DISK = frozenset({"ledger", "gateway", "ho3", "host"})
+"""Roles whose media outlive their processes."""
 
 
 @dataclass(slots=True)
@@ -72,14 +75,6 @@ class SimulatedCluster:
         self._tools = tools
         self.is_asking = False
         self._brokers = 1
-        self._starters: dict[str, Callable[[], Peer]] = {
-            "ledger": self._start_ledger,
-            "gateway": self._start_gateway,
-            "ho3": self._start_ho3,
-            "ho1": self._start_ho1,
-            "ho2": self._start_ho2,
-            "host": self._start_host,
-        }
         ho3 = 0 if snapshot.config.memory is None else 1
         counts = (("ledger", 1), ("gateway", 1), ("ho3", ho3), ("ho1", ho1), ("ho2", ho2), ("host", 1))
         for role, count in counts:
@@ -104,39 +99,34 @@ class SimulatedCluster:
             self._brokers += 1
             self.world.network.start_broker(f"sim{self._brokers}")
             return self.world.network.broker.instance
-        return self._starters[role]().instance
+        disk = self.world.disk(role) if role in WITH_DISK else None
+        actor, taken = self._actor_of(role, disk)
+        return self.world.start(actor, role=role, disk=disk, **taken).instance
 
-    def _start_ledger(self) -> Peer:
-        disk = self.world.disk("ledger")
-        return self.world.start(LedgerService(disk, self.snapshot.config.ledger), role="ledger", disk=disk)
-
-    def _start_gateway(self) -> Peer:
-        spool = self.world.disk("gateway")
-        actor = GatewayService(snapshot=self.snapshot, providers=self._providers, tokenizers={}, spool=spool)
-        return self.world.start(actor, role="gateway", slots=self.snapshot.config.gateway.slots, disk=spool)
-
-    def _start_ho3(self) -> Peer:
-        disk = self.world.disk("ho3")
-        return self.world.start(Memory(snapshot=self.snapshot, disk=disk), role="ho3", disk=disk)
-
-    def _start_ho1(self) -> Peer:
-        """Its tools run in the same simulated process."""
-        config = self.snapshot.config
-        runner = InProcessToolRunner(
-            tools=self._tools,
-            view=snapshot_view(self.snapshot, self._tools),
-            bounds=Bounds(config.tools.output_max_bytes, config.tools.said_max_bytes),
-            verify=self._verify_for_tool,
-        )
-        actor = Executor(snapshot=self.snapshot, tools=runner, tool_specs=self._tools)
-        return self.world.start(actor, role="ho1", slots=config.ho1.slots, tools=runner.available())
-
-    def _start_ho2(self) -> Peer:
-        return self.world.start(Supervisor(snapshot=self.snapshot), role="ho2", slots=SLOTS)
-
-    def _start_host(self) -> Peer:
-        spool = self.world.disk("host")
-        return self.world.start(SessionHost(snapshot=self.snapshot, spool=spool), role="host", disk=spool)
+    def _actor_of(self, role: str, disk: Any) -> tuple[Actor, dict[str, Any]]:
+        """The actor of this role, and its slots and tools; tools run in the executor's own simulated process."""
+        snapshot, config = self.snapshot, self.snapshot.config
+        match role:
+            case "ledger":
+                return LedgerService(disk, config.ledger), {}
+            case "gateway":
+                gateway = GatewayService(snapshot=snapshot, providers=self._providers, tokenizers={}, spool=disk)
+                return gateway, {"slots": config.gateway.slots}
+            case "ho3":
+                return Memory(snapshot=snapshot, disk=disk), {}
+            case "ho1":
+                runner = InProcessToolRunner(
+                    tools=self._tools,
+                    view=snapshot_view(snapshot, self._tools),
+                    bounds=Bounds(config.tools.output_max_bytes, config.tools.said_max_bytes),
+                    verify=self._verify_for_tool,
+                )
+                executor = Executor(snapshot=snapshot, tools=runner, tool_specs=self._tools)
+                return executor, {"slots": config.ho1.slots, "tools": runner.available()}
+            case "ho2":
+                return Supervisor(snapshot=snapshot), {"slots": SLOTS}
+            case _:
+                return SessionHost(snapshot=snapshot, spool=disk), {}
 
     def strike(self, role: str, *, after_s: float, back_after_s: float) -> StruckMoment:
         """In `after_s` virtual seconds the oldest process of this role is killed; a new one follows."""
@@ -219,7 +209,7 @@ class SimulatedCluster:
             return list(read_entries(Path(directory), with_bodies=True))
 
     def verify(self) -> VerifyReport:
-        """The same check as `hobus ledger verify`, on the ledger's medium as it is now."""
+        """What `hobus ledger verify` would say of the ledger's medium as it is now."""
         with tempfile.TemporaryDirectory() as directory:
             _write_out(self.world.media["ledger"], Path(directory))
             return verify_directory(Path(directory))

@@ -13,10 +13,10 @@ from hobus.bus.messages.work_order import ExecuteWorkOrder
 from hobus.bus.record.ends import ENDS
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ToolStarted
-from hobus.launch.lab.simulation.record import answer_text, answers_of
+from hobus.launch.lab.simulation.record import ENDS as PROMPT_ENDS
+from hobus.launch.lab.simulation.record import answer_text, answers_of, call_of
 
 _US = 1_000_000
-_PROMPT_ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 _ORDER_ENDS = ("WO_COMPLETED", "WO_FAILED")
 
 Checks = list[tuple[str, bool]]
@@ -182,8 +182,8 @@ def counts_of(evidence: Evidence) -> Counts:
 
 def judged(evidence: Evidence, *, record_fault: str, left: Sequence[str]) -> Checks:
     """What the guarantees demand, each with whether it held."""
-    sent = Counter(_about(one) for one in evidence.entries if one.event_type == "PROMPT_SENT")
-    ended = Counter(_about(one) for one in evidence.entries if one.event_type in _PROMPT_ENDS)
+    sent = Counter(call_of(one) for one in evidence.entries if one.event_type == "PROMPT_SENT")
+    ended = Counter(call_of(one) for one in evidence.entries if one.event_type in PROMPT_ENDS)
     orders = Counter(one.provenance.work_order_id for one in evidence.entries if one.event_type in _ORDER_ENDS)
     entries, told, again = evidence.entries, evidence.result, evidence.again
     return [
@@ -205,7 +205,7 @@ def _asked_again(entries: Iterable[Entry]) -> set[str]:
     received: set[str] = set()
     again: set[str] = set()
     for one in entries:
-        key = _about(one).rpartition("/")[0]
+        key = call_of(one).rpartition("/")[0]
         if one.event_type == "PROMPT_RECEIVED":
             received.add(key)
         elif one.event_type == "PROMPT_SENT" and key in received:
@@ -233,10 +233,6 @@ def _run_again(entries: Iterable[Entry]) -> set[str]:
 
 def _same(one: TurnResult, other: TurnResult) -> bool:
     return (one.outcome, one.response, one.session_id) == (other.outcome, other.response, other.session_id)
-
-
-def _about(entry: Entry) -> str:
-    return entry.submission_id.partition(":")[2]
 
 
 def _sentence(entry: Entry) -> str:

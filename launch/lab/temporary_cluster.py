@@ -36,7 +36,7 @@ class Lease:
 
     home: Home
     what: str
-    """As it is named where it fails: `the demo`."""
+    """What its errors call it: `the demo`."""
     is_temporary: bool
     """Made for this: removed in the end unless something went wrong."""
     is_kept: bool = False
@@ -108,7 +108,7 @@ def _look(lease: Lease) -> str:
 
 
 def _leave(home: Home, *, keeps: bool) -> None:
-    """Nothing runs in it any more; it is gone unless it is to be kept."""
+    """Stops what runs in the home, and removes the home unless it is to be kept."""
     try:
         if holder(home) is not None:
             stop(home, quiet=True)

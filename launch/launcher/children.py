@@ -49,7 +49,7 @@ class Child:
         return self._ended.done()
 
     def born(self, pid: int) -> None:
-        """It is this process of ours, from now on watched and reaped."""
+        """The process is there: from now on it is watched, and reaped when it ends."""
         self.pid, self.mark = pid, start_mark(pid) or ""
         watch_exit(pid, self._gone)
         for number in self._early:
@@ -62,7 +62,7 @@ class Child:
             self._end(f"not started: {why}")
 
     def renew_liveness(self, write_fd: int) -> None:
-        """It is started anew, with this pipe; whoever holds the other one reads its end."""
+        """Another pipe, for another attempt to start it; whoever holds the first one reads its end."""
         os.close(self._liveness_fd)
         self._liveness_fd = write_fd
 

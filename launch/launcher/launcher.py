@@ -278,7 +278,7 @@ def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
 
 
 async def _record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
-    """It stands in the record. Raises RuntimeFault, retryable while the ledger is away."""
+    """Writes CONFIG_SNAPSHOT into the record. Raises RuntimeFault, retryable while the ledger is away."""
     timeout_s = snapshot.config.ledger.request_timeout_ms / 1000
     entry = snapshot_entry(snapshot, bus.now())
     written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)

@@ -85,7 +85,7 @@ class Crew:
     # --- commands -----------------------------------------------------------------------------------------------
 
     def take(self, command: Command) -> None:
-        """It is under way, by one synchronous step. Raises BusError as it is refused."""
+        """Begins what a command asks for, in one synchronous step. Raises BusError where it is refused."""
         if self._is_closing:
             raise BusError("unavailable", "the cluster is being stopped")
         if isinstance(command, ScaleCommand):

@@ -24,7 +24,7 @@ class StartOptions:
     http: str | None = None
 
     def words(self) -> list[str]:
-        """As a command line has them."""
+        """The words of a command line that say the same."""
         scale = [("--scale", item) for item in self.scale]
         given = [("--config", self.config_file), *scale, ("--listen", self.listen), ("--http", self.http)]
         return [word for name, value in given if value is not None for word in (name, str(value))]

@@ -62,7 +62,7 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
 
 
 def check_free(address: str, named: str) -> None:
-    """It can be listened at. Raises CommandError (usage, not reachable); `named`: where the address was given."""
+    """Checks that the address, given in `named`, can be listened at. Raises CommandError (usage, not reachable)."""
     host, port = parts_of(address)
     wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - CURVE or keys guard it
     try:

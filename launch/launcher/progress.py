@@ -32,7 +32,7 @@ class StartSettled(Record):
 
     @property
     def is_ready(self) -> bool:
-        """Nothing stands in the way."""
+        """Whether every process is ready."""
         return not self.tails and not self.damaged
 
 

@@ -24,7 +24,7 @@ _LOOKS = 500
 
 
 def stop(home: Home, *, quiet: bool = False) -> int:
-    """Nothing of the cluster runs any more. Raises CommandError when there is none."""
+    """Stops the cluster of this home; the exit code. Raises CommandError when there is none."""
     run, held_by = _readable(home), holder(home)
     if held_by is None:
         return _after_a_dead_launcher(home, run, quiet=quiet)
@@ -105,7 +105,7 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> i
 
 
 async def clean_up(home: Home) -> list[str]:
-    """Nothing of an earlier run is left; names the orphans that were ended. The caller holds the home's lock.
+    """Ends what an earlier run left; the names of those orphans. The caller holds the home's lock.
 
     Raises CommandError when one of them does not die.
     """

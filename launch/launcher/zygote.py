@@ -162,7 +162,7 @@ def _leave_the_maker_behind() -> None:
 
 
 def plain_signals() -> None:
-    """As in a process that nobody prepared; Ctrl-C is KeyboardInterrupt."""
+    """Signal handlers as a fresh interpreter has them; Ctrl-C is KeyboardInterrupt."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)

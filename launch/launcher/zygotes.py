@@ -96,7 +96,7 @@ class Lineage:
         return self._is_open and not self._is_given_up
 
     def shown(self) -> Shown:
-        """As others see it."""
+        """What the run file says of the zygote."""
         if self.present is None:
             return Shown(restarts=self._replacements, state="failed" if self._is_given_up else "backoff")
         state = "ready" if self.present.is_loaded else "starting"
@@ -135,7 +135,7 @@ class Lineage:
                 ours.close()
 
     def replace_if_outdated(self) -> None:
-        """Whatever is forked from now on runs the software that is on disk now."""
+        """Starts another zygote if the software on disk is no longer the one that the present zygote loaded."""
         present = self.present
         if present is None or present.fingerprint == _fingerprint_of_sources():
             return
@@ -147,7 +147,7 @@ class Lineage:
         self._start()
 
     def dismiss(self, one: Held) -> None:
-        """It hangs, or nobody needs it any more."""
+        """Kills a zygote that hangs, or that nobody needs any more."""
         if not one.ended.done():
             with suppress(ProcessLookupError):
                 os.kill(one.pid, signal.SIGKILL)
@@ -257,7 +257,7 @@ class Lineage:
         return word
 
     def _ended(self, gone: Held) -> None:
-        """It is reaped, and followed if it was the present one."""
+        """Reaps a zygote that ended; if it was the present one, another follows."""
         how = children.reap(gone.pid)
         self._answered(gone)
         asyncio.get_running_loop().remove_reader(gone.control)

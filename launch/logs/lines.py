@@ -32,7 +32,7 @@ class LogLine:
     actor: str
     at: float
     text: str
-    """As it stands in the file."""
+    """The line of the file."""
     record: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property

@@ -101,5 +101,5 @@ def since_another(lines: Sequence[LogLine], instance: str) -> list[LogLine]:
 
 
 def for_people(line: LogLine) -> str:
-    """As `hobus logs` prints it, without colours."""
+    """The line that `hobus logs` prints, without colours."""
     return shown(line, clock_time, lambda text, _colour: text)

@@ -36,7 +36,7 @@ class LossyLines:
             self._bytes = os.fstat(self._fd).st_size
 
     def write(self, text: str) -> int:
-        """As much of it as the file takes."""
+        """Writes as much of the text as the file takes; the length of all of it."""
         data = text.encode("utf-8", "backslashreplace")
         with suppress(OSError):
             if self._path is not None and self._bytes and self._bytes + len(data) > self._max_bytes:
@@ -57,7 +57,7 @@ class LossyLines:
             os.close(fresh)
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """There is no buffer."""
 
 
 def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> LossyLines:

@@ -43,7 +43,7 @@ class DrillPoint:
         return (moment, type_name) == (self.moment, wanted) and word.encode() in body
 
     def __str__(self) -> str:
-        """As `HOBUS_DRILL` has it."""
+        """The text of `HOBUS_DRILL` that describes this point."""
         name = self.signal.name.removeprefix("SIG")
         return f"{self.actor}:{name}:{self.moment}:{self.type}:{self.number}"
 
@@ -118,16 +118,16 @@ class DrilledLink:
         self._drill.passed("after-send", header, body)
 
     def discard(self) -> None:
-        """As the link's."""
+        """Forgets the frames that wait for a connection."""
         self._link.discard()
 
     def close(self) -> None:
-        """As the link's."""
+        """Ends the connection."""
         self._link.close()
 
 
 def drilled(links: Mapping[str, Link], actor: str, run_directory: Path, environ: Mapping[str, str]) -> dict[str, Link]:
-    """The same links, behind a drill if the environment asks for one at this actor. Raises CommandError."""
+    """These links, behind a drill if the environment asks for one at this actor. Raises CommandError."""
     text = environ.get(VARIABLE, "")
     if not text:
         return dict(links)

@@ -66,7 +66,7 @@ class AsyncClusterClient(AsyncSessions):
         return cls(place, bus, held, timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """It said goodbye."""
+        """Says goodbye to the broker."""
         await self._held.aclose()
 
     async def start(self, *, agent_id: str | None = None) -> str:
@@ -133,7 +133,7 @@ class AsyncClusterClient(AsyncSessions):
 
 
 class ClusterClient(Sessions[AsyncClusterClient]):
-    """The same for programs without an event loop."""
+    """`AsyncClusterClient` for programs without an event loop."""
 
     def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> None:
         """Raises CommandError when no cluster runs in this home, BusError when its broker does not answer."""

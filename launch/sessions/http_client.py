@@ -209,7 +209,7 @@ class AsyncClient(AsyncSessions):
 
 
 class Client(Sessions[AsyncClient]):
-    """The same for programs without an event loop. Raises HttpError where the other one does."""
+    """`AsyncClient` for programs without an event loop; raises HttpError where that does."""
 
     def __init__(self, base_url: str, key: str, *, timeout_s: float = 60.0) -> None:
         async def made() -> AsyncClient:

@@ -79,7 +79,7 @@ class FromLedger:
 
 
 class FromDirectory:
-    """The same, read from the files: while nobody writes them, or safely beside who does."""
+    """Read from the record's files: while nobody writes them, or safely beside who does."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -120,7 +120,7 @@ Journals = FromLedger | FromDirectory
 
 
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
-    """As many of a journal's last entries as say where its run stands; none before the session has begun."""
+    """The last entries of a journal, as many as say where its run stands; none before the session has begun."""
     entries, has_earlier = await journals.newest(session_id, LAST)
     return entries if is_enough(entries, has_earlier=has_earlier) else await journals.whole(session_id)
 

@@ -122,7 +122,7 @@ class AsyncSessions(ABC):
         return await self.command(session_id, "Pause")
 
     async def resume(self, session_id: str) -> CommandVerdict:
-        """It goes on."""
+        """The paused run goes on."""
         return await self.command(session_id, "Resume")
 
     async def cancel(self, session_id: str, reason: str | None = None) -> CommandVerdict:
@@ -142,7 +142,7 @@ C = TypeVar("C", bound=AsyncSessions)
 
 
 class Sessions(Generic[C]):
-    """The same for programs without an event loop, which runs in a thread of its own. Any thread may call."""
+    """A client for programs without an event loop: it runs one in a thread of its own. Any thread may call."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, C]]) -> None:
         """`make` opens the client, on that loop."""

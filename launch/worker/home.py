@@ -90,7 +90,7 @@ class WorkerHome:
             ) from None
 
     def joined(self, cluster: Cluster) -> None:
-        """It is this cluster's worker, durably. Raises OSError."""
+        """Keeps durably whose worker this is. Raises OSError."""
         disk.write_private(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
 
     def ends(self, cluster: Cluster) -> CurveEnds:
@@ -120,7 +120,7 @@ class WorkerHome:
         return None
 
     def keep_snapshot(self, digest: str, data: bytes, *, kept_max: int) -> None:
-        """It is kept here; the oldest ones beyond `kept_max` are gone. Raises OSError."""
+        """Keeps a configuration by its digest, and removes the oldest beyond `kept_max`. Raises OSError."""
         disk.write_private(self._snapshot(digest), data)
         for path in _all_but_newest(self._kept(), kept_max):
             path.unlink(missing_ok=True)

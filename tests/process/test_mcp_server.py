@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,14 @@ from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.schema import StdioServer
 from hobus.config.snapshot import load_snapshot
-from tests.process.mcp_servers import ROOT, SCRIPTED, scripted
+from tests.process.mcp_servers import SCRIPTED, scripted
+from tests.process.started_here import ROOT, importable, lives, until  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.process
 
 LIMITS = load_snapshot().config.tools.model_copy(
     update={"kill_grace_ms": 300, "reconnect_min_ms": 50, "reconnect_max_ms": 200, "output_max_bytes": 1000}
 )
-
-
-@pytest.fixture(autouse=True)
-def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh interpreters find this checkout."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @asynccontextmanager
@@ -58,21 +53,6 @@ def server_pid(directory: Path) -> int:
     """Of the newest server."""
     file = directory / "pid"
     return int(file.read_text() or 0) if file.exists() else 0  # it may just have been made
-
-
-def lives(pid: int) -> bool:
-    """Runs, and is no zombie."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-async def until(is_true: Callable[[], bool], limit_s: float = 20.0) -> None:
-    """Polls; a condition that never comes fails the test."""
-    async with asyncio.timeout(limit_s):
-        while not is_true():
-            await asyncio.sleep(0.005)
 
 
 async def call(server: McpSource, tool: str, timeout_s: float = 10.0) -> tuple[bool, str, str]:

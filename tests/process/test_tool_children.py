@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from hobus.config.snapshot import load_snapshot
 from tests.actors.ho1_executor.tools.packages import install
 from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, SAID_MAX_BYTES, VIEW, RunnerSuite, run
 from tests.actors.ho1_executor.tools.suite_tools import ALL
+from tests.process.started_here import ROOT, importable, lives, until  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.process
 
 SUITE = "tests.actors.ho1_executor.tools.suite_tools"
-ROOT = Path(__file__).parents[2]
 
 
 def make(children: int = 2, **changed: Any) -> ChildToolRunner:
@@ -47,12 +47,6 @@ def make(children: int = 2, **changed: Any) -> ChildToolRunner:
         **changed,
     }
     return ChildToolRunner(load_snapshot().config.tools.model_copy(update=update), **fields)
-
-
-@pytest.fixture(autouse=True)
-def _tests_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By tool processes, wherever hobus is installed: their registry is one of the tests'."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.fixture
@@ -72,21 +66,6 @@ async def loaded(runner: ChildToolRunner, children: int = 1) -> None:
     """Each of its processes has run a tool: a limit that follows is the next call's alone."""
     for _ in range(children):  # in turn: whoever has run waits behind the others
         assert (await run(runner, "text", text="x", times=1)).ok
-
-
-def lives(pid: int) -> bool:
-    """Runs, and is no zombie."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-async def until(is_true: Callable[[], bool], limit_s: float = 30.0) -> None:
-    """Polls; a condition that never comes fails the test."""
-    async with asyncio.timeout(limit_s):
-        while not is_true():
-            await asyncio.sleep(0.005)
 
 
 class TestChildren(RunnerSuite):

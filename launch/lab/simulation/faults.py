@@ -75,7 +75,7 @@ class Faults:
         return {fault.name: draw.choice(fault.drawn) for fault in chosen}
 
     def __str__(self) -> str:
-        """As it is given to `--faults`."""
+        """The text that `--faults` takes."""
         if self.is_all:
             return "all"
         return ",".join(f"{name}={shown(name, value)}" for name, value in self.values.items()) or "none"

@@ -126,7 +126,7 @@ class Outside:
 
 
 def with_tools(snapshot: Snapshot, *tools: ToolDefinition) -> Snapshot:
-    """The same configuration with agents that may use these tools beside their own."""
+    """This configuration with agents that may use these tools beside their own."""
     ids = tuple(tool.tool_id for tool in tools)
     agents = {
         agent_id: agent.model_copy(

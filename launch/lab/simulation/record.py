@@ -284,7 +284,7 @@ class RecordMonitor:
         return [*(f"provider call {name}" for name in self.prompts.open), *self.answers.open.values()]
 
     def finish(self) -> None:
-        """Nothing comes any more. Raises Broken for a provider call that has no end."""
+        """To be called after the last entry. Raises Broken for a provider call that has no end."""
         must(not self.prompts.open, f"provider calls without an end: {', '.join(self.prompts.open)}")
 
 

@@ -41,6 +41,10 @@ class SimulatedDoor:
         """What a coroutine gives, in virtual time."""
         return self.cluster.world.run(work)
 
+    def requested(self):
+        """The inputs that the record has, in order."""
+        return [entry for entry in self.cluster.entries() if entry.event_type == "RunRequested"]
+
     def http(self, who="alice", app=0, **more):
         """An HTTP client of one of the doors."""
         headers = {"authorization": f"Bearer k-{who}"} if who else {}

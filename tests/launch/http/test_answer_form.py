@@ -32,18 +32,6 @@ ASKS = [{"role": "user", "content": "city: Bern, people: 134000"}]
 BERN = City(city="Bern", people=134000)
 
 
-@pytest.fixture
-def door():
-    """One door."""
-    with SimulatedDoor() as made:
-        yield made
-
-
-def requested(door):
-    """The inputs that the record has."""
-    return [entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
-
-
 def test_the_sdk_parses_answers_and_the_conversation_goes_on(door):
     """Chat completions, whole and streamed; what was parsed is quoted back, and the same session found by it."""
 
@@ -59,7 +47,7 @@ def test_the_sdk_parses_answers_and_the_conversation_goes_on(door):
     first, second = door.run(work())
     assert first.choices[0].message.parsed == BERN
     assert second.choices[0].message.parsed == City(city="Thun", people=43000)
-    assert len({entry.provenance.session_id for entry in requested(door)}) == 1
+    assert len({entry.provenance.session_id for entry in door.requested()}) == 1
 
 
 def test_the_sdk_parses_responses(door):
@@ -151,7 +139,7 @@ def test_a_refusal_stands_in_its_own_field(is_streamed):
             return chat.choices[0].message, response
 
         message, response = door.run(work())
-        sessions = [entry.provenance.session_id for entry in requested(door)]
+        sessions = [entry.provenance.session_id for entry in door.requested()]
     assert (message.content or None, message.refusal, message.parsed) == (None, "I will not say.", None)
     [part] = response.output[0].content
     assert (part.type, part.refusal, response.output_parsed) == ("refusal", "I will not say.", None)
@@ -238,7 +226,7 @@ def test_wrong_forms_over_http_begin_nothing(door):
         (400, "response_format.json_schema.schema"), (400, "text"), (400, "text.format.schema"),
         (400, "response_format"), (400, "run_overrides.output_schema"), (400, "session_config.output_schema"),
     ]  # fmt: skip
-    assert requested(door) == []
+    assert door.requested() == []
 
 
 def test_the_same_key_with_another_form_is_another_request(door):
@@ -302,7 +290,7 @@ def test_two_requests_with_one_transcript_at_once_are_both_answered(api, is_stre
             return await asyncio.gather(ask(said), ask(said))
 
         one, two = door.run(work())
-        sessions = [entry.provenance.session_id for entry in requested(door)]
+        sessions = [entry.provenance.session_id for entry in door.requested()]
     assert "hello there" in one
     assert two
     assert len(sessions) == 3 and len(set(sessions)) == 2
@@ -349,7 +337,7 @@ def test_a_model_that_names_another_agent_than_the_sessions_is_refused():
 
     with SimulatedDoor(replace(SNAPSHOT, agents=agents)) as door:
         newest, refused = door.run(work())
-        assert len(requested(door)) == 3
+        assert len(door.requested()) == 3
     assert newest.outcome == "success"
     assert [(one.code, one.param) for one in refused] == [("agent_mismatch", "model")] * 4
 

@@ -9,7 +9,6 @@ from hobus.bus.messages.session import CallerCall
 from hobus.launch.http import openai_answers, openai_requests, transcript
 from hobus.launch.http.problems import Problem
 from hobus.launch.http.transcript import Called, TranscriptMessage
-from tests.launch.http.door import SimulatedDoor
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "get_weather", "description": "The weather of a city.", "parameters": CITY}
@@ -18,16 +17,9 @@ FLAT = [{"type": "function", **WEATHER}]
 ASKS = 'use get_weather {"city": "Bern"}'
 
 
-@pytest.fixture
-def door():
-    """One door."""
-    with SimulatedDoor() as made:
-        yield made
-
-
 def sessions(door):
     """The sessions of the inputs that the record has, in order."""
-    return [entry.provenance.session_id for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
+    return [entry.provenance.session_id for entry in door.requested()]
 
 
 def test_a_call_is_handed_to_the_client_and_its_result_answered(door):

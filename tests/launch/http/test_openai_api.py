@@ -12,18 +12,6 @@ from tests.launch.http.door import SimulatedDoor
 ASKED = "what packages are installed?"
 
 
-@pytest.fixture
-def door():
-    """One door."""
-    with SimulatedDoor() as made:
-        yield made
-
-
-def requested(door):
-    """The inputs that the record has, in order."""
-    return [entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
-
-
 def test_a_completion_is_a_session_turn(door):
     """Words, usage, outcome, and a run in the record."""
 
@@ -35,7 +23,7 @@ def test_a_completion_is_a_session_turn(door):
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
     assert answer.outcome == "success"
-    assert [entry.provenance.session_id for entry in requested(door)] == [answer.session_id]
+    assert [entry.provenance.session_id for entry in door.requested()] == [answer.session_id]
 
 
 def test_a_transcript_goes_on_in_its_session_and_a_changed_one_does_not(door):
@@ -167,7 +155,7 @@ def test_every_message_behind_a_previous_response_reaches_the_turn(door):
         return refused.value.code
 
     assert door.run(work()) == "unsupported_parameter"
-    told = [body for entry in requested(door) for body in entry.bodies]
+    told = [body for entry in door.requested() for body in entry.bodies]
     assert any(b"Zaphod" in (body or b"") for body in told)
 
 
@@ -189,7 +177,7 @@ def test_the_same_key_gets_the_same_answer_once(door):
     one, two, bobs, conflict = door.run(work())
     assert (one.id, one.choices[0].message.content) == (two.id, two.choices[0].message.content)
     assert bobs.session_id != one.session_id
-    assert len(requested(door)) == 2
+    assert len(door.requested()) == 2
     assert conflict.code == "input_conflict"
 
 
@@ -222,7 +210,7 @@ def test_the_same_key_gets_the_same_answer_after_the_conversation_has_gone_on(do
 
     ids, again, two, repeated = door.run(work())
     assert again == ids and repeated == two
-    assert len(requested(door)) == 6
+    assert len(door.requested()) == 6
 
 
 @pytest.mark.parametrize(
@@ -249,7 +237,7 @@ def test_what_cannot_be_answered_is_refused_by_name(door, more, status, code):
 
     refused = door.run(work())
     assert (refused.status_code, refused.code) == (status, code)
-    assert requested(door) == []
+    assert door.requested() == []
 
 
 def test_what_is_not_kept_is_named(door):
