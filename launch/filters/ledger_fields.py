@@ -7,7 +7,8 @@ from typing import NamedTuple
 from hobus.bus.messages.ids import TurnRef
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.filters.instances import forms
-from hobus.launch.filters.meaning import Field, Filter, Matching, Test, Texts, counted, filter_of, lasting, sized
+from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of
+from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
 from hobus.launch.filters.turns import session_matches, turn_matches
 
@@ -65,9 +66,9 @@ FIELDS: dict[str, Field[LedgerRow]] = {
     "agent": Texts(lambda row: (row.entry.provenance.agent_id,)),
     "id": Texts(lambda row: (row.entry.submission_id,)),
     "trace": Texts(lambda row: (row.entry.trace,)),
-    "sequence": counted(lambda row: row.entry.sequence),
-    "size": sized(lambda row: sum(row.entry.body_lengths)),
-    "age": lasting(lambda row: max(0.0, row.now - row.entry.ledger_at_us / 1_000_000)),
+    "sequence": Number(lambda row: row.entry.sequence, count_of),
+    "size": Number(lambda row: sum(row.entry.body_lengths), size_of),
+    "age": Number(lambda row: max(0.0, row.now - row.entry.ledger_at_us / 1_000_000), duration_of),
 }
 """Name -> what is compared; `event` is `type`, `run` is `turn`, `origin` is `actor`."""
 

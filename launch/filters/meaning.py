@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import And, Compare, FilterError, Node, Not, Operator, Or, Value, parse
 
 S = TypeVar("S")
@@ -49,21 +48,6 @@ class Matching(Generic[S]):
 
 Field = Texts[S] | Number[S] | Matching[S]
 Fields = Mapping[str, Field[S]]
-
-
-def sized(read: Callable[[S], float | None]) -> Number[S]:
-    """A number of bytes."""
-    return Number(read, size_of)
-
-
-def lasting(read: Callable[[S], float | None]) -> Number[S]:
-    """A length of time in seconds."""
-    return Number(read, duration_of)
-
-
-def counted(read: Callable[[S], float | None]) -> Number[S]:
-    """A plain number."""
-    return Number(read, count_of)
 
 
 @dataclass(frozen=True, slots=True)

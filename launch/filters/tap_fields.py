@@ -7,7 +7,8 @@ from typing import NamedTuple
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.filters.instances import forms
-from hobus.launch.filters.meaning import Field, Filter, Matching, Test, Texts, counted, filter_of, lasting, sized
+from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of
+from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
 from hobus.launch.filters.turns import session_matches, turn_matches
 
@@ -60,11 +61,13 @@ FIELDS: dict[str, Field[Frame]] = {
     "trace": Texts(lambda frame: (frame.record.trace,)),
     "id": Texts(lambda frame: (frame.record.message_id, frame.record.correlation_id)),
     "epoch": Texts(lambda frame: (frame.record.epoch,)),
-    "sequence": counted(lambda frame: frame.record.sequence),
-    "attempt": counted(lambda frame: frame.record.attempt),
-    "size": sized(lambda frame: frame.record.size),
-    "deadline": lasting(lambda frame: frame.record.deadline_ms / 1000 if frame.record.deadline_ms else None),
-    "age": lasting(lambda frame: max(0.0, frame.now - frame.record.at)),
+    "sequence": Number(lambda frame: frame.record.sequence, count_of),
+    "attempt": Number(lambda frame: frame.record.attempt, count_of),
+    "size": Number(lambda frame: frame.record.size, size_of),
+    "deadline": Number(
+        lambda frame: frame.record.deadline_ms / 1000 if frame.record.deadline_ms else None, duration_of
+    ),
+    "age": Number(lambda frame: max(0.0, frame.now - frame.record.at), duration_of),
 }
 """Name -> what is compared. `kind` is the envelope's kind or, as types have a dot and kinds have none, the type."""
 

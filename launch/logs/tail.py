@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hobus.launch.console.output import clock_time
 from hobus.launch.logs.lines import LogLine, read_line, shown
@@ -50,25 +49,14 @@ def reason(path: Path, *, start: int) -> str:
     if lines and not lines[-1].startswith("{"):
         return _cut(lines[-1])
     for line in reversed(lines):
-        said = _error_of(line)
-        if said:
+        record = read_line(line, actor="", earlier_at=0.0).record
+        if record.get("level") == "error" and (said := _said_in(record)):
             return _cut(said)
     return ""
 
 
-def _error_of(line: str) -> str:
-    try:
-        parsed: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        return ""  # a torn line, or the rest of one
-    if not isinstance(parsed, dict):
-        return ""
-    record = cast("dict[str, Any]", parsed)
-    if record.get("level") != "error":
-        return ""
-    if record.get("reason"):
-        return str(record["reason"])
-    return ": ".join(str(record[key]) for key in ("code", "detail") if record.get(key))
+def _said_in(record: Mapping[str, Any]) -> str:
+    return str(record.get("reason") or ": ".join(str(record[key]) for key in ("code", "detail") if record.get(key)))
 
 
 def _cut(text: str) -> str:

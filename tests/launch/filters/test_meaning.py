@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.launch.filters.meaning import Texts, bound, counted, filter_of, lasting, sized
+from hobus.launch.filters.meaning import Number, Texts, bound, filter_of
+from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import And, Compare, FilterError, Not, Or, Value
 
 
@@ -20,7 +21,7 @@ class Thing(NamedTuple):
     size: float | None
 
 
-FIELDS = {"name": Texts(lambda thing: thing.names), "size": sized(lambda thing: thing.size)}
+FIELDS = {"name": Texts(lambda thing: thing.names), "size": Number(lambda thing: thing.size, size_of)}
 THINGS = st.builds(
     Thing,
     st.lists(st.text(st.sampled_from("ab."), max_size=3), max_size=3).map(tuple),
@@ -102,32 +103,32 @@ def test_what_no_field_takes_is_an_error_at_its_place(text, at, said):
 
 
 @pytest.mark.parametrize(
-    ("make", "text", "value"),
+    ("parse", "text", "value"),
     [
-        (sized, "10k", 10_240.0),
-        (sized, "1.5M", 1.5 * 1024**2),
-        (sized, "2GiB", 2.0 * 1024**3),
-        (sized, "800", 800.0),
-        (sized, "7B", 7.0),
-        (lasting, "10m", 600.0),
-        (lasting, "90s", 90.0),
-        (lasting, "1h", 3600.0),
-        (lasting, "250ms", 0.25),
-        (lasting, "2d", 172_800.0),
-        (lasting, "60", 60.0),
-        (counted, "7", 7.0),
+        (size_of, "10k", 10_240.0),
+        (size_of, "1.5M", 1.5 * 1024**2),
+        (size_of, "2GiB", 2.0 * 1024**3),
+        (size_of, "800", 800.0),
+        (size_of, "7B", 7.0),
+        (duration_of, "10m", 600.0),
+        (duration_of, "90s", 90.0),
+        (duration_of, "1h", 3600.0),
+        (duration_of, "250ms", 0.25),
+        (duration_of, "2d", 172_800.0),
+        (duration_of, "60", 60.0),
+        (count_of, "7", 7.0),
     ],
 )
-def test_sizes_lengths_of_time_and_counts_as_people_type_them(make, text, value):
+def test_sizes_lengths_of_time_and_counts_as_people_type_them(parse, text, value):
     """One value exactly, one step below it not."""
-    wanted = filter_of((f"it>={text}",), {"it": make(lambda number: number)})
+    wanted = filter_of((f"it>={text}",), {"it": Number(lambda number: number, parse)})
     assert wanted.accepts(value)
     assert not wanted.accepts(value - 0.001)
 
 
 @pytest.mark.parametrize("text", ["-1", "1e3", "10x", "k", "nan", "inf", "1.2.3", "ten"])
-@pytest.mark.parametrize("make", [sized, lasting, counted])
-def test_what_is_no_quantity_is_refused(make, text):
+@pytest.mark.parametrize("parse", [size_of, duration_of, count_of])
+def test_what_is_no_quantity_is_refused(parse, text):
     """No sign, no exponent, no unknown unit."""
     with pytest.raises(FilterError):
-        filter_of((f"it={text}",), {"it": make(lambda number: number)})
+        filter_of((f"it={text}",), {"it": Number(lambda number: number, parse)})
