@@ -83,7 +83,7 @@ def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> Los
     handler = logging.StreamHandler(target)
     plain = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, as_json]
     foreign: list[Processor] = [
-        lambda _logger, _method, record: record | known,
+        lambda _logger, _method, record: {**record, **known},
         *shared,
         structlog.stdlib.add_logger_name,
     ]
