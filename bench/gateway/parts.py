@@ -14,7 +14,7 @@ from typing import Any
 from bench.builders import prompt, shipped_snapshot, write_config
 from bench.cluster import Cluster, cluster_in, temporary
 from bench.gateway.instances import KEY, MODEL, OPENAI
-from bench.gateway.servers import DONE, Request, completion, head, piece
+from bench.gateway.servers import DONE, Request, completion, head, piece, sse, whole
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
@@ -151,16 +151,11 @@ class Books:
         prompt_tokens, completion_tokens = self.usage(request)
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
         if request.json.get("stream"):
-            events = [piece(content=call.content[:6]), piece(content=call.content[6:]), piece("stop")]
-            lines = [b"data: " + _json(event) + b"\n\n" for event in [*events, {"choices": [], "usage": usage}]]
-            return {"content_type": "text/event-stream"}, lines[0], b"".join(lines[1:]) + DONE
-        data = _json(completion(call.content, usage=usage))
+            rest = sse(piece(content=call.content[6:]), piece("stop"), {"choices": [], "usage": usage})
+            return {"content_type": "text/event-stream"}, sse(piece(content=call.content[:6])), rest + DONE
+        data = json.dumps(completion(call.content, usage=usage)).encode()
         half = len(data) // 2
         return {"content_type": "application/json", "content_length": len(data)}, data[:half], data[half:]
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value).encode()
 
 
 async def _whole(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
@@ -199,11 +194,6 @@ def _saying(data: bytes) -> Way:
     return way
 
 
-def _error(status: int, message: str, **headers: Any) -> bytes:
-    data = _json({"error": {"message": message}})
-    return head(status, content_type="application/json", content_length=len(data), **headers) + data
-
-
 async def _silent(_books: Books, _call: Call, _request: Request, _writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(3600)
 
@@ -227,5 +217,5 @@ REFUSALS = frozenset({"429", "500"})
 WAYS: Mapping[str, Way] = {
     "whole": _whole, "late": _late, "half": _half, "disconnect": _saying(b""), "silent": _silent, "stuck": _stuck,
     "malformed": _saying(head(200, content_type="application/json", content_length=12) + b'{"choices": '),
-    "429": _saying(_error(429, "slow down", retry_after_ms=5)), "500": _saying(_error(500, "it broke")), "drip": _drip,
+    "429": _saying(whole({"error": {"message": "slow down"}}, 429, retry_after_ms=5)), "500": _saying(whole({"error": {"message": "it broke"}}, 500)), "drip": _drip,
 }  # fmt: skip

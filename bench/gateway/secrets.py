@@ -24,7 +24,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -32,7 +31,7 @@ from bench.cluster import Cluster, alive, eventually, family_in, hobus
 from bench.far_worker import FarWorker, token_of
 from bench.gateway.instances import ANTHROPIC
 from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
-from bench.gateway.servers import DONE, Request, completion, head, message, piece, served
+from bench.gateway.servers import DONE, Request, completion, head, message, piece, served, sse, whole
 from bench.report import concluded, markdown
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.join_token import decode
@@ -118,15 +117,15 @@ class _Mirror:
         is_messages = request.path.endswith("/messages")
         said = f"{key} {request.json['messages'][-1]['content']}" if request.body else key
         if request.path.endswith("/models"):
-            writer.write(_whole({"data": [{"id": MODEL_ID}, {"id": key}]}))
+            writer.write(whole({"data": [{"id": MODEL_ID}, {"id": key}]}))
         elif self.way in ("401", "403", "429", "500"):
-            writer.write(_whole({"error": {"message": said, "type": key}}, int(self.way), x_key=key))
+            writer.write(whole({"error": {"message": said, "type": key}}, int(self.way), x_key=key))
         elif self.way == "redirect":
             writer.write(head(307, location=f"http://127.0.0.1:9/{key}", content_length=0))
         elif self.way == "malformed":
-            writer.write(_whole(f'{{"choices": {key}'))
+            writer.write(whole(f'{{"choices": {key}'))
         elif self.way == "header":
-            writer.write(_whole(completion("fine"), content_encoding=key, x_key=key))
+            writer.write(whole(completion("fine"), content_encoding=key, x_key=key))
         elif self.way == "broken off":
             writer.write(head(200, content_type="application/json", content_length=9999) + key.encode())
         elif self.way == "stuck":
@@ -134,28 +133,19 @@ class _Mirror:
             self.begun.set()
             await asyncio.sleep(LIMIT_S)
         elif is_messages:
-            writer.write(_whole(message([{"type": "text", "text": said}])))
+            writer.write(whole(message([{"type": "text", "text": said}])))
         elif self.way == "tool":
             call = {"id": "1", "type": "function", "function": {"name": key, "arguments": json.dumps({"key": key})}}
             writer.write(
-                _whole(completion(None, message={"tool_calls": [call]}, choice={"finish_reason": "tool_calls"}))
+                whole(completion(None, message={"tool_calls": [call]}, choice={"finish_reason": "tool_calls"}))
             )
         elif request.json.get("stream"):
-            events = [
-                piece(content=said),
-                piece("stop"),
-                {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}},
-            ]
-            lines = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
-            writer.write(head(content_type="text/event-stream") + lines + DONE)
+            usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+            events = sse(piece(content=said), piece("stop"), usage)
+            writer.write(head(content_type="text/event-stream") + events + DONE)
         else:
-            writer.write(_whole(completion(said)))
+            writer.write(whole(completion(said)))
         await writer.drain()
-
-
-def _whole(value: Any, status: int = 200, **headers: Any) -> bytes:
-    data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
-    return head(status, **{"content_type": "application/json", "content_length": len(data)} | headers) + data
 
 
 def drill(faults: tuple[str, ...] = FAULTS) -> Found:

@@ -112,22 +112,26 @@ def head(status: int = 200, **headers: Any) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
+def whole(value: Any, status: int = 200, **headers: Any) -> bytes:
+    """Head and body of an answer: text and bytes as they are, all else as JSON."""
+    text = value if isinstance(value, str | bytes) else json.dumps(value)
+    data = text.encode() if isinstance(text, str) else text
+    return head(status, **{"content_type": "application/json", "content_length": len(data)} | headers) + data
+
+
 def answering(value: Any, status: int = 200, **headers: Any) -> Behave:
-    """One whole answer: text and bytes as they are, all else as JSON."""
+    """One whole answer."""
 
     async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
-        data = (
-            value
-            if isinstance(value, bytes)
-            else value.encode()
-            if isinstance(value, str)
-            else json.dumps(value).encode()
-        )
-        said = {"content_type": "application/json", "content_length": len(data)} | headers
-        writer.write(head(status, **said) + data)
+        writer.write(whole(value, status, **headers))
         await writer.drain()
 
     return behave
+
+
+def sse(*events: Any) -> bytes:
+    """Events of a stream, each with its data alone."""
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
 
 
 def streaming(events: list[Any], *, end: bytes = b"", pause_s: float = 0.0) -> Behave:
@@ -137,9 +141,7 @@ def streaming(events: list[Any], *, end: bytes = b"", pause_s: float = 0.0) -> B
         writer.write(head(content_type="text/event-stream"))
         for event in events:
             name, data = event if isinstance(event, tuple) else ("", event)
-            writer.write(
-                (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(data).encode() + b"\n\n"
-            )
+            writer.write((f"event: {name}\n" if name else "").encode() + sse(data))
             await writer.drain()
             await asyncio.sleep(pause_s)
         writer.write(end)

@@ -20,10 +20,6 @@ class Refusal:
     means: str
     next: str  # a command with {session} and {run}
 
-    def next_for(self, session_id: str) -> str:
-        """The next command, about this session."""
-        return self.next.format(session=shown_session(session_id))
-
 
 _LOOK = "session show {session}"
 
@@ -64,7 +60,7 @@ def refused(verdict: CommandVerdict) -> CommandError:
         hint = next_here(_LOOK.format(session=shown_session(verdict.session_id)))
         return RefusedFault(f"refused: {verdict.reason}", hint=hint)
     told = f"refused ({code}): {known.means}" + (f"; {facts}" if facts else "")
-    return RefusedFault(told, hint=next_here(known.next_for(verdict.session_id)))
+    return RefusedFault(told, hint=next_here(known.next.format(session=shown_session(verdict.session_id))))
 
 
 def table() -> str:

@@ -10,7 +10,6 @@ It holds no record and no state of a session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,14 +114,15 @@ class WorkerHome:
     def newest_snapshot(self) -> Snapshot | None:
         """The configuration that was fetched last; a file that is not whole is passed over."""
         for path in reversed(self._kept()):
-            if (found := self.snapshot(_digest_of_file(path))) is not None:
+            if (found := self.snapshot(path.name.replace("-", ":", 1))) is not None:
                 return found
         return None
 
     def keep_snapshot(self, digest: str, data: bytes, *, kept_max: int) -> None:
         """Keeps a configuration by its digest, and removes the oldest beyond `kept_max`. Raises OSError."""
         disk.write_private(self._snapshot(digest), data)
-        for path in _all_but_newest(self._kept(), kept_max):
+        kept = self._kept()
+        for path in kept[: max(0, len(kept) - kept_max)]:
             path.unlink(missing_ok=True)
 
     def _snapshot(self, digest: str) -> Path:
@@ -132,11 +132,3 @@ class WorkerHome:
         """Oldest first."""
         found = (self.home.root / "snapshots").glob("sha256-*")
         return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
-
-
-def _digest_of_file(path: Path) -> str:
-    return path.name.replace("-", ":", 1)
-
-
-def _all_but_newest(paths: Sequence[Path], count: int) -> Sequence[Path]:
-    return paths[: max(0, len(paths) - count)]
