@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from hobus.launch.logs.tail import reason, size, tail
+from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.logs.tail import of_incarnation, reason, size, tail
 
 
 def line(**fields):
@@ -63,3 +64,20 @@ def test_no_log_is_no_reason(tmp_path):
     """Nothing was written yet."""
     gone = tmp_path / "gone.log"
     assert (size(gone), tail(gone, 5), reason(gone, start=0)) == (0, [], "")
+
+
+def test_only_this_incarnations_lines_in_the_form_for_people(tmp_path):
+    """Lines of earlier ones are left out, a traceback stays, and no line is JSON."""
+    home = home_of(tmp_path)
+    prepare(home)
+    log = (
+        line(event="earlier", instance="ho1/1@a")
+        + "Traceback of a\n"
+        + line(event="later", instance="ho1/1@b")
+        + "ValueError: b\n"
+    )
+    home.log("ho1/1").write_text(log)
+    first, second = of_incarnation(home.log("ho1/1"), "ho1/1", "ho1/1@b", 20)
+    assert "error later" in first and second.endswith("ValueError: b")
+    assert "{" not in first + second and "earlier" not in first + second
+    assert of_incarnation(home.log("ho1/2"), "ho1/2", "ho1/2@a", 20) == []
