@@ -197,7 +197,7 @@ def health(
         if _role(actor) not in served:
             said = f"{said} (no {_role(actor)} is ready)"
         fix = _fix(actor, state, home, is_damaged=actor in damaged)
-        found.append(Finding(check=actor, verdict=verdict, said=said, fix=fix))
+        found.append(Finding(check=actor, verdict=verdict, detail=said, fix=fix))
     if not found:
         found.append(ok("processes", "all are ready"))
     return found

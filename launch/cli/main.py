@@ -6,7 +6,6 @@ Nothing but click and the standard library is imported here; a test holds that.
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 import traceback
@@ -18,9 +17,18 @@ from click.shell_completion import CompletionItem
 
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.errors import CommandError, UsageFault, of_os_error, was_given
 from hobus.launch.console.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
-from hobus.launch.console.output import always_encodable, debug_if_asked, note, unheard, wants_debug
+from hobus.launch.console.output import (
+    always_encodable,
+    as_asked,
+    as_json,
+    note,
+    styled,
+    unheard,
+    wants_debug,
+    wants_json,
+)
 
 COMMANDS: dict[str, str] = {
     "demo": "A whole cluster, three turns, one kill, one verification; leaves nothing.",
@@ -120,7 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     if sys.stdout is None:
         # Before anything is asked or opened: the next file to be opened would get its number, and what is printed.
         closed = "standard output is closed: nobody could read the answer, and nothing was done"
-        sys.exit(_say(closed, "run it with its output redirected, to /dev/null for none", exit_codes.FAILED))
+        sys.exit(_say(CommandError(closed, hint="run it with its output redirected, to /dev/null for none")))
     always_encodable()
     os.umask(_PRIVATE)
     code = run(sys.argv[1:] if arguments is None else arguments)
@@ -134,7 +142,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    debug_if_asked(arguments)
+    as_asked(arguments)
+    was_given(arguments)
     try:
         result: Any = hobus.main(args=arguments, prog_name="hobus", standalone_mode=False)
     except SystemExit:
@@ -161,10 +170,8 @@ def _explain(error: BaseException) -> int:
     """Prints what, where, and the next command."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
-    if isinstance(error, click.ClickException):
-        told = io.StringIO()
-        error.show(file=told)
-        note(told.getvalue().rstrip())
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        note(error.format_message().rstrip())  # the help itself
         return exit_codes.USAGE
     if isinstance(error, click.Abort):
         return INTERRUPTED
@@ -173,16 +180,22 @@ def _explain(error: BaseException) -> int:
         # buffered must not raise once more at exit.
         unheard()
         return exit_codes.OK
+    if isinstance(error, click.ClickException):
+        return _say(_usage(error))
     if isinstance(error, CommandError):
-        return _say(error.message, error.hint, error.exit_code)
+        return _say(error)
     if isinstance(error, OSError):
-        known = of_os_error(error, doing="the operating system refused")
-        return _say(known.message, known.hint, known.exit_code)
+        return _say(of_os_error(error, doing="the operating system refused"))
     # Imported here by name, so that a command that needs no message class loads none.
-    known_fault: CommandError | None = importlib.import_module("hobus.launch.console.faults").as_command_error(error)
-    if known_fault is not None:
-        return _say(known_fault.message, known_fault.hint, known_fault.exit_code)
-    return _say(_unexpected(error), "run the same command again with --debug", exit_codes.FAILED)
+    known: CommandError | None = importlib.import_module("hobus.launch.console.faults").as_command_error(error)
+    return _say(known or CommandError(_unexpected(error), hint="run the same command again with --debug"))
+
+
+def _usage(error: click.ClickException) -> UsageFault:
+    """What click says of a mistake, in the form of all errors: the first letter small, and where the help is."""
+    text = error.format_message().rstrip(".")
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return UsageFault(text[:1].lower() + text[1:], hint=f"{ctx.command_path if ctx is not None else 'hobus'} --help")
 
 
 def _unexpected(error: BaseException) -> str:
@@ -192,12 +205,16 @@ def _unexpected(error: BaseException) -> str:
     return f"unexpected {type(error).__name__}{place}: this is a defect of hobus"
 
 
-def _say(message: str, hint: str, code: int) -> int:
-    label = importlib.import_module("hobus.launch.console.output").styled("error:", "red", bold=True, to_stderr=True)
-    note(label, f" {message}")
-    if hint:
-        note(f"  next: {hint}")
-    return code
+def _say(error: CommandError) -> int:
+    """On standard error, which a reader of the answer does not see; for programs as the last line, in JSON."""
+    if wants_json():
+        facts = {"code": error.code, "message": error.message, "hint": error.hint or None, "exit_code": error.exit_code}
+        note(as_json({"error": facts}))
+        return error.exit_code
+    note(styled("error:", "red", bold=True, to_stderr=True), f" {error.message}")
+    if error.hint:
+        note(f"  next: {error.hint}")
+    return error.exit_code
 
 
 if __name__ == "__main__":

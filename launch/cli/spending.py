@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
+from hobus.launch.filters.quantities import duration_of
 
 STREAM = "prompts"
 KEYS = ("agent", "model", "day", "session")
@@ -88,11 +89,11 @@ def total(groups: Iterable[Spent]) -> Spent:
 
 
 def since_us_of(text: str, now: float) -> int:
-    """The moment in microseconds: `90s`, `10m`, `12h`, `7d` ago, or an ISO date or time (UTC). Raises ValueError."""
-    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-    if text[-1:] in units and text[:-1].isdigit():
-        return round((now - int(text[:-1]) * units[text[-1]]) * 1_000_000)
-    moment = datetime.fromisoformat(text)
+    """The moment in microseconds: a duration ago (`90s`, `1h30m`), or an ISO date or time (UTC). Raises ValueError."""
+    try:
+        return round((now - duration_of(text)) * 1_000_000)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000)

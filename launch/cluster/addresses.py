@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hobus.launch.console.errors import UsageFault
+from hobus.launch.console.errors import UsageFault, next_here
 
 _FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
@@ -17,7 +17,7 @@ def parts_of(address: str) -> tuple[str, int]:
     if match is None or int(match["port"]) > _PORT_MAX:
         raise UsageFault(
             f"{address[:200]!r} is not an address: expected HOST:PORT",
-            hint="hobus up --listen 127.0.0.1:0   (this machine alone, any free port)",
+            hint=f"{next_here('up --listen 127.0.0.1:0')}   (this machine alone, any free port)",
         )
     return match["host"], int(match["port"])
 

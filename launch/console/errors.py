@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -14,12 +15,14 @@ class CommandError(Exception):
 
     exit_code = exit_codes.FAILED
 
-    def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None) -> None:
+    def __init__(self, message: str, *, hint: str = "", exit_code: int | None = None, code: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         if exit_code is not None:
             self.exit_code = exit_code
+        self.code = code or exit_codes.MEANINGS.get(self.exit_code, "failed")
+        """For programs: the code of the fault behind it, else what the exit code means in one word."""
 
 
 class UsageFault(CommandError):
@@ -46,6 +49,8 @@ def next_command(command: str, home: Path) -> str:
 
 
 _HOME: ContextVar[Path | None] = ContextVar("home of this command", default=None)
+_WORDS: ContextVar[tuple[str, ...]] = ContextVar("words of this command", default=())
+_LINE_MAX_CHARS = 400
 
 
 def is_about(home: Path) -> None:
@@ -57,6 +62,25 @@ def next_here(command: str) -> str:
     """The same where no home is at hand: of the home that this command is about."""
     home = _HOME.get()
     return f"hobus {command}" if home is None else next_command(command, home)
+
+
+def was_given(words: Sequence[str]) -> None:
+    """From now on `same_command` begins with these words; called once by each command."""
+    _WORDS.set(tuple(words))
+
+
+def same_command(option: str, value: str) -> str:
+    """The command as it was given, with this option beside it: a line for a shell, or what to do where that is long."""
+    words = list(_WORDS.get())
+    home = _HOME.get()
+    added = [] if option in words else [option, value]
+    if home is not None and not any(word == "--home" or word.startswith("--home=") for word in words):
+        added += ["--home", str(home)]
+    end = words.index("--") if "--" in words else len(words)
+    line = shlex.join(["hobus", *words[:end], *added, *words[end:]])
+    if not words or len(line) > _LINE_MAX_CHARS or not line.isprintable():
+        return f"the same command again, with {option} {value}"
+    return line
 
 
 def of_os_error(error: OSError, *, doing: str) -> CommandError:

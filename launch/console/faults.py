@@ -14,12 +14,13 @@ def as_command_error(error: BaseException) -> CommandError | None:
     if not isinstance(error, RuntimeFault):
         return None
     if isinstance(error, ConfigError):
-        return UsageFault(error.detail, hint=f"fix it, then: {next_here('config check')}")
+        return UsageFault(error.detail, hint=f"fix it, then: {next_here('config check')}", code=error.code)
     if error.code == "damaged":
-        return CommandError(error.detail, hint=next_here("ledger verify"), exit_code=exit_codes.INTEGRITY)
+        hint = next_here("ledger verify")
+        return CommandError(error.detail, hint=hint, exit_code=exit_codes.INTEGRITY, code=error.code)
     if error.code == "unknown_artifact":
-        return CommandError(error.detail, hint=next_here("memory overlays --all"), exit_code=exit_codes.FAILED)
+        return UsageFault(error.detail, hint=next_here("memory overlays --all"), code=error.code)
     if error.code in UNREACHABLE_CODES:
-        return UnreachableFault(str(error), hint=next_here("ps"))
+        return UnreachableFault(str(error), hint=next_here("ps"), code=error.code)
     refused = error.code in VERDICT_CODES
-    return CommandError(str(error), exit_code=exit_codes.REFUSED if refused else exit_codes.FAILED)
+    return CommandError(str(error), exit_code=exit_codes.REFUSED if refused else exit_codes.FAILED, code=error.code)

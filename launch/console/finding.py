@@ -20,23 +20,23 @@ class Finding(Record):
 
     check: str = Field(description="what was looked at")
     verdict: Verdict
-    said: str = Field(description="what was found")
+    detail: str = Field(description="what was found")
     fix: str = Field(default="", description="what to do about it; empty when nothing is to be done")
 
 
 def ok(check: str, said: str) -> Finding:
     """All is as it should be."""
-    return Finding(check=check, verdict="ok", said=said)
+    return Finding(check=check, verdict="ok", detail=said)
 
 
 def warn(check: str, said: str, fix: str = "") -> Finding:
     """It works, and something is to be said of it."""
-    return Finding(check=check, verdict="warn", said=said, fix=fix)
+    return Finding(check=check, verdict="warn", detail=said, fix=fix)
 
 
 def fail(check: str, said: str, fix: str = "") -> Finding:
     """It does not work."""
-    return Finding(check=check, verdict="fail", said=said, fix=fix)
+    return Finding(check=check, verdict="fail", detail=said, fix=fix)
 
 
 def code_of(findings: Iterable[Finding]) -> int:
@@ -48,7 +48,7 @@ def show(findings: Sequence[Finding]) -> None:
     """Each with its verdict and its fix, one below the other."""
     width = max(len(one.check) for one in findings)
     for one in findings:
-        first, *more = one.said.splitlines()
+        first, *more = one.detail.splitlines()
         say(styled(one.verdict.ljust(4), _COLOURS[one.verdict]), f"  {one.check.ljust(width)}  {first}")
         for line in (*more, *([f"next: {one.fix}"] if one.fix else ())):
             say(f"      {' ' * width}  {line}")

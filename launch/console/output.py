@@ -51,14 +51,24 @@ _TAKES_NO_COMMANDS = ("", "dumb", "unknown")
 _DEBUG: ContextVar[bool] = ContextVar("this command shows what a defect of its own is looked for with", default=False)
 
 
-def debug_if_asked(arguments: Sequence[str]) -> None:
-    """From now on `wants_debug` is true if these words of the command, or HOBUS_DEBUG, ask for it."""
-    _DEBUG.set("--debug" in arguments or bool(os.environ.get("HOBUS_DEBUG")))
+_JSON: ContextVar[bool] = ContextVar("a program reads this command", default=False)
+
+
+def as_asked(arguments: Sequence[str]) -> None:
+    """From now on `wants_debug` and `wants_json` say what these words of the command, or HOBUS_DEBUG, ask for."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    _DEBUG.set("--debug" in options or bool(os.environ.get("HOBUS_DEBUG")))
+    _JSON.set("--json" in options)
 
 
 def wants_debug() -> bool:
     """Whether tracebacks, and what the command itself logs, are shown."""
     return _DEBUG.get()
+
+
+def wants_json() -> bool:
+    """Whether a program reads: the document on standard output, an error as one line of JSON on standard error."""
+    return _JSON.get()
 
 
 def can_be_commanded() -> bool:

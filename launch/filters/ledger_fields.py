@@ -12,7 +12,7 @@ from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
 from hobus.launch.filters.turns import session_matches, turn_matches
 
-EXAMPLE = "hobus ledger show 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'"
+EXAMPLE = "ledger show 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'"
 _SESSION_STREAM = "session/"
 
 

@@ -1,16 +1,18 @@
-"""Sizes and lengths of time as people type them: `10k`, `2M`, `90s`, `10m`, `1h`."""
+"""Sizes and durations as people type them: `10k`, `2M`; `90`, `500ms`, `1.5h`, `1h30m`, `2d`."""
 
 from __future__ import annotations
 
 import re
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?)(?:i?[bB])?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", re.ASCII)
+_SECONDS = re.compile(r"\d{1,12}(?:\.\d{1,9})?", re.ASCII)
+_DURATION = re.compile(r"(?:\d{1,12}(?:us|ms|[smhd]))*\d{1,12}(?:\.\d{1,9})?(?:us|ms|[smhd])", re.ASCII)
+_PART = re.compile(r"([\d.]+)([a-z]+)", re.ASCII)
 _SIZE_STEPS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_DURATION_STEPS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_STEPS = {"us": 0.000_001, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 SIZE_FORM = "a size such as 800, 10k or 2M"
-DURATION_FORM = "a length of time such as 90s, 10m or 1h"
+DURATION_FORM = "a duration such as 90 (seconds), 500ms, 1.5h or 1h30m"
 
 
 def size_of(text: str) -> float:
@@ -22,11 +24,15 @@ def size_of(text: str) -> float:
 
 
 def duration_of(text: str) -> float:
-    """Seconds; a plain number is seconds too. Raises ValueError."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    """Seconds. A plain number is seconds too; of several units a larger one stands first. Raises ValueError."""
+    given = text.strip()
+    if _SECONDS.fullmatch(given):
+        return float(given)
+    parts = _PART.findall(given) if _DURATION.fullmatch(given) else []
+    steps = [_DURATION_STEPS[unit] for _, unit in parts]
+    if not parts or steps != sorted(set(steps), reverse=True):
         raise ValueError(f"expected {DURATION_FORM}")
-    return float(found[1]) * _DURATION_STEPS[found[2] or "s"]
+    return sum(float(number) * step for (number, _), step in zip(parts, steps, strict=True))
 
 
 def count_of(text: str) -> float:

@@ -12,7 +12,7 @@ from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
 from hobus.launch.filters.turns import session_matches, turn_matches
 
-EXAMPLE = "hobus tap 'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'"
+EXAMPLE = "tap 'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'"
 
 
 class Frame(NamedTuple):

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hobus.launch.console.errors import UsageFault
+from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.process.failpoint import DrillPoint
 
 QUESTION = "what did this session cost?"
@@ -106,7 +106,7 @@ def victim_of(who: str) -> Victim:
     if said is None or said[1] not in ROLES or (said[2] and said[1] in ("launcher", "zygote")):
         raise UsageFault(
             f"{who[:64]!r} cannot be killed: WHO is {', '.join(ROLES)}, or one process of a role, as ho2/1",
-            hint="hobus drill list",
+            hint=next_here("drill list"),
         )
     return Victim(said[1], int(said[2]) if said[2] else None)
 

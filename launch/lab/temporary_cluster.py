@@ -58,7 +58,9 @@ def spend(lease: Lease, body: Callable[[], int]) -> int:
     except CommandError as error:
         keeps = keeps or error.exit_code != exit_codes.USAGE
         hint = error.hint or (_look(lease) if keeps else "")
-        raise CommandError(f"{lease.what} failed: {error.message}", hint=hint, exit_code=error.exit_code) from error
+        raise CommandError(
+            f"{lease.what} failed: {error.message}", hint=hint, exit_code=error.exit_code, code=error.code
+        ) from error
     except KeyboardInterrupt:
         ended_by.append(signal.SIGINT)
     finally:

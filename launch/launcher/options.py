@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hobus.launch.console.errors import UsageFault
+from hobus.launch.console.errors import UsageFault, next_here
 
 SCALABLE = ("ho1", "ho2", "http")
 PROCESSES_MAX = 1000
@@ -39,7 +39,7 @@ def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, 
             roles = ", ".join(SCALABLE)
             raise UsageFault(
                 f"{option}{item}: expected ROLE=N with ROLE one of {roles} and N from 1 to {PROCESSES_MAX}",
-                hint="hobus up --scale ho1=2" if option else "hobus scale ho1=2",
+                hint=next_here("up --scale ho1=2" if option else "scale ho1=2"),
             )
         counts[found[1]] = int(found[2])
     return counts

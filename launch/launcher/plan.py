@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UnreachableFault, UsageFault
+from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
 from hobus.launch.launcher.options import StartOptions, parse_scale
 
 
@@ -32,7 +32,8 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     """
     config_file = options.config_file
     if config_file is not None and not config_file.is_file():
-        raise UsageFault(f"--config {config_file}: no such file", hint="hobus up without --config uses the shipped one")
+        hint = f"{next_here('up')} uses the home's own one, or the shipped one"
+        raise UsageFault(f"--config {config_file}: no such file", hint=hint)
     counts = parse_scale(options.scale)
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
     if snapshot.config.tools.entry_points:
@@ -50,7 +51,7 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
         importlib.import_module("hobus.launch.process.roles.http").require_installed()
         check_free(config.http.listen, "--http, http.listen")
     elif "http" in counts:
-        raise UsageFault("--scale http: this cluster has no HTTP door", hint="hobus up --http")
+        raise UsageFault("--scale http: this cluster has no HTTP door", hint=next_here("up --http"))
     shipped = {
         "ho1": config.ho1.count,
         "ho2": config.ho2.count,

@@ -183,6 +183,7 @@ def show(home: Home, word: StartSettled) -> int:
             note(f"  {tail.for_people(line)[:_LINE_MAX]}")
     notes = {row.actor: f" ({row.note})" if row.note else "" for row in run.children}
     late = ", ".join(f"{actor}{notes.get(actor, '')}" for actor in word.tails)
-    note(f"not ready after {duration(word.elapsed_ms / 1000)}: {late}")
+    label = styled("error:", "red", bold=True, to_stderr=True)
+    note(label, f" not ready after {duration(word.elapsed_ms / 1000)}: {late}")
     note(f"  next: {next_command('ps', home.root)}   or   {next_command('down', home.root)}")
     return exit_codes.UNREACHABLE

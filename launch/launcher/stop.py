@@ -15,7 +15,7 @@ from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home, holder, remove_run, sweep
 from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher.supervision import drain_bound_s
 
@@ -133,4 +133,5 @@ async def _gone(orphans: list[ChildRow]) -> None:
             return
         await asyncio.sleep(_LOOK_INTERVAL_S)
     names = ", ".join(f"{row.actor} (pid {row.pid})" for row in orphans)
-    raise CommandError(f"processes of an earlier run do not end: {names}", hint="end them by hand, then run up again")
+    hint = f"end them by hand, then: {next_here('up')}"
+    raise CommandError(f"processes of an earlier run do not end: {names}", hint=hint)

@@ -343,7 +343,7 @@ def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
     if then == "remove":
         return following, [*effects, Effect("remove")]
     if member.resting_since:
-        following = replace(following, note=f"drained; `hobus restart {member.actor}` starts it")
+        following = replace(following, note="drained, until it is restarted")
     return following, effects
 
 

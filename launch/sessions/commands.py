@@ -48,7 +48,7 @@ def host_command(session_id: str, command: Command, fences: Fences, command_id: 
 async def verdict_on(place: Place, session_id: str, command: HostCommand, *, timeout_s: float) -> CommandVerdict:
     """What became of the command, durably. Sent again under its id while the session moves or somebody is away.
 
-    Raises CommandError: unknown session, or nobody reached in time, and then with how to send it again.
+    Raises CommandError: unknown session, or (UnreachableFault) nobody reached in time.
     """
     question = SessionCommand(session_id=session_id, command=command)
     try:
@@ -58,10 +58,7 @@ async def verdict_on(place: Place, session_id: str, command: HostCommand, *, tim
     except RuntimeFault as fault:
         if fault.code not in _MAY_FIX:
             raise
-        again = f"the same again with --command-id {command.command_id} (it is applied once)"
-        raise UnreachableFault(
-            f"no verdict within {timeout_s:g} s: {fault}", hint=f"{again}; {next_here('ps')}"
-        ) from fault
+        raise UnreachableFault(f"no verdict within {timeout_s:g} s: {fault}", hint=next_here("ps")) from fault
 
 
 async def view_of(place: Place, session_id: str, *, timeout_s: float) -> SessionView:

@@ -15,6 +15,7 @@ from hobus.bus.messages.ids import body_ref, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HostCommand
 from hobus.bus.record.journal import own_text
+from hobus.launch.console.errors import next_here
 from hobus.launch.console.output import as_json, printable
 from hobus.launch.sessions.summary import HeldNow, Standing
 
@@ -32,7 +33,7 @@ def in_chat(answer: Answer, _session_id: str, call_id: str = "") -> str:
 
 def in_shell(answer: Answer, session_id: str, call_id: str = "") -> str:
     """What is typed in a shell."""
-    return f"hobus session {answer} {shown_session(session_id)} {call_id}".rstrip()
+    return next_here(f"session {answer} {shown_session(session_id)} {call_id}".rstrip())
 
 
 class Noticed:

@@ -58,9 +58,10 @@ def refused(verdict: CommandVerdict) -> CommandError:
     known = REFUSALS.get(code)
     if known is None:
         hint = next_here(_LOOK.format(session=shown_session(verdict.session_id)))
-        return RefusedFault(f"refused: {verdict.reason}", hint=hint)
+        return RefusedFault(f"refused: {verdict.reason}", hint=hint, code=code)
     told = f"refused ({code}): {known.means}" + (f"; {facts}" if facts else "")
-    return RefusedFault(told, hint=next_here(known.next.format(session=shown_session(verdict.session_id))))
+    hint = next_here(known.next.format(session=shown_session(verdict.session_id)))
+    return RefusedFault(told, hint=hint, code=code)
 
 
 def table() -> str:

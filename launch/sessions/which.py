@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from hobus.bus.messages.ids import shown_session
-from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, next_here
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*", re.ASCII)
@@ -21,7 +21,7 @@ def full_session_id(given: str) -> str | None:
 
 
 def check_prefix(given: str, *, called: str) -> str:
-    """The beginning that was given. Raises CommandError (usage) for what begins no id."""
+    """The beginning that was given. Raises UsageFault for what begins no id."""
     if len(given) > _LONGEST_ID:
         raise UsageFault(f"{called}: {len(given)} characters; a session id has at most {_LONGEST_ID}")
     text = _plain(given)
@@ -35,7 +35,7 @@ def check_prefix(given: str, *, called: str) -> str:
 
 
 def the_one(given: str, sessions: Iterable[str], *, called: str) -> str:
-    """The one of these sessions that begins like this. Raises CommandError that names the candidates."""
+    """The one of these sessions that begins like this. Raises UsageFault that names the candidates."""
     text = check_prefix(given, called=called)
     found = sorted({session for session in sessions if session.startswith(text)})
     if len(found) == 1:
@@ -44,19 +44,19 @@ def the_one(given: str, sessions: Iterable[str], *, called: str) -> str:
         raise no_such(given, called=called)
     named = ", ".join(found[:_NAMED_AT_MOST])
     more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
-    raise CommandError(
+    raise UsageFault(
         f"{called} {given}: {len(found)} sessions have that prefix: {named}{more}",
         hint="give more of the id",
     )
 
 
-def no_such(given: str, *, called: str) -> CommandError:
+def no_such(given: str, *, called: str) -> UsageFault:
     """The record knows no session of this name."""
-    return CommandError(f"{called} {given}: no such session in the record", hint=next_here("session list --all"))
+    return UsageFault(f"{called} {given}: no such session in the record", hint=next_here("session list --all"))
 
 
 def run_number(given: str, session_id: str) -> int:
-    """The number behind `3`, `<session>-3` or `SES-<8 hex>-3`. Raises CommandError (usage)."""
+    """The number behind `3`, `<session>-3` or `SES-<8 hex>-3`. Raises UsageFault."""
     session, dash, number = given.rpartition("-")
     is_number = number.isascii() and number.isdigit() and int(number[:18] or 0) > 0 and len(number) <= 18  # noqa: PLR2004
     if is_number and (not dash or session in (session_id, shown_session(session_id))):

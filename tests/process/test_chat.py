@@ -295,7 +295,7 @@ def test_a_session_is_continued_by_its_short_id(slow):
     again = slow("chat", "--session", f"SES-{first['session_id'][:8]}", stdin=b"what did I ask before?\n")
     assert "You asked: “hello”" in again.out
     unknown = slow("chat", "--session", "SES-00000000", stdin=b"hello\n")
-    assert unknown.code == exit_codes.FAILED and "no such session" in unknown.err
+    assert unknown.code == exit_codes.USAGE and "no such session" in unknown.err
 
 
 def test_standard_streams_that_are_no_terminal(slow):

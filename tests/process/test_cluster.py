@@ -305,7 +305,7 @@ def test_bad_input_is_refused_in_a_sentence(cluster: Cluster):
     huge = cluster("ask", "-", stdin=b"x" * 10_000_000)
     assert huge.code == exit_codes.USAGE and "host.prompt_max_bytes" in huge.err
     assert cluster("ask", "-", stdin=b"\xff\xfe").code == exit_codes.USAGE
-    assert cluster("ask", "hi", "--session", "SES-ffffffff").code == exit_codes.FAILED
+    assert cluster("ask", "hi", "--session", "SES-ffffffff").code == exit_codes.USAGE
     assert cluster("ask", "hi", "--session", "x y").code == exit_codes.USAGE
     assert cluster("ask", "hi", "--input-id", "a b").code == exit_codes.USAGE
     assert cluster("request", "ho1", "wo.execute", "{").code == exit_codes.USAGE

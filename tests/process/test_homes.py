@@ -92,7 +92,7 @@ def test_doctor_of_a_running_cluster(cluster: Cluster, tmp_path: Path):
     ill = cluster("doctor", "--json")
     assert ill.code == exit_codes.FAILED and not ill.json["ok"]
     (failed,) = [one for one in ill.json["checks"] if one["verdict"] == "fail"]
-    assert failed["check"] == "ho1/1" and "hobus restart" in failed["fix"] and "signal 9" in failed["said"]
+    assert failed["check"] == "ho1/1" and "hobus restart" in failed["fix"] and "signal 9" in failed["detail"]
     shown = cluster("ps")
     assert "launcher.crash_budget" in shown.out and "last lines of" in shown.err
     run = cluster.run()
@@ -129,8 +129,8 @@ def test_logs_follow_through_a_restart_and_are_there_afterwards(cluster: Cluster
     assert "\x1b[" not in shown.out
     as_json = [json.loads(line) for line in cluster("logs", "--json", "-n", "3").out.splitlines()]
     assert len(as_json) == 3 and all(one["at"] for one in as_json)
-    assert cluster("logs", "ho9").code == exit_codes.FAILED
-    assert cluster_in(cluster.home.root / "nowhere")("logs").code == exit_codes.FAILED
+    assert cluster("logs", "ho9").code == exit_codes.USAGE
+    assert cluster_in(cluster.home.root / "nowhere")("logs").code == exit_codes.USAGE
 
 
 def test_a_log_that_grows_is_moved_aside(cluster: Cluster, tmp_path: Path):

@@ -97,7 +97,7 @@ def test_errors_say_what_is_wrong_and_what_is_next(cluster: Cluster):
     """An unknown artifact, no artifact at all, another agent, no cluster."""
     cluster.up()
     unknown = cluster("memory deactivate", "ART-unknown", "--reason", "no")
-    assert unknown.code == exit_codes.FAILED and "ART-unknown" in unknown.err and "memory overlays" in unknown.err
+    assert unknown.code == exit_codes.USAGE and "ART-unknown" in unknown.err and "memory overlays" in unknown.err
     assert cluster("memory weight", "ART-x", "1.5", "--reason", "no").code == exit_codes.USAGE
     assert cluster("memory signals", "--agent", "NOBODY").code == exit_codes.USAGE
     assert "no event was ever logged" in cluster("memory gate", "tool:never").out

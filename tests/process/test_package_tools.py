@@ -195,7 +195,7 @@ def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: C
     told = cluster("doctor", "--json")
     findings = {row["check"]: row for row in told.json["checks"]}
     assert findings["tool licensed"]["verdict"] == "fail"
-    assert "no licence" in findings["tool licensed"]["said"]
+    assert "no licence" in findings["tool licensed"]["detail"]
     assert "tools.entry_points" in findings["tool nowhere"]["fix"]
 
 

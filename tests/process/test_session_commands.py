@@ -181,9 +181,9 @@ def test_names_that_name_nothing_and_texts_that_are_none(slow):
     session = slow.ask("hello")["session_id"]
     for name in ("pause", "show", "replay", "end"):
         unknown = slow(f"session {name}", "SES-00000000")
-        assert unknown.code == exit_codes.FAILED and "no such session" in unknown.err and "session list" in unknown.err
+        assert unknown.code == exit_codes.USAGE and "no such session" in unknown.err and "session list" in unknown.err
         whole = slow(f"session {name}", "00000000-0000-4000-8000-000000000000")
-        assert whole.code == exit_codes.FAILED and "no such session" in whole.err
+        assert whole.code == exit_codes.USAGE and "no such session" in whole.err
         assert slow(f"session {name}", "../../etc/passwd").code == exit_codes.USAGE
     big = slow("session steer", session, "-", stdin=b"x" * 1_100_000)
     assert big.code == exit_codes.USAGE and "host.prompt_max_bytes" in big.err

@@ -173,7 +173,7 @@ def test_a_token_is_good_for_one_worker_and_for_its_time(site: Site) -> None:
     assert third.ended() == 5
     assert "token_expired" in third.said
     assert [row["actor"] for row in site.remote_rows()] == ["ho1/remote-1"]
-    rows = site.cluster("token list", "--json").json
+    rows = site.cluster("token list", "--json").json["tokens"]
     assert sorted((row["used"], row["uses"], row["expires_in_s"] > 0) for row in rows) == [(0, 1, False), (1, 1, True)]
     reasons = eventually(lambda: {entry.reason for entry in site.cluster.entries("KEY_REFUSED")})
     assert reasons <= {"token_used", "token_expired"}
@@ -188,7 +188,7 @@ def test_two_workers_with_one_token_of_one_use_at_the_same_moment(site: Site) ->
     (winner,) = [worker for worker in both if worker not in refused]
     winner.works()
     assert "token_used" in refused[0].said
-    assert len(site.cluster("keys list", "--json").json) == 1
+    assert len(site.cluster("keys list", "--json").json["keys"]) == 1
 
 
 def test_a_forged_token_is_refused_on_both_sides_within_a_second(site: Site) -> None:

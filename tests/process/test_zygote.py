@@ -197,7 +197,7 @@ def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster
     next_one.kill()
     eventually(lambda: cluster.run().zygote_state == "failed")
     said = [" ".join(line) for line in own_lines(cluster.run(), 0.0)] + [
-        one.said for one in checkup.cluster(cluster.home)[0]
+        one.detail for one in checkup.cluster(cluster.home)[0]
     ]
     assert len([line for line in said if "launcher.crash_budget" in line]) == 2, said
     killed = cluster.kill("gateway/1")

@@ -207,7 +207,7 @@ class BudgetSnapshot(NamedTuple):
 
 
 class BreakerChanged(NamedTuple):
-    """BREAKER_CHANGED: a model is called, left alone, or tried from now on."""
+    """BREAKER_CHANGED: a model is called, not called for now, or tried again from now on."""
 
     provider_id: Annotated[str, Field(description="a configured provider instance")]
     model_id: Annotated[str, Field(description="a model of that provider")]

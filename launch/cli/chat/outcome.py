@@ -9,14 +9,13 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import TurnResult
 from hobus.launch.cli.chat.cells import printable
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import duration
+from hobus.launch.console.output import counted, duration
 
 Line = tuple[str, str]
 """Text and colour."""
 
-_NEXT = {"disk_full": "; free some space, then ask again; next: hobus doctor"}
 _DIM = "bright_black"
 RUN_WAITING = "run_waiting"
 """The code of a turn that stands still: no answer yet, and no end either."""
@@ -62,11 +61,11 @@ def warnings_about(result: TurnResult) -> list[Line]:
         said = printable(result.response).strip() or "this turn has no answer"
         if result.code in _NO_FAILURES:
             return [(said, "yellow")]
-        lines.append((f"error{why}: {said}{_NEXT.get(result.code or '', '')}", "red"))
+        full = f"; free some space, then ask again; next: {next_here('doctor')}" if result.code == "disk_full" else ""
+        lines.append((f"error{why}: {said}{full}", "red"))
     if result.tools_missing:
-        lines.append(
-            (f"answered without {_named(result.tools_missing)}, which no worker had; see `hobus tools`", "yellow")
-        )
+        missing = _named(result.tools_missing)
+        lines.append((f"answered without {missing}, which no worker had; see {next_here('tools')}", "yellow"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best attempt", "yellow"))
     return lines
@@ -91,11 +90,6 @@ def money(cost_usd: float | None) -> str:
     if cost_usd is None:
         return "price unknown"
     return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 model call`, `3 model calls`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _named(tools: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import Command, CommandVerdict
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.sessions.refusals import REFUSALS, code_of
 from hobus.launch.sessions.summary import HeldNow
 
@@ -141,5 +141,5 @@ def refused(verdict: CommandVerdict) -> CommandError:
     means = facts or verdict.reason if known is None else known.means
     if known is not None and code in ("call_not_open", "too_many", "too_large"):
         means += f" ({facts})"
-    next_one = _NEXT.get(code, f"hobus session show {shown_session(verdict.session_id)}")
+    next_one = _NEXT.get(code, next_here(f"session show {shown_session(verdict.session_id)}"))
     return CommandError(f"refused ({code}): {means}", hint=next_one, exit_code=exit_codes.REFUSED)

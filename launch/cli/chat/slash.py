@@ -5,9 +5,11 @@ from __future__ import annotations
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import SessionView
-from hobus.launch.cli.chat.outcome import Line, counted, money
+from hobus.launch.cli.chat.outcome import Line, money
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
+from hobus.launch.console.errors import next_here
+from hobus.launch.console.output import counted
 
 _DIM = "bright_black"
 _FURTHER = (
@@ -80,7 +82,7 @@ def _about_session(talk: Talk, view: SessionView) -> list[Line]:
         "turns": str(view.turn_count),
         "since": view.created_at,
         "owner": f"{view.owner or 'nobody'} (tenure {view.tenure})",
-        "continue": f"hobus chat --session {shown_session(view.session_id)}",
+        "continue": next_here(f"chat --session {shown_session(view.session_id)}"),
     }
     if view.run is not None:
         rows["run"] = _about_run(view)
@@ -133,8 +135,6 @@ async def _end(talk: Talk) -> list[Line]:
     ended = talk.session_id or ""
     turns = await talk.end_session()
     if turns is None:
-        left = (
-            f"left {shown_session(ended)}; nobody could record its end now: `hobus session end {shown_session(ended)}`"
-        )
-        return [(left, _DIM)]
+        later = next_here(f"session end {shown_session(ended)}")
+        return [(f"left {shown_session(ended)}; nobody could record its end now: {later}", _DIM)]
     return [(f"{shown_session(ended)} ended after {counted(turns, 'turn')}", _DIM)]

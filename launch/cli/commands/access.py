@@ -21,7 +21,7 @@ from hobus.launch.cluster import run_file
 from hobus.launch.cluster.addresses import is_every_host, parts_of
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
+from hobus.launch.console.errors import UsageFault, next_command, next_here, of_os_error
 from hobus.launch.console.output import duration, note, say, table
 from hobus.launch.filters.quantities import duration_of
 from hobus.launch.http import keys as http_keys
@@ -33,13 +33,14 @@ def token() -> None:
 
 
 def seconds_of(text: str) -> int:
-    """`90s`, `10m`, `1h`, `2d` as seconds, at least one. Raises UsageFault."""
+    """`90s`, `10m`, `1h30m`, `2d` as seconds, at least one. Raises UsageFault."""
     try:
-        if seconds := int(duration_of(text)):
-            return seconds
-    except (ValueError, OverflowError):
-        pass
-    raise UsageFault(f"--ttl {text[:40]}: expected a length of time like 30m, 1h or 2d")
+        seconds = int(duration_of(text))
+    except ValueError as error:
+        raise UsageFault(f"--ttl {text[:40]}: {error}") from None
+    if not seconds:
+        raise UsageFault(f"--ttl {text[:40]}: expected at least 1s")
+    return seconds
 
 
 @token.command()
@@ -50,7 +51,7 @@ def seconds_of(text: str) -> int:
     show_default=True,
     help="Who it is for: a worker (ho1), or a client over HTTP.",
 )
-@click.option("--ttl", metavar="TIME", help="How long it is valid: 30m, 1h, 2d.  [ho1: 1h; http: until it is revoked]")
+@click.option("--ttl", metavar="DURATION", help="How long it is valid: 30m, 2d.  [ho1: 1h; http: until it is revoked]")
 @click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
 @click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
 @click.option(
@@ -137,13 +138,13 @@ def _reached_at(bound: str, given: str | None) -> str:
     if is_every_host(bound):
         raise UsageFault(
             f"the cluster listens at {bound}, on every address of this machine: say which one the other host reaches",
-            hint="hobus token create --address HOST",
+            hint=next_here("token create --address HOST"),
         )
     return bound
 
 
 @token.command(name="list")
-@with_json(says="One JSON array.")
+@with_json
 @with_home
 def list_tokens(*, home: Home) -> Output:
     """List tokens and how often they were used; secrets are not shown."""
@@ -162,7 +163,7 @@ def list_tokens(*, home: Home) -> Output:
     shown = [
         (row["token_id"], row["role"], f"{row['used']} of {row['uses']}", _expires(row["expires_in_s"])) for row in rows
     ]
-    return Output(rows, lambda: table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown), indent=None)
+    return Output({"tokens": rows}, lambda: table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown), indent=None)
 
 
 def _expires(in_s: float) -> str:
@@ -175,7 +176,7 @@ def keys() -> None:
 
 
 @keys.command(name="list")
-@with_json(says="One JSON array.")
+@with_json
 @with_home
 def list_keys(*, home: Home) -> Output:
     """List enrolled workers, whether they are connected or not, and keys for HTTP."""
@@ -190,7 +191,7 @@ def list_keys(*, home: Home) -> Output:
     ]
     rows = [dict(zip(names, row, strict=True)) for row in workers + bearers]
     shown = [[row[name] for name in names if name != "version"] for row in rows]
-    return Output(rows, lambda: table(("NAME", "KEY", "HOST", "TOKEN", "SINCE"), shown), indent=None)
+    return Output({"keys": rows}, lambda: table(("NAME", "KEY", "HOST", "TOKEN", "SINCE"), shown), indent=None)
 
 
 @keys.command(name="revoke")
@@ -205,7 +206,7 @@ def revoke_key(*, home: Home, name: str) -> None:
         return say(f"the HTTP key of {name} is revoked")
     worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)
     if worker is None:
-        raise CommandError(
+        raise UsageFault(
             f"no worker {name[:80]!r} is enrolled, and there is no HTTP key of that name",
             hint=next_command("keys list", home.root),
         )

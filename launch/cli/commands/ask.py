@@ -16,13 +16,13 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, same_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import is_terminal, note, say, styled
 from hobus.launch.sessions.following import follow
@@ -35,7 +35,7 @@ from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
 @click.argument("text")
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
-@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait.")
+@click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
 @with_home
@@ -69,7 +69,7 @@ def ask(  # noqa: PLR0913 - one per option
         known_agent(agent, place.snapshot)
         result = asyncio.run(_ask(place, text, session, wait_s, input_id, agent=agent, as_json=as_json))
     except KeyboardInterrupt:
-        note(f"not waiting any more; the turn goes on: {_again(input_id)}")
+        note(f"no longer waiting; the turn goes on, and its answer is kept: {_again(input_id)}")
         raise
     except RuntimeFault as fault:
         raise _unanswered(home, fault, input_id) from fault
@@ -93,7 +93,8 @@ def _unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exception:
 
 
 def _again(input_id: str) -> str:
-    return f"the same again with --input-id {input_id} (it never runs twice)"
+    """The command that gets the answer; the turn never runs twice."""
+    return f"{same_command('--input-id', input_id)} (it never runs twice)"
 
 
 async def _ask(  # noqa: PLR0913 - one per option

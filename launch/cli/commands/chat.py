@@ -26,10 +26,10 @@ from hobus.launch.cli.chat.said import Said, said
 from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import is_terminal, note, say, styled
@@ -44,7 +44,7 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
 @click.option("--no-stream", is_flag=True, help="Show answers only when they are whole.")
-@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait for each answer.")
+@click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait for each answer, e.g. 90 or 2m.")
 @click.option("--json", "as_json", is_flag=True, help="One TurnResult per line; nothing else on standard output.")
 @with_home
 def chat(  # noqa: PLR0913 - one per option
@@ -168,7 +168,7 @@ def _in_terminal(talk: Talk, home: Home) -> int:
     with restored():
         asyncio.run(hold())
     if talk.session_id is not None:
-        say(styled(f"hobus chat --session {shown_session(talk.session_id)} continues this session", _DIM))
+        say(styled(f"{next_here(f'chat --session {shown_session(talk.session_id)}')} continues this session", _DIM))
     return exit_codes.OK
 
 
@@ -176,7 +176,7 @@ def _interrupted(talk: Talk) -> list[Line]:
     if talk.unfetched is None:
         return [("stopped", _DIM)]
     return [
-        ("not waiting any more; the turn goes on, and its answer is kept: /wait fetches it", "yellow"),
+        ("no longer waiting; the turn goes on, and its answer is kept: /wait fetches it", "yellow"),
         (f"/cancel ends it (input {talk.unfetched.input_id})", _DIM),
     ]
 

@@ -57,6 +57,6 @@ def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int
     longest_s = config.budget.timeout_seconds
     if not 0 < given <= longest_s:  # also false for nan
         raise UsageFault(
-            f"--timeout {given:g}: expected a positive number of seconds, at most {longest_s} (budget.timeout_seconds)"
+            f"--timeout {given:g}: expected more than 0 and at most {longest_s} seconds (budget.timeout_seconds)"
         )
     return given

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import shown_session
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.spending import KEYS, STREAM, Group, Spent, report, since_us_of, total
 from hobus.launch.cluster.home import Home
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
-from hobus.launch.console.output import as_json, say, styled, table
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
+from hobus.launch.console.output import say, styled, table
+from hobus.launch.filters.quantities import DURATION_FORM
+from hobus.launch.sessions.which import no_such
 from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import is_ledger
 
@@ -21,35 +23,35 @@ from hobus.ledger_service.verify import is_ledger
 @click.command()
 @click.option("--by", default="agent,model", show_default=True, metavar="KEYS", help=f"Of {', '.join(KEYS)}.")
 @click.option("--session", metavar="ID", help="Only this session (its id or first characters).")
-@click.option("--since", metavar="WHEN", help="Only since then: 90s, 10m, 12h, 7d, or an ISO date or time (UTC).")
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@click.option(
+    "--since", metavar="WHEN", help="Only since then: a duration ago (1h30m, 7d), or an ISO date or time (UTC)."
+)
+@with_json
 @with_home
-def cost(*, home: Home, by: str, session: str | None, since: str | None, as_json_: bool) -> int:
+def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Output:
     """Tokens and money, by agent, model, day or session. Unknown prices and outcomes are shown as unknown."""
     keys = _keys(by)
     since_us = _since(since)
     if not is_ledger(home.ledger):
         hint = next_command("up", home.root)
         raise UsageFault(f"there is no record in {home.root}", hint=hint)
+    if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
+        raise no_such(session, called="--session")
     entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True)
     try:
         groups = report(entries, keys, since_us=since_us)
     except ValueError as fault:
         raise CommandError(
             f"an entry of the record cannot be read, so nothing was added up: {fault}",
-            hint="hobus ledger verify; an entry that no gateway of this version wrote can be left out by --session",
+            hint=f"{next_here('ledger verify')}; --session leaves out an entry that no gateway of this version wrote",
         ) from None
-    if as_json_:
-        rows = [
-            {**dict(zip(keys, group, strict=True)), **asdict(spent), "cost_is_known": spent.cost_is_known}
-            for group, spent in groups.items()
-        ]
-        whole = total(groups.values())
-        totals = {**asdict(whole), "cost_is_known": whole.cost_is_known}
-        say(as_json({"by": keys, "rows": rows, "total": totals}, indent=1))
-        return exit_codes.OK
-    _show(keys, groups)
-    return exit_codes.OK
+    rows = [{**dict(zip(keys, group, strict=True)), **_document(spent)} for group, spent in groups.items()]
+    document = {"by": keys, "rows": rows, "total": _document(total(groups.values()))}
+    return Output(document, lambda: _show(keys, groups))
+
+
+def _document(spent: Spent) -> dict[str, Any]:
+    return {**asdict(spent), "cost_is_known": spent.cost_is_known}
 
 
 def _show(keys: list[str], groups: dict[Group, Spent]) -> None:
@@ -105,5 +107,5 @@ def _since(since: str | None) -> int:
         return since_us_of(since, SystemClock().now())
     except (ValueError, OverflowError):
         raise UsageFault(
-            f"--since {since[:40]}: expected 90s, 10m, 12h, 7d, or an ISO date or time such as 2026-01-31"
+            f"--since {since[:40]}: expected {DURATION_FORM}, or an ISO date or time such as 2026-01-31"
         ) from None

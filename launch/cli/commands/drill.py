@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import next_command
+from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import as_json, note, say, styled, table, unheard
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
 from hobus.launch.lab.drill_run import CrashDrill, options_of
@@ -28,40 +28,40 @@ def drill() -> None:
 
 
 @drill.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def list_(*, home: Home, as_json_: bool) -> int:
+def list_(*, home: Home) -> Output:
     """Show who can be killed, and at which moments of a turn."""
     del home  # it is the same everywhere
-    if as_json_:
-        moments = [
-            {
-                "during": one.word,
-                "says": one.says,
-                "stands": one.stands,
-                "held_in": one.holder,
-                "frame": str(one.point()),
-            }
-            for one in MOMENTS.values()
-        ]
-        say(as_json({"who": ROLES, "during": moments, "question": QUESTION}))
-        return exit_codes.OK
+    rows = [
+        {
+            "during": one.word,
+            "description": one.says,
+            "recorded": one.stands,
+            "held_in": one.holder,
+            "frame": str(one.point()),
+        }
+        for one in MOMENTS.values()
+    ]
+    return Output({"who": ROLES, "during": rows, "question": QUESTION}, _show_moments, indent=None)
+
+
+def _show_moments() -> None:
     table(["WHO", "ROLE IN THE TURN"], list(ROLES.items()))
     say()
     rows = [[one.word, one.says, one.stands, one.holder] for one in MOMENTS.values()]
     table(["--during", "THE TURN IS HELD WHEN", "IN THE RECORD BY THEN", "HELD IN"], rows)
     say()
-    say("One process of a role is named as ho2/1 (with --scale ho2=2). The one in which the turn is held dies at its")
-    say("very frame; anybody else dies while it stands still, and then the turn goes on.")
+    say("One process of a role is named as ho2/1 (with --scale ho2=2). The process in which the turn is held dies at")
+    say("that very frame; any other one dies while the turn is held, and then the turn goes on.")
     say("Try: hobus drill kill ho2 --during tool")
-    return exit_codes.OK
 
 
 @drill.command()
 @click.argument("who", metavar="WHO")
 @click.option("--during", type=click.Choice(list(MOMENTS)), required=True, help="The moment of the turn.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho2=2.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=1, max=3600), help="Seconds to wait for the answer.")
+@click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait for the answer, 1s to 1h.")
 @click.option("--keep", is_flag=True, help="Keep the throw-away home, to look into its record and logs.")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
@@ -75,6 +75,8 @@ def kill(  # noqa: PLR0913 - one per option
     cluster of --home is not touched. Exit code 0 only if every guarantee held.
     """
     victim, moment = victim_of(who), MOMENTS[during]
+    if timeout_s is not None and not 1 <= timeout_s <= 3600:  # noqa: PLR2004 - as its help says
+        raise UsageFault(f"--timeout {timeout_s:g}: expected from 1s to 1h")
     make_plan(home, options_of(victim, scale))  # a fault is told of the user's own file, not of a copy that is gone
     config = home.config if home.config.is_dir() else None
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))

@@ -63,7 +63,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
 def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: tuple[str, ...]) -> int:
     if names or re.fullmatch(_AGENT, agent) is None or f"agents/{agent}.json" in files:
         why = "takes no FILE" if names else "a new name: a capital letter, then up to 63 more, digits and _"
-        raise UsageFault(f"--agent {agent}: {why}", hint="hobus init --agent CLERK")
+        raise UsageFault(f"--agent {agent}: {why}", hint=next_here("init --agent CLERK"))
     shipped = json.loads(files["agents/ADMIN.json"].path.read_text(encoding="utf-8"))
     package = Path(agent.lower())
     config, own = home.config / ADMIN_CONFIG, home.config / "agents" / f"{agent}.json"

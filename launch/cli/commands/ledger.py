@@ -16,7 +16,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
-from hobus.launch.cli.commands.options import filter_given, with_home
+from hobus.launch.cli.commands.options import Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
@@ -29,7 +29,7 @@ from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledge
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
-from hobus.ledger_service.verify import is_ledger, verify_directory
+from hobus.ledger_service.verify import VerifyReport, is_ledger, verify_directory
 
 _PAGE = 500
 _PROGRESS_STEP = 10_000
@@ -55,7 +55,7 @@ def _filters(command: Any) -> Any:
 @_filters
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many entries.")
 @click.option("--bodies", is_flag=True, help="With their bodies.")
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
 def show(  # noqa: PLR0913 - one per option
     *,
@@ -66,8 +66,7 @@ def show(  # noqa: PLR0913 - one per option
     event_type: str | None,
     limit: int,
     bodies: bool,
-    as_json_: bool,
-) -> int:
+) -> Output:
     """Show the last entries of the record, oldest of them first.
 
     FILTER: comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'.
@@ -76,12 +75,10 @@ def show(  # noqa: PLR0913 - one per option
     _must_exist(home)
     found = wanted.last(home, limit, with_bodies=bodies)
     wanted.say_ambiguous(found)
-    code = exit_codes.OK if found else wanted.why_nothing(home)
-    if as_json_:
-        say(as_json({"head": head_of(home.ledger), "entries": [entry_document(entry) for entry in found]}, indent=1))
-    elif code == exit_codes.OK:
-        _show_entries(found)
-    return code
+    if not found:
+        wanted.check_known(home)
+    document = {"head": head_of(home.ledger), "entries": [entry_document(entry) for entry in found]}
+    return Output(document, lambda: _show_entries(found))
 
 
 @ledger.command()
@@ -116,8 +113,8 @@ def tail(  # noqa: PLR0913 - one per option
     earlier: list[Entry] = []
     if limit:
         earlier = wanted.last(home, limit, with_bodies=bodies)
-    if not earlier and wanted.why_nothing(home) == exit_codes.USAGE:
-        return exit_codes.USAGE
+    if not earlier:
+        wanted.check_known(home)
     if printer.print(entry for entry in earlier if entry.sequence <= after):
         return exit_codes.OK
     run = run_file.read(home.run_file)
@@ -130,42 +127,41 @@ def tail(  # noqa: PLR0913 - one per option
 
 
 @ledger.command()
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def verify(*, home: Home, as_json_: bool) -> int:
+def verify(*, home: Home) -> Output:
     """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
     _must_exist(home)
     report = verify_directory(home.ledger, _progress if is_terminal(sys.stderr) else None)
     if is_terminal(sys.stderr) and can_be_commanded():
         click.echo("\r\x1b[K", nl=False, err=True)
-    if as_json_:
-        fault = report.fault._asdict() if report.fault is not None else None
-        document = {
-            "ok": report.ok,
-            "entries": report.entries,
-            "segments": report.segments,
-            "head": report.head,
-            "chain": report.chain,
-            "tail": report.tail,
-            "index": report.index,
-            "fault": fault,
-        }
-        say(as_json(document))
-    elif report.fault is None:
+    document = {
+        "ok": report.ok,
+        "entries": report.entries,
+        "segments": report.segments,
+        "head": report.head,
+        "chain": report.chain,
+        "tail": report.tail,
+        "index": report.index,
+        "fault": report.fault._asdict() if report.fault is not None else None,
+    }
+    code = exit_codes.OK if report.fault is None else exit_codes.INTEGRITY
+    return Output(document, lambda: _show_report(report), code, indent=None)
+
+
+def _show_report(report: VerifyReport) -> None:
+    fault = report.fault
+    if fault is None:
         label = styled("OK", "green", bold=True)
         say(label, f"  {report.entries} entries, {report.segments} segments, head #{report.head}, chain {report.chain}")
         say(f"    index: {report.index}")
         if report.tail != "clean":
             say(f"    tail: {report.tail}")
-    if report.fault is None:
-        return exit_codes.OK
-    if not as_json_:
-        fault = report.fault
-        which = f", entry {fault.sequence}" if fault.sequence is not None else ""
-        label = styled("DAMAGED", "red", bold=True, to_stderr=True)
-        note(label, f"  {fault.file}, byte {fault.byte}{which}: {fault.what}")
-        note(f"  {report.entries} entries before it are whole")
-    return exit_codes.INTEGRITY
+        return
+    which = f", entry {fault.sequence}" if fault.sequence is not None else ""
+    label = styled("DAMAGED", "red", bold=True, to_stderr=True)
+    note(label, f"  {fault.file}, byte {fault.byte}{which}: {fault.what}")
+    note(f"  {report.entries} entries before it are whole")
 
 
 def _progress(entries: int) -> None:
@@ -208,21 +204,20 @@ class _Wanted:
         newest = read_entries(home.ledger, self.options, newest_first=True, with_bodies=with_bodies)
         return list(islice(filter(self.accepts, newest), min(limit, sys.maxsize)))[::-1]
 
-    def why_nothing(self, home: Home) -> int:
-        """0 where what was asked for may exist; else it is said what does not, and the exit code is that of it."""
+    def check_known(self, home: Home) -> None:
+        """Raises UsageFault for a stream, a type or a session that there is not."""
         stream, event_type, session = self.options.stream, self.options.event_type, self.options.session
         if stream is not None and not (stream in STREAMS or is_session_stream(stream)):
-            note(f"--stream {stream[:80]}: no such stream; there are {', '.join(STREAMS)} and session/<id>")
-            return exit_codes.USAGE
+            raise UsageFault(f"--stream {stream[:80]}: no such stream; there are {', '.join(STREAMS)} and session/<id>")
         if event_type is not None and event_type not in EVENT_TYPES:
             near = get_close_matches(event_type.upper(), sorted(EVENT_TYPES))
             meant = f"; did you mean {' or '.join(near)}?" if near else ""
-            note(f"--type {event_type[:80]}: there is no such type of entry{meant}")
-            return exit_codes.USAGE
+            raise UsageFault(f"--type {event_type[:80]}: there is no such type of entry{meant}")
         if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
-            note(f"--session {session[:80]}: no such session in the record of {home.root}")
-            return exit_codes.FAILED
-        return exit_codes.OK
+            raise UsageFault(
+                f"--session {session[:80]}: no such session in the record of {home.root}",
+                hint=next_command("session list --all", home.root),
+            )
 
     def say_ambiguous(self, entries: Iterable[Entry]) -> None:
         """A note for each beginning of an id that several of the sessions shown have."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 import click
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cli.commands.options import duration_given, with_home
+from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import clock_time, note, say, styled
 from hobus.launch.logs.files import LogFiles
 from hobus.launch.logs.lines import LogLine, as_json, of_actor, of_turn, shown
@@ -24,9 +24,7 @@ _LINES = 100
 @click.argument("actors", metavar="[ACTOR]...", nargs=-1)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new lines, through restarts and rotation.")
 @click.option("--turn", metavar="TURN", help="Only lines that name this turn, e.g. SES-1a2b3c4d-2.")
-@click.option(
-    "--since", "since_s", callback=duration_given, metavar="DURATION", help="Only lines of the last DURATION, e.g. 10m."
-)
+@click.option("--since", "since_s", type=DURATION, help="Only lines of the last DURATION, e.g. 10m.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help=f"The last N lines (default {_LINES}).")
 @click.option("--json", "as_json_", is_flag=True, help="The lines as they were logged, one JSON object each.")
 @with_home
@@ -42,7 +40,7 @@ def logs(  # noqa: PLR0913 - one per option
 ) -> int:
     """Show the logs of a home: of everybody, of one process (ho1/2) or of a role (ho1). With --since: all of them."""
     if not home.logs.is_dir():
-        raise CommandError(f"there are no logs in {home.root}", hint=next_command("up", home.root))
+        raise UsageFault(f"there are no logs in {home.root}", hint=next_command("up", home.root))
     files = LogFiles(home.logs)
     fits = _choice(actors, turn, since_s)
     found = [line for line in sorted([*files.older(), *files.more()], key=lambda line: line.at) if fits(line)]
@@ -53,7 +51,7 @@ def logs(  # noqa: PLR0913 - one per option
         note(f"no line names turn {turn}")
     elif actors and not found and not follow:
         known = sorted(path.name.partition(".log")[0] for path in home.logs.glob("*.log"))
-        raise CommandError(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
+        raise UsageFault(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
     while follow:
         time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for files to grow, without a loop or a bus
         _print((line for line in files.more() if fits(line)), as_json_=as_json_)

@@ -14,14 +14,13 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import iso
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
-from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, say, table
+from hobus.launch.console.output import counted, say, table, wants_json
 
 R = TypeVar("R", bound=Message)
 
@@ -34,14 +33,8 @@ def memory() -> None:
 
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--json", "as_json_", is_flag=True, help="One JSON object."),
-        click.option(
-            "--agent", "agent_id", metavar="ID", help="The agent whose memory it is (default: host.agent_id)."
-        ),
-    ):
-        command = option(command)
-    return with_home(command)
+    said = "The agent whose memory it is (default: host.agent_id)."
+    return with_json(click.option("--agent", "agent_id", metavar="ID", help=said)(with_home(command)))
 
 
 def _as_of(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,21 +54,18 @@ def _reason(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--min-count", type=click.IntRange(min=0), default=0, help="Only signals with at least so many events.")
 @_as_of
 @_common
-def signals(*, home: Home, as_json_: bool, agent_id: str | None, as_of: str | None, min_count: int) -> int:
+def signals(*, home: Home, agent_id: str | None, as_of: str | None, min_count: int) -> Output:
     """List the signals: how often, in how many sessions, when last, and what they weigh now."""
     place = _place(home)
     question = m.ReadSignals(
-        agent_id=_agent(place, agent_id), as_of_ts=_time(as_of), min_count=min_count, with_ids=as_json_
+        agent_id=_agent(place, agent_id), as_of_ts=_time(as_of), min_count=min_count, with_ids=wants_json()
     )
     found = _ask(place, question, m.Signals)
-    if as_json_:
-        return _print_json(found)
     rows = [
         (one.signal_id, str(one.count), str(one.session_count), _minute(one.last_seen), f"{one.decay:.3f}")
         for one in found.signals
     ]
-    table(("SIGNAL", "EVENTS", "SESSIONS", "LAST SEEN", "DECAY"), rows)
-    return exit_codes.OK
+    return Output(found, lambda: table(("SIGNAL", "EVENTS", "SESSIONS", "LAST SEEN", "DECAY"), rows))
 
 
 @memory.command()
@@ -83,28 +73,22 @@ def signals(*, home: Home, as_json_: bool, agent_id: str | None, as_of: str | No
 @click.option("--all", "is_all", is_flag=True, help="With those that are off, expired or of weight 0.")
 @_as_of
 @_common
-def overlays(  # noqa: PLR0913 - one per option
-    *, home: Home, as_json_: bool, agent_id: str | None, as_of: str | None, signal_id: str | None, is_all: bool
-) -> int:
+def overlays(*, home: Home, agent_id: str | None, as_of: str | None, signal_id: str | None, is_all: bool) -> Output:
     """List what was learned: each line, its weight, and the events that it rests on."""
     place = _place(home)
     question = m.ReadOverlays(
         agent_id=_agent(place, agent_id), as_of_ts=_time(as_of), signal_id=_signal(signal_id), active_only=not is_all
     )
     found = _ask(place, question, m.Overlays)
-    if as_json_:
-        return _print_json(found)
-    table(
-        ("ARTIFACT", "STATE", "WEIGHT", "SCOPE", "SIGNALS", "EVENTS", "LINE"), [_cells(one) for one in found.overlays]
-    )
-    return exit_codes.OK
+    headings = ("ARTIFACT", "STATE", "WEIGHT", "SCOPE", "SIGNALS", "EVENTS", "LINE")
+    return Output(found, lambda: table(headings, [_cells(one) for one in found.overlays]))
 
 
 @memory.command()
 @click.argument("signal_id", metavar="SIGNAL")
 @_as_of
 @_common
-def gate(*, home: Home, as_json_: bool, agent_id: str | None, as_of: str | None, signal_id: str) -> int:
+def gate(*, home: Home, agent_id: str | None, as_of: str | None, signal_id: str) -> Output:
     """Say whether a signal may be consolidated now, and why."""
     place = _place(home)
     asked = _signal(signal_id)
@@ -112,31 +96,33 @@ def gate(*, home: Home, as_json_: bool, agent_id: str | None, as_of: str | None,
     found = _ask(
         place, m.CheckGate(agent_id=_agent(place, agent_id), as_of_ts=_time(as_of), signal_id=asked), m.GateChecked
     )
-    if as_json_:
-        return _print_json(found)
-    if found.accumulator is None:
-        say(f"{signal_id}: no event was ever logged")
-    say(f"{signal_id}: {'crossed' if found.gate.crossed else 'closed'} ({found.gate.reason})")
-    return exit_codes.OK
+
+    def show() -> None:
+        if found.accumulator is None:
+            say(f"{signal_id}: no event was ever logged")
+        say(f"{signal_id}: {'crossed' if found.gate.crossed else 'closed'} ({found.gate.reason})")
+
+    return Output(found, show)
 
 
 @memory.command()
 @_common
-def stats(*, home: Home, as_json_: bool, agent_id: str | None) -> int:
+def stats(*, home: Home, agent_id: str | None) -> Output:
     """Say how much is remembered and how far memory has followed the record."""
     place = _place(home)
     agent = _agent(place, agent_id)
     found = _ask(place, m.ReadMemoryStats(agent_id=agent), m.MemoryStats)
-    if as_json_:
-        return _print_json(found)
     active = f"{found.active_overlays} of {found.overlays} overlays active"
-    say(f"{agent}: {found.signals} signals, {found.events} events; {active}")
     applied = (
         f"record applied up to #{found.applied_seq}" if found.applied_seq >= 0 else "nothing of the record applied"
     )
     saved = f"checkpoint at #{found.checkpoint_seq}" if found.checkpoint_seq >= 0 else "no checkpoint yet"
-    say(f"gate {found.gate_mode}; {applied}, {saved}")
-    return exit_codes.OK
+
+    def show() -> None:
+        say(f"{agent}: {counted(found.signals, 'signal')}, {counted(found.events, 'event')}; {active}")
+        say(f"gate {found.gate_mode}; {applied}, {saved}")
+
+    return Output(found, show)
 
 
 # --- LOG ------------------------------------------------------------------------------------------------------------
@@ -146,13 +132,13 @@ def stats(*, home: Home, as_json_: bool, agent_id: str | None) -> int:
 @click.argument("artifact_id", metavar="ARTIFACT")
 @_reason
 @_common
-def deactivate(*, home: Home, as_json_: bool, agent_id: str | None, artifact_id: str, reason: str) -> int:
+def deactivate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Switch a learned line off; it is in no prompt from now on."""
     place = _place(home)
     change = m.DeactivateOverlay(
         agent_id=_agent(place, agent_id), artifact_id=_artifact(artifact_id), reason=_given(reason), at=_now()
     )
-    return _changed(_ask(place, change, m.OverlayChanged), as_json_=as_json_)
+    return _changed(_ask(place, change, m.OverlayChanged))
 
 
 @memory.command()
@@ -160,9 +146,7 @@ def deactivate(*, home: Home, as_json_: bool, agent_id: str | None, artifact_id:
 @click.argument("new_weight", metavar="WEIGHT", type=click.FloatRange(0, 1))
 @_reason
 @_common
-def weight(  # noqa: PLR0913 - one per option
-    *, home: Home, as_json_: bool, agent_id: str | None, artifact_id: str, new_weight: float, reason: str
-) -> int:
+def weight(*, home: Home, agent_id: str | None, artifact_id: str, new_weight: float, reason: str) -> Output:
     """Give a learned line another weight, 0 (silent) to 1."""
     place = _place(home)
     change = m.UpdateOverlayWeight(
@@ -172,15 +156,13 @@ def weight(  # noqa: PLR0913 - one per option
         reason=_given(reason),
         at=_now(),
     )
-    return _changed(_ask(place, change, m.OverlayChanged), as_json_=as_json_)
+    return _changed(_ask(place, change, m.OverlayChanged))
 
 
-def _changed(answer: m.OverlayChanged, *, as_json_: bool) -> int:
-    if as_json_:
-        return _print_json(answer)
+def _changed(answer: m.OverlayChanged) -> Output:
     artifact = answer.overlay.artifact
-    say(f"{artifact.artifact_id}: {_state(answer.overlay)}, weight {artifact.weight:g}")
-    return exit_codes.OK
+    changed = f"{artifact.artifact_id}: {_state(answer.overlay)}, weight {artifact.weight:g}"
+    return Output(answer, lambda: say(changed))
 
 
 # --- asking ---------------------------------------------------------------------------------------------------------
@@ -277,11 +259,6 @@ def _now() -> str:
 
 
 # --- printing -------------------------------------------------------------------------------------------------------
-
-
-def _print_json(answer: Message) -> int:
-    say(as_json(answer.model_dump(mode="json"), indent=1))
-    return exit_codes.OK
 
 
 def _cells(overlay: m.Overlay) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import click
 
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, is_about
+from hobus.launch.console.errors import UsageFault, is_about, next_here
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import say
 from hobus.launch.filters.meaning import Filter, S
@@ -65,11 +65,6 @@ def with_json(command: Callable[..., Output] | None = None, *, says: str = "One 
     return printed
 
 
-def wants_json() -> bool:
-    """Whether this command was given `--json`."""
-    return bool(click.get_current_context().params.get("_as_json"))
-
-
 def filter_given(
     make: Callable[[tuple[str, ...]], Filter[S]], texts: tuple[str, ...], *, names: Iterable[str], example: str
 ) -> Filter[S]:
@@ -78,14 +73,24 @@ def filter_given(
         return make(texts)
     except FilterError as error:
         fields = f"  fields: {', '.join(sorted(names))}"
-        raise UsageFault(f"not a filter: {error.message}\n{error.pointed()}\n{fields}", hint=example) from None
+        told = f"not a filter: {error.message}\n{error.pointed()}\n{fields}"
+        raise UsageFault(told, hint=next_here(example)) from None
 
 
-def duration_given(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """The seconds behind `10m`, `90s`, `1h` or a plain number; None if nothing was given."""
-    if value is None:
-        return None
-    try:
-        return duration_of(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value}: {error}", ctx, parameter) from None
+class _Duration(click.ParamType[float]):
+    """Seconds, from `90`, `500ms`, `1.5h`, `1h30m`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The one grammar of durations. Fails as click does."""
+        if isinstance(value, float):
+            return value
+        try:
+            return duration_of(value)
+        except ValueError as error:
+            self.fail(f"{value}: {error}", param, ctx)
+
+
+DURATION = _Duration()
+"""The type of every option that takes a length of time."""

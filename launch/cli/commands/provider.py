@@ -38,7 +38,7 @@ def provider() -> None:
 
 
 @provider.command(name="list")
-@with_json(says="One JSON array.")
+@with_json
 @with_home
 def list_providers(*, home: Home) -> Output:
     """List what the home's configuration has: kinds, addresses, models, where keys are, and what is routed there."""
@@ -55,7 +55,7 @@ def list_providers(*, home: Home) -> Output:
         )
         for row in rows
     ]
-    return Output(rows, lambda: table(("PROVIDER", "KIND", "ADDRESS", "MODELS", "KEY", "ROUTES"), shown))
+    return Output({"providers": rows}, lambda: table(("PROVIDER", "KIND", "ADDRESS", "MODELS", "KEY", "ROUTES"), shown))
 
 
 def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[str, Any]:

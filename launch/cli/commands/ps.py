@@ -17,7 +17,7 @@ from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.output import as_json, duration, note, say, size, table
 from hobus.launch.launcher.operate import show_tail
 
@@ -94,7 +94,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
     for line in listening(answer) if answer is not None else ():
         note(line)
     if http := home.bound(http=True):
-        note(f"the HTTP door is http://{http} (hobus token create --role http)")
+        note(f"the HTTP door is http://{http} ({next_here('token create --role http')})")
     failed = [row for row in run.children if row.state == "failed"]
     for row in failed:
         show_tail(home, row, place_of(home, run).snapshot.config.launcher.log_tail_lines)
@@ -124,7 +124,7 @@ def listening(peers: Peers) -> list[str]:
     """Where other hosts connect, and who was not let in there."""
     if not peers.listens:
         return []
-    lines = [f"listens at {peers.listens} for workers on other hosts (hobus token create)"]
+    lines = [f"listens at {peers.listens} for workers on other hosts ({next_here('token create')})"]
     lines += [
         f"refused {key.key} from {key.address}, {key.count} time{'s' * (key.count != 1)}, "
         f"last {duration(key.last_ms / 1000)} ago: it is not enrolled here"
@@ -195,7 +195,7 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
 
 
 def _missing_tools(peer: PeerRow) -> str:
-    return f"without the tools of {', '.join(peer.missing_tools)} (hobus tools)" if peer.missing_tools else ""
+    return f"without the tools of {', '.join(peer.missing_tools)} ({next_here('tools')})" if peer.missing_tools else ""
 
 
 def _broken_off(peer: PeerRow) -> str:
@@ -204,7 +204,7 @@ def _broken_off(peer: PeerRow) -> str:
     said = [
         f"{count} model{'s' * (count > 1)} {what}" for name, what in states if (count := peer.counters.get(name, 0))
     ]
-    return f"{', '.join(said)} (hobus breaker)" if said else ""
+    return f"{', '.join(said)} ({next_here('breaker')})" if said else ""
 
 
 def _rss(pid: int) -> int | None:

@@ -12,7 +12,7 @@ from hobus.bus.catalog import CLASSES, ROWS, row_of
 from hobus.bus.messages.base import Message, named
 from hobus.bus.messages.control import Done
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
@@ -26,7 +26,7 @@ from hobus.launch.console.output import as_json, say
 @click.argument("service")
 @click.argument("type_name", metavar="TYPE")
 @click.argument("body", metavar="JSON", default="{}")
-@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait.")
+@click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @with_home
 def request(*, home: Home, service: str, type_name: str, body: str, timeout_s: float | None) -> int:
     """Send one typed message and print the reply as JSON, e.g. `hobus request broker broker.read_peers`."""

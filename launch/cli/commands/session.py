@@ -18,7 +18,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionStarted, SessionView
 from hobus.bus.record.journal import recorded
 from hobus.launch.cli.commands import steering
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
@@ -51,23 +51,21 @@ def session() -> None:
 @session.command(name="list")
 @click.option("--all", "is_all", is_flag=True, help="Also those that have ended.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def list_sessions(*, home: Home, is_all: bool, limit: int, as_json: bool) -> int:
+def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
     """List sessions, the newest first, by the record."""
     rows = asyncio.run(_listed(home, limit, is_all=is_all))
-    if as_json:
-        say(json_text({"sessions": [_row(start, standing) for start, standing in rows]}, indent=1))
-        return exit_codes.OK
-    if not rows:
-        note("no session is open" if not is_all else "the record has no session")
-        return exit_codes.OK
-    now = SystemClock().now()
-    table(
-        ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR"),
-        [_cells(start, standing, now) for start, standing in rows],
-    )
-    return exit_codes.OK
+
+    def show() -> None:
+        if not rows:
+            note("no session is open" if not is_all else "the record has no session")
+            return
+        now = SystemClock().now()
+        headings = ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR")
+        table(headings, [_cells(start, standing, now) for start, standing in rows])
+
+    return Output({"sessions": [_row(start, standing) for start, standing in rows]}, show)
 
 
 async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, Standing]]:
@@ -134,9 +132,9 @@ def _time(at_us: int) -> str:
 @session.command()
 @click.argument("given", metavar="SESSION")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Last commands and turns.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def show(*, home: Home, given: str, limit: int, as_json: bool) -> int:
+def show(*, home: Home, given: str, limit: int) -> Output:
     """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
 
     What tools printed, and the tracebacks of what they raised, stand below: their own words, behind bars.
@@ -145,15 +143,15 @@ def show(*, home: Home, given: str, limit: int, as_json: bool) -> int:
     standing = standing_of(entries)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
     texts = texts_in(ends)[-limit:]
-    if as_json:
-        document = _document(session_id, view, standing, commands, turns)
-        say(json_text(document | {"tool_texts": [asdict(one) for one in texts]}, indent=1))
-        return exit_codes.OK
-    _show_facts(session_id, view, standing)
-    _show_commands(commands)
-    _show_turns(turns)
-    _show_tool_texts(texts)
-    return exit_codes.OK
+    document = _document(session_id, view, standing, commands, turns)
+
+    def show() -> None:
+        _show_facts(session_id, view, standing)
+        _show_commands(commands)
+        _show_turns(turns)
+        _show_tool_texts(texts)
+
+    return Output(document | {"tool_texts": [asdict(one) for one in texts]}, show)
 
 
 async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionView | None, list[Entry], list[Entry]]:
@@ -301,9 +299,9 @@ def _short(text: str) -> str:
 
 @session.command(name="replay")
 @click.argument("given", metavar="SESSION")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def replay_session(*, home: Home, given: str, as_json: bool) -> int:
+def replay_session(*, home: Home, given: str) -> Output:
     """Fold a session's journal again and say what does not fit; exit code 3 if anything does not.
 
     It is folded by the reducer that its owner uses, from the first entry, once more, and from the newest snapshot: all
@@ -311,11 +309,8 @@ def replay_session(*, home: Home, given: str, as_json: bool) -> int:
     through the code again, with recorded answers, will be another command, `hobus replay`, not built yet.
     """
     found = asyncio.run(_replayed(home, given))
-    if as_json:
-        say(json_text(_replay_document(found), indent=1))
-    else:
-        _show_replay(found)
-    return exit_codes.OK if found.fits else exit_codes.INTEGRITY
+    code = exit_codes.OK if found.fits else exit_codes.INTEGRITY
+    return Output(_replay_document(found), lambda: _show_replay(found), code)
 
 
 async def _replayed(home: Home, given: str) -> Replay:

@@ -16,7 +16,7 @@ from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, of_os_error
+from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
 from hobus.launch.console.output import as_json, is_terminal, note, say, styled, table
 from hobus.launch.lab.simulation import faults
@@ -92,15 +92,15 @@ def _seeds(seed: int | None, range_: str | None, count: int | None) -> range | N
         return None if count is None else range(seed or 0, (seed or 0) + count)
     match = _RANGE.fullmatch(range_)
     if match is None or int(match.group(1)) >= int(match.group(2)):
-        raise UsageFault(f"--seeds {range_} is not a range A..B", hint="hobus simulate --seeds 0..1000")
+        raise UsageFault(f"--seeds {range_} is not a range A..B", hint=next_here("simulate --seeds 0..1000"))
     if seed is not None or count is not None:
-        raise UsageFault("--seeds takes neither --seed nor --count", hint=f"hobus simulate --seeds {range_}")
+        raise UsageFault("--seeds takes neither --seed nor --count", hint=next_here(f"simulate --seeds {range_}"))
     return range(int(match.group(1)), int(match.group(2)))
 
 
 def _replay(seed: int, wanted: SeedOptions, event: int | None = None) -> str:
     """The command that does the same again."""
-    parts = [f"hobus simulate --seed {seed}"]
+    parts = [f"simulate --seed {seed}"]
     if wanted.turns != _TURNS:
         parts.append(f"--turns {wanted.turns}")
     if wanted.sessions is not None:
@@ -109,7 +109,7 @@ def _replay(seed: int, wanted: SeedOptions, event: int | None = None) -> str:
         parts.append(f"--faults {wanted.faults}")
     if event is not None:
         parts.append(f"--until {event}")
-    return " ".join(parts)
+    return next_here(" ".join(parts))
 
 
 def _list_faults(*, as_json_: bool) -> int:
@@ -124,7 +124,8 @@ def _list_faults(*, as_json_: bool) -> int:
         for one in faults.FAULTS.values()
     ]
     if as_json_:
-        say(as_json([dict(zip(("name", "unit", "bare", "drawn", "says"), row, strict=True)) for row in rows]))
+        names = ("name", "unit", "bare", "drawn", "description")
+        say(as_json({"faults": [dict(zip(names, row, strict=True)) for row in rows]}))
         return exit_codes.OK
     table(["FAULT", "UNIT", "BARE", "ALL DRAWS", "WHAT"], [[*row[:3], row[3] or "-", row[4]] for row in rows])
     say()

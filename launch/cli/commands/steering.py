@@ -24,15 +24,14 @@ from hobus.bus.messages.session import (
 )
 from hobus.launch.cli.chat.outcome import exit_code_of, warnings_about
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here
-from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import note, say, styled
+from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here, same_command
+from hobus.launch.console.output import counted, note, say, styled
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.journal import FromLedger, end_of
 from hobus.launch.sessions.refusals import refused
@@ -73,13 +72,17 @@ class Sending:
             sent = host_command(session_id, command, fences, command_id)
         except ValidationError:
             raise UsageFault("--command-id: expected 1 to 100 letters, digits and ._:@-") from None
-        return await verdict_on(self.place, session_id, sent, timeout_s=self.wait_s)
+        try:
+            return await verdict_on(self.place, session_id, sent, timeout_s=self.wait_s)
+        except UnreachableFault as fault:
+            again = f"{same_command('--command-id', drawn)} (it is applied once)"
+            raise UnreachableFault(fault.message, hint=f"{again}; {fault.hint}", code=fault.code) from fault
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object."),
-        click.option("--timeout", "timeout_s", type=float, help="Seconds to try."),
+        click.option("--timeout", "timeout_s", type=DURATION, help="How long to try, e.g. 90 or 2m."),
         click.option("--command-id", metavar="ID", help="Idempotency key; a retry under it is applied once."),
         click.option(
             "--epoch", type=click.IntRange(min=0, max=EPOCH_MAX), metavar="N", help="Apply only in this session epoch."
@@ -282,19 +285,16 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 @click.command()
 @click.argument("given", metavar="SESSION")
 @click.option("--reason", default="operator", show_default=True, metavar="WORDS", help="Why; it is recorded.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def end(*, home: Home, given: str, reason: str, as_json: bool) -> int:
+def end(*, home: Home, given: str, reason: str) -> Output:
     """End a session for good; a run of it is cancelled first."""
     place = place_of(home, running(home))
     closed = asyncio.run(_ended(place, given, reason))
-    if as_json:
-        say(json_text(closed.model_dump()))
-    else:
-        count = closed.turn_count  # None: it was closed all the same, as the record says
-        after = "" if count is None else f" after {count} turn{'' if count == 1 else 's'}"
-        say(f"{shown_session(closed.session_id)} ended{after}")
-    return exit_codes.OK
+    count = closed.turn_count  # None: it was closed all the same, as the record says
+    after = "" if count is None else f" after {counted(count, 'turn')}"
+    ended = f"{shown_session(closed.session_id)} ended{after}"
+    return Output(closed, lambda: say(ended), indent=None)
 
 
 async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
@@ -314,7 +314,7 @@ async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
     if all(entry.event_type != "SESSION_END" for entry in entries):
         raise UnreachableFault(
             f"{shown_session(session_id)} was not ended: no supervisor took it",
-            hint=f"{next_here('ps')}, then the same again",
+            hint=f"{next_here('ps')}, then run the same command again",
         )
     return closed
 

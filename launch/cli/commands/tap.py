@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cli.commands.options import duration_given, filter_given, with_home
+from hobus.launch.cli.commands.options import DURATION, filter_given, with_home
 from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
 from hobus.launch.cli.tap.choice import Chooser
 from hobus.launch.cli.tap.live import Live, Watched
@@ -38,8 +38,7 @@ from hobus.launch.filters.turns import ambiguous
 @click.option(
     "--since",
     "since_s",
-    callback=duration_given,
-    metavar="DURATION",
+    type=DURATION,
     help="Begin with what the ring holds of the last DURATION, e.g. 10m.",
 )
 @click.option("--follow", is_flag=True, help="With --since: continue with new frames.")

@@ -13,7 +13,7 @@ from hobus.bus.record.payloads.governance import BodiesClosed, BodiesRead
 from hobus.launch.cli.tap.choice import Choice
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import CommandError, UnreachableFault
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_here
 
 OPENED, CLOSED = "TAP_BODIES_READ", "TAP_BODIES_CLOSED"
 
@@ -49,7 +49,7 @@ class Look:
                 raise UnreachableFault(
                     "bodies of sensitive types are shown only when that is recorded, and the record cannot be "
                     f"written: {fault.code}",
-                    hint="hobus tap without --bodies",
+                    hint=f"without --bodies: {next_here('tap')}",
                 ) from None
             self._opened_at = self.clock.monotonic()
         self.bodies += seen

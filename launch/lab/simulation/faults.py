@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hobus.bus.sim.clock import Draw
-from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.filters.quantities import duration_of
 
 Unit = Literal["share", "time", "count"]
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|%)?")
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHARE_ON = 0.35
 """How many of the faults a run with `all` has, on average: few at once find what many at once drown."""
 
@@ -98,20 +98,33 @@ def parse(text: str) -> Faults:
 
 
 def _value(fault: Fault, text: str) -> float:
+    if fault.unit == "time":
+        return _in_bounds(fault, text, _time(fault, text))
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise _usage(f"{fault.name}={text} is not a {fault.unit}")
     number, unit = float(match.group(1)), match.group(2)
-    if fault.unit == "time":
-        if unit not in _SECONDS:
-            raise _usage(f"{fault.name}={text} needs a unit: us, ms, s, m or h")
-        number *= _SECONDS[unit]
-    elif fault.unit == "share" and unit == "%":
+    if fault.unit == "share" and unit == "%":
         number /= 100
     elif unit is not None:
         raise _usage(f"{fault.name} is a {fault.unit}, without {unit}")
     if fault.unit == "count" and number != int(number):
         raise _usage(f"{fault.name}={text} is not a whole number")
+    return _in_bounds(fault, text, number)
+
+
+def _time(fault: Fault, text: str) -> float:
+    """A duration, and never without a unit: most are of milliseconds."""
+    try:
+        seconds = duration_of(text)
+    except ValueError as error:
+        raise _usage(f"{fault.name}={text}: {error}") from None
+    if text[-1:].isdigit():
+        raise _usage(f"{fault.name}={text} needs a unit: us, ms, s, m or h")
+    return seconds
+
+
+def _in_bounds(fault: Fault, text: str, number: float) -> float:
     if number > fault.most:
         raise _usage(f"{fault.name}={text} is too much; at most {shown(fault.name, fault.most)}")
     return number
@@ -126,4 +139,4 @@ def shown(name: str, value: float) -> str:
 
 
 def _usage(what: str) -> CommandError:
-    return UsageFault(what, hint="hobus simulate --list-faults")
+    return UsageFault(what, hint=next_here("simulate --list-faults"))

@@ -50,7 +50,7 @@ def test_a_configuration_with_faults_is_told_whole(tmp_path):
     home.config.mkdir()
     (home.config / "admin_config.json").write_text(json.dumps({"bus": {"beat_interval_ms": 0}}))
     finding, snapshot = checkup.configuration(home)
-    assert finding.verdict == "fail" and snapshot is None and "bus.beat_interval_ms" in finding.said
+    assert finding.verdict == "fail" and snapshot is None and "bus.beat_interval_ms" in finding.detail
     assert "hobus config check" in finding.fix
     (home.config / "admin_config.json").unlink()
     finding, snapshot = checkup.configuration(home)
@@ -69,7 +69,7 @@ def test_what_an_earlier_run_left_and_a_hidden_launcher(tmp_path):
     assert lock is not None
     home.run.rmdir()
     (finding,), run = checkup.cluster(home)
-    assert finding.verdict == "fail" and f"pid {os.getpid()}" in finding.said and run is None
+    assert finding.verdict == "fail" and f"pid {os.getpid()}" in finding.detail and run is None
     lock.release()
 
 
@@ -88,7 +88,7 @@ def test_every_state_but_ready_is_a_line_with_its_fix(tmp_path, state, verdict, 
     rows = [("broker/1", "ready", ""), ("ho1/2", "ready", ""), ("ho1/1", state, "signal 9")]
     (finding,) = checkup.health(rows, broker_answers=True, home=home_of(tmp_path))
     assert (finding.check, finding.verdict) == ("ho1/1", verdict)
-    assert "signal 9" in finding.said and fix in finding.fix
+    assert "signal 9" in finding.detail and fix in finding.fix
     assert verdicts(checkup.health(rows[:1], broker_answers=True, home=home_of(tmp_path))) == {"processes": "ok"}
     assert verdicts(checkup.health(rows[:1], broker_answers=False, home=home_of(tmp_path))) == {"broker": "fail"}
 
@@ -98,7 +98,7 @@ def test_a_role_without_a_ready_process_fails_and_damage_is_not_restarted(tmp_pa
     home = home_of(tmp_path)
     rows = [("ho1/1", "stopped", "drained")]
     (alone,) = checkup.health(rows, broker_answers=True, home=home)
-    assert alone.verdict == "fail" and "no ho1 is ready" in alone.said
+    assert alone.verdict == "fail" and "no ho1 is ready" in alone.detail
     (helped,) = checkup.health(rows, broker_answers=True, home=home, elsewhere=["ho1"])
     assert helped.verdict == "warn"
     (bad,) = checkup.health([("ledger/1", "failed", "x")], broker_answers=True, home=home, damaged=["ledger/1"])
@@ -117,7 +117,7 @@ def test_a_damaged_token_is_told(tmp_path):
     (home.keys / "tokens").mkdir(parents=True)
     (home.keys / "tokens" / "join-1.json").write_text("{")
     (found,) = [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
-    assert found.verdict == "warn" and "join-1.json" in found.said and "remove it" in found.fix
+    assert found.verdict == "warn" and "join-1.json" in found.detail and "remove it" in found.fix
 
 
 def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(tmp_path):
@@ -128,4 +128,4 @@ def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(
     ]
     found = checkup.breakers(rows, home_of(tmp_path))
     assert verdicts(found) == {"breaker b/m": "warn", "breaker c/m": "warn"}
-    assert "not called" in found[0].said and "provider check b" in found[0].fix
+    assert "not called" in found[0].detail and "provider check b" in found[0].fix

@@ -119,7 +119,7 @@ def test_a_defect_is_said_in_a_sentence_with_class_and_place(monkeypatch, capsys
 def test_a_timeout_that_is_no_length_of_time_is_refused(given):
     """The bound is a setting and named."""
     config = shipped_snapshot().config
-    with pytest.raises(CommandError, match=r"at most 7200 \(budget\.timeout_seconds\)") as caught:
+    with pytest.raises(CommandError, match=r"at most 7200 seconds \(budget\.timeout_seconds\)") as caught:
         seconds_to_wait(given, config, default_ms=1)
     assert caught.value.exit_code == exit_codes.USAGE
     assert seconds_to_wait(7200.0, config, default_ms=1) == 7200.0

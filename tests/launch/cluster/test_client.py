@@ -65,7 +65,7 @@ def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_p
         place_of(home, RUN)
     assert caught.value.exit_code == exit_codes.UNREACHABLE and "hobus down" in caught.value.hint
     (finding,), run = checkup.cluster(home)
-    assert "run directory is gone" in finding.said and run is None
+    assert "run directory is gone" in finding.detail and run is None
     home.snapshot.write_bytes(shipped_snapshot().to_bytes())
     place = place_of(home, RUN)
     remove_run(home)

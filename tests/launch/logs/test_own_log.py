@@ -11,7 +11,7 @@ import structlog
 from hobus.launch.cluster import client
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import debug_if_asked
+from hobus.launch.console.output import as_asked
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _defaults() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
-    debug_if_asked([])
+    as_asked([])
 
 
 async def logged(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ async def test_with_debug_it_stands_on_standard_error_in_colours_by_the_one_rule
     """Standard output is the answer's alone; what else the line holds commands no terminal."""
     monkeypatch.setattr("hobus.launch.console.output.colours", lambda **_: is_coloured)
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # what captures it is no terminal
-    debug_if_asked(["chat", "--debug"])
+    as_asked(["chat", "--debug"])
     await logged(tmp_path, monkeypatch)
     said = capsys.readouterr()
     assert (said.out, "loop_stood_still" in said.err) == ("", True)

@@ -34,7 +34,7 @@ def test_a_turn_whose_calls_were_not_answered_says_that_their_price_is_unknown()
 def test_tools_that_were_not_there_are_named_a_few_of_them():
     """A success with fewer tools than the agent has is no plain one."""
     assert warnings_about(result(tools_missing=["charge", "s__*"])) == [
-        ("answered without charge, s__*, which no worker had; see `hobus tools`", "yellow")
+        ("answered without charge, s__*, which no worker had; see hobus tools", "yellow")
     ]
     (line,) = warnings_about(result(tools_missing=[f"t{number}" for number in range(7)]))
     assert "t4 and 2 more, which" in line[0]

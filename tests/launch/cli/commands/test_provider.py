@@ -205,7 +205,7 @@ def test_the_listing_says_where_keys_are_and_what_is_routed(tmp_path, capsys):
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("local"))
     assert row.split() == ["local", "openai", URL, "llama3.2", "-", "default"]
     assert hobus(tmp_path, "list", "--json") == exit_codes.OK
-    lines = json.loads(capsys.readouterr().out)
+    lines = json.loads(capsys.readouterr().out)["providers"]
     assert [(line["provider_id"], line["routes"]) for line in lines] == [("local", ["default"]), ("offline", [])]
 
 

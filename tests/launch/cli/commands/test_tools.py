@@ -86,7 +86,7 @@ def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
     )
     found = running(told, home_of(tmp_path))
     assert all(isinstance(one, Finding) and one.verdict == "warn" and "tools" in one.fix for one in found)
-    assert [(one.check, one.said) for one in found] == [
+    assert [(one.check, one.detail) for one in found] == [
         ("tools of s", "gone (at ho1/1, ho1/2)"),
         ("tools of t", "rejected: x: bad (at ho1/1)"),
     ]
