@@ -107,7 +107,6 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.zap._KEY_BYTES",
         "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*",
         "hobus.launch.launcher.control.*", "hobus.launch.launcher.options.PROCESSES_MAX", "hobus.launch.cli.commands.steering.EPOCH_MAX",
-        "hobus.launch.cli.commands.drill.kill():click.FloatRange(max=3600)",
     ),
     "the record's format, in docs/ledger.md, and ids that stand in it: a record outlives every configuration": (
         "hobus.bus.record.entry.*", "hobus.ledger_service.frame.*", "hobus.ledger_service.index.SCHEMA_VERSION",
@@ -174,7 +173,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
         "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST",
-        "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.cli.tap.table.*",
+        "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.cli.tap.table.*", "hobus.launch.console.errors._LINE_MAX_CHARS",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
         "hobus.launch.cli.checkup.*", "hobus.launch.launcher.children._REAP_INTERVAL_S", "hobus.launch.cli.commands.logs._LOOK_INTERVAL_S",
