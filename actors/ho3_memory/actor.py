@@ -155,15 +155,13 @@ class Memory(Actor):
         log = self._store.memory(message.agent_id).overlay_log(message.artifact_id)
         if log is not None and log.is_off(PointInTime(micros(message.at), self._store.applied_seq)):
             return m.OverlayChanged(overlay=overlay)
-        entry = records.deactivated_entry(message, trace=call.trace, at_us=self._now_us())
-        return await self._change(message, entry, call)
+        return await self._change(message, call)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
         """The artifact has this weight from this event time on. Failures: unknown_artifact."""
         await self._until_open(call)
         self._known_overlay(message)
-        entry = records.weight_entry(message, trace=call.trace, at_us=self._now_us())
-        return await self._change(message, entry, call)
+        return await self._change(message, call)
 
     async def on_log_consolidation_failure(
         self, message: m.LogConsolidationFailure, call: Call
@@ -215,10 +213,9 @@ class Memory(Actor):
         as_of = m.AsOf(as_of_ts=timestamp_of(latest_us), as_of_seq=moment.seq, from_clock=False)
         return m.SignalsLogged(new_count=sum(logged.is_new), gates=gates, as_of=as_of)
 
-    async def _change(
-        self, message: m.DeactivateOverlay | m.UpdateOverlayWeight, entry: WriteEntry, call: Call
-    ) -> m.OverlayChanged:
+    async def _change(self, message: m.DeactivateOverlay | m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
         """The artifact after a change, as of that change."""
+        entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
         logged = await self._log([entry], call)
         if not logged.acks[0].is_first:
             raise MemoryFault(
@@ -227,10 +224,9 @@ class Memory(Actor):
         return m.OverlayChanged(overlay=self._known_overlay(message))
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
-        name = overlay_id(agent_id, artifact.artifact_id)
         log = self._store.memory(agent_id).overlay_log(artifact.artifact_id)
         return m.OverlayLogged(
-            overlay_id=name,
+            overlay_id=overlay_id(agent_id, artifact.artifact_id),
             artifact_id=artifact.artifact_id,
             is_new=is_new,
             is_active=log is not None and _is_active_by_now(log, artifact),

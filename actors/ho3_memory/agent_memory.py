@@ -11,10 +11,10 @@ from functools import cache, partial
 from operator import attrgetter
 
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
-from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceRules, Level, SignalEvent
+from hobus.actors.ho3_memory.evidence import NOTHING, Level, SignalEvent
 from hobus.actors.ho3_memory.gate import GateFacts, judge
-from hobus.actors.ho3_memory.overlay_log import OverlayChange, OverlayLog, is_active
-from hobus.actors.ho3_memory.records import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active
+from hobus.actors.ho3_memory.records import Fact
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
@@ -30,7 +30,6 @@ class AgentMemory:
     def __init__(self, agent_id: str, config: Ho3Config) -> None:
         self.agent_id = agent_id
         self._config = config
-        self._rules = evidence_rules(config)
         self._event_ids: set[str] = set()
         self._entries: set[str] = set()  # submission ids of everything that is no signal
         self._signals: dict[str, SignalLog] = {}
@@ -43,43 +42,34 @@ class AgentMemory:
 
     def apply(self, fact: Fact) -> bool:
         """Whether it was new here."""
-        if isinstance(fact, SignalFact):
+        if fact.kind == "signal":
             return self._apply_signal(fact)
         if fact.submission_id in self._entries:
             return False
         self._entries.add(fact.submission_id)
-        match fact:
-            case OverlayFact():
-                self._apply_overlay(fact)
-            case DeactivatedFact():
-                change = OverlayChange(fact.seq, fact.at_us, fact.submission_id, is_off=True)
-                self._log_of(fact.artifact_id).append(change)
-            case WeightFact():
-                change = OverlayChange(fact.seq, fact.at_us, fact.submission_id, weight=fact.new_weight)
-                self._log_of(fact.artifact_id).append(change)
-            case FailureFact():
-                insort(self._failures.setdefault(fact.signal_id, []), (fact.at_us, fact.seq))
+        if fact.kind == "failure":
+            insort(self._failures.setdefault(fact.about, []), (fact.at_us, fact.seq))
+            return True
+        if fact.artifact is not None:
+            self._note_sources(fact.artifact, fact.seq)
+        self._log_of(fact.about).append(fact)
         return True
 
-    def _apply_signal(self, fact: SignalFact) -> bool:
-        if fact.event_id in self._event_ids:
+    def _apply_signal(self, fact: Fact) -> bool:
+        event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
+        if event_id in self._event_ids:
             return False
-        self._event_ids.add(fact.event_id)
-        log = self._signals.get(fact.signal_id)
+        self._event_ids.add(event_id)
+        log = self._signals.get(fact.about)
         if log is None:
-            log = self._signals[fact.signal_id] = SignalLog(fact.signal_id, self._rules)
-        log.insert(SignalEvent(fact.at_us, fact.event_id, fact.session_id, fact.seq))
+            log = self._signals[fact.about] = SignalLog(fact.about, self._config)
+        log.insert(SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq))
         return True
 
-    def _apply_overlay(self, fact: OverlayFact) -> None:
-        artifact = fact.artifact
-        is_first = artifact.artifact_id not in self._overlays
-        log = self._log_of(artifact.artifact_id)
-        at_us = micros(artifact.created_at_event_ts)
-        log.append(OverlayChange(fact.seq, at_us, fact.submission_id, artifact=artifact))
+    def _note_sources(self, artifact: Artifact, seq: int) -> None:
         for signal_id in dict.fromkeys(artifact.source_signal_ids):
-            insort(self._windows.setdefault(signal_id, []), (micros(artifact.window_end), fact.seq))
-            if is_first:
+            insort(self._windows.setdefault(signal_id, []), (micros(artifact.window_end), seq))
+            if artifact.artifact_id not in self._overlays:
                 self._resting_on.setdefault(signal_id, []).append(artifact.artifact_id)
 
     def _log_of(self, artifact_id: str) -> OverlayLog:
@@ -120,9 +110,7 @@ class AgentMemory:
     def accumulator(self, signal_id: str, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
         """One signal's; None before its first event."""
         log = self._signals.get(signal_id)
-        if log is None:
-            return None
-        return log.accumulate(as_of, self._config.decay_half_life_hours, with_ids=with_ids)
+        return None if log is None else log.accumulate(as_of, with_ids=with_ids)
 
     def gate(self, signal_id: str, as_of: PointInTime) -> GateResult:
         """The gate of a signal, known or not."""
@@ -181,19 +169,11 @@ class AgentMemory:
         return share, level is None or level.is_open
 
     def _level(self, signal_id: str, as_of: PointInTime) -> Level | None:
-        if self._rules is None:
+        """None where the gate counts."""
+        if self._config.gate_mode == "counting":
             return None
         log = self._signals.get(signal_id)
         return NOTHING if log is None else log.level(as_of)
-
-
-def evidence_rules(config: Ho3Config) -> EvidenceRules | None:
-    """How evidence fades; None where the gate counts."""
-    if config.gate_mode == "counting":
-        return None
-    return EvidenceRules(
-        config.gate_high, config.gate_low, config.evidence_half_life_hours, config.evidence_cap_per_session
-    )
 
 
 def _is_in_scope(artifact: Artifact, session_id: str | None) -> bool:

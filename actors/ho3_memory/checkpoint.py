@@ -15,22 +15,14 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from hobus.actors.ho3_memory.records import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
+from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.memory import Artifact
 from hobus.bus.port import Disk
 
 _MAGIC = b"HO3C"
 _HEAD = struct.Struct(">4sI32s")  # magic, bytes of the payload, digest
-_FORMAT = 1
-_KINDS: dict[str, Any] = {
-    "s": SignalFact,
-    "o": OverlayFact,
-    "d": DeactivatedFact,
-    "w": WeightFact,
-    "f": FailureFact,
-}
-_LETTERS = {kind: letter for letter, kind in _KINDS.items()}
+_FORMAT = 2
 
 
 class RecordPosition(NamedTuple):
@@ -88,16 +80,12 @@ def _next(data: bytes, before: CheckpointFrame) -> CheckpointFrame | None:
 
 
 def _row(fact: Fact) -> list[Any]:
-    values = [value.model_dump(mode="json") if isinstance(value, Artifact) else value for value in fact]
-    return [_LETTERS[type(fact)], *values]
+    return [value.model_dump(mode="json") if isinstance(value, Artifact) else value for value in fact]
 
 
 def _fact(row: Sequence[Any]) -> Fact:
-    kind = _KINDS[row[0]]
-    if kind is OverlayFact:
-        return OverlayFact(row[1], row[2], row[3], Artifact.model_validate(row[4]))
-    fact: Fact = kind(*row[1:])
-    return fact
+    fact = Fact(*row)
+    return fact if fact.artifact is None else fact._replace(artifact=Artifact.model_validate(fact.artifact))
 
 
 FILE = "memory.checkpoint"

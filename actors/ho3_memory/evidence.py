@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import DECIMALS, remaining
+from hobus.config.schema import Ho3Config
 
 _TIME = attrgetter("at_us")
 
@@ -24,15 +25,6 @@ class SignalEvent(NamedTuple):
     event_id: str
     session_id: str
     seq: int
-
-
-class EvidenceRules(NamedTuple):
-    """Settings ho3.gate_high, gate_low, evidence_half_life_hours, evidence_cap_per_session."""
-
-    high: float
-    low: float
-    half_life_hours: float
-    cap_per_session: float
 
 
 class Level(NamedTuple):
@@ -53,8 +45,8 @@ NOTHING = Level(0.0, is_open=False)
 class EvidenceTrace:
     """The level after each event, extended as events come; a late event lets it begin anew."""
 
-    def __init__(self, rules: EvidenceRules) -> None:
-        self.rules = rules
+    def __init__(self, config: Ho3Config) -> None:
+        self._config = config
         self._steps: list[_Step] = []
         self._of_session: dict[str, tuple[float, int]] = {}
 
@@ -76,13 +68,13 @@ class EvidenceTrace:
     def _add(self, event: SignalEvent) -> None:
         before = self._faded(self._steps[-1], event.at_us) if self._steps else NOTHING
         own, own_at_us = self._of_session.get(event.session_id, (0.0, event.at_us))
-        own *= remaining(event.at_us - own_at_us, self.rules.half_life_hours)
-        following = min(self.rules.cap_per_session, own + 1.0)
+        own *= remaining(event.at_us - own_at_us, self._config.evidence_half_life_hours)
+        following = min(self._config.evidence_cap_per_session, own + 1.0)
         self._of_session[event.session_id] = (following, event.at_us)
         evidence = round(before.evidence + max(0.0, following - own), DECIMALS)
-        self._steps.append(_Step(event.at_us, Level(evidence, before.is_open or evidence >= self.rules.high)))
+        self._steps.append(_Step(event.at_us, Level(evidence, before.is_open or evidence >= self._config.gate_high)))
 
     def _faded(self, step: _Step, at_us: int) -> Level:
-        share = remaining(at_us - step.at_us, self.rules.half_life_hours)
+        share = remaining(at_us - step.at_us, self._config.evidence_half_life_hours)
         evidence = round(step.level.evidence * share, DECIMALS)
-        return Level(evidence, step.level.is_open and evidence >= self.rules.low)
+        return Level(evidence, step.level.is_open and evidence >= self._config.gate_low)

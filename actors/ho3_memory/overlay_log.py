@@ -6,21 +6,10 @@ The log's order decides, not the order of event times: what was appended last wi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
+from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.memory import Artifact, Overlay
-
-
-class OverlayChange(NamedTuple):
-    """One entry about the artifact; sorts by sequence. Exactly one of the last three is meant."""
-
-    seq: int
-    at_us: int
-    submission_id: str
-    artifact: Artifact | None = None
-    is_off: bool = False
-    weight: float | None = None
 
 
 class OverlayLog:
@@ -28,7 +17,7 @@ class OverlayLog:
 
     def __init__(self, overlay_id: str) -> None:
         self.overlay_id = overlay_id
-        self._changes: list[OverlayChange] = []
+        self._changes: list[Fact] = []
         self.newest = PointInTime(0, -1)
         """The latest time and the sequence of what was said about it: from then on all of it counts."""
         self._now: Artifact | None = None
@@ -43,7 +32,7 @@ class OverlayLog:
         """Its place in append order."""
         return self._changes[0].seq
 
-    def append(self, change: OverlayChange) -> None:
+    def append(self, change: Fact) -> None:
         """One entry that is not here yet."""
         self._changes.append(change)
         self._changes.sort(key=lambda one: one.seq)
@@ -75,12 +64,10 @@ class OverlayLog:
 
     def is_off(self, as_of: PointInTime) -> bool:
         """Whether it was switched off as of then, and not logged since."""
-        for change in reversed(self._counted(as_of)):
-            if change.is_off or change.artifact is not None:
-                return change.is_off
-        return False
+        kinds = [change.kind for change in self._counted(as_of) if change.kind != "weight"]
+        return kinds[-1:] == ["deactivated"]
 
-    def _counted(self, as_of: PointInTime) -> list[OverlayChange]:
+    def _counted(self, as_of: PointInTime) -> list[Fact]:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
 
 
@@ -92,13 +79,12 @@ def is_active(artifact: Artifact, as_of_ts: str) -> bool:
     return artifact.expires_at_event_ts is None or artifact.expires_at_event_ts >= as_of_ts
 
 
-def _folded(changes: Iterable[OverlayChange]) -> Artifact | None:
+def _folded(changes: Iterable[Fact]) -> Artifact | None:
     artifact: Artifact | None = None
     for change in changes:
         if change.artifact is not None:
             artifact = change.artifact
-        elif artifact is not None and change.is_off:
-            artifact = artifact.model_copy(update={"enabled": False})
-        elif artifact is not None and change.weight is not None:
-            artifact = artifact.model_copy(update={"weight": change.weight})
+        elif artifact is not None:
+            changed = {"enabled": False} if change.kind == "deactivated" else {"weight": change.weight}
+            artifact = artifact.model_copy(update=changed)
     return artifact

@@ -7,7 +7,7 @@ reason) is body 1, so that it can be erased and the rest stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -42,59 +42,23 @@ ERASED_LINE = "(erased)"
 _SIGNAL_ID = TypeAdapter[str](SignalId)
 
 
-class SignalFact(NamedTuple):
-    """A source event stands in the record."""
+class Fact(NamedTuple):
+    """What an entry of the two streams says, as far as anything follows from it."""
 
+    kind: Literal["signal", "overlay", "deactivated", "weight", "failure"]
     seq: int
     agent_id: str
     submission_id: str
-    event_id: str
-    signal_id: str
-    session_id: str
     at_us: int
-
-
-class OverlayFact(NamedTuple):
-    """An artifact was logged, for the first time or again."""
-
-    seq: int
-    agent_id: str
-    submission_id: str
-    artifact: Artifact
-
-
-class DeactivatedFact(NamedTuple):
-    """An artifact was switched off."""
-
-    seq: int
-    agent_id: str
-    submission_id: str
-    artifact_id: str
-    at_us: int
-
-
-class WeightFact(NamedTuple):
-    """An artifact got another weight."""
-
-    seq: int
-    agent_id: str
-    submission_id: str
-    artifact_id: str
-    new_weight: float
-    at_us: int
-
-
-class FailureFact(NamedTuple):
-    """A consolidation failed."""
-
-    seq: int
-    agent_id: str
-    submission_id: str
-    signal_id: str
-    at_us: int
-
-
-Fact = SignalFact | OverlayFact | DeactivatedFact | WeightFact | FailureFact
+    """Event time."""
+    about: str
+    """The signal's id, or the artifact's."""
+    session_id: str = ""
+    """Of a signal."""
+    artifact: Artifact | None = None
+    """Of an overlay."""
+    weight: float = 0.0
+    """From then on, of a weight."""
 
 
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
@@ -102,7 +66,7 @@ def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> Wr
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
     name = entry_id("HO3_SIGNAL", f"{agent_id}/{signal.event_id}")
     said = SignalLogged(signal.signal_id, signal.at, dict(sorted(signal.metadata.items())))
-    return _entry(name, SIGNALS, [pack_payload(said)], provenance, trace=trace, at_us=at_us)
+    return _entry(name, SIGNALS, said, provenance, trace=trace, at_us=at_us)
 
 
 def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str, at_us: int) -> WriteEntry:
@@ -110,23 +74,20 @@ def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str
     again = f"/{earlier}" if earlier else ""
     name = entry_id("HO3_OVERLAY", f"{overlay_id(agent_id, artifact.artifact_id)}{again}")
     provenance = Provenance(agent_id=agent_id, session_id=artifact.session_id or "")
-    bodies = [pack_payload(_logged(artifact)), artifact.context_line.encode()]
-    return _entry(name, OVERLAYS, bodies, provenance, trace=trace, at_us=at_us)
+    return _entry(name, OVERLAYS, _logged(artifact), provenance, artifact.context_line, trace=trace, at_us=at_us)
 
 
-def deactivated_entry(message: DeactivateOverlay, *, trace: str, at_us: int) -> WriteEntry:
-    """HO3_OVERLAY_DEACTIVATED, named by artifact and time."""
-    name = entry_id("HO3_OVERLAY_DEACTIVATED", f"{overlay_id(message.agent_id, message.artifact_id)}/{message.at}")
-    bodies = [pack_payload(OverlayDeactivated(message.artifact_id, message.at)), message.reason.encode()]
-    return _entry(name, OVERLAYS, bodies, Provenance(agent_id=message.agent_id), trace=trace, at_us=at_us)
-
-
-def weight_entry(message: UpdateOverlayWeight, *, trace: str, at_us: int) -> WriteEntry:
-    """HO3_OVERLAY_WEIGHT_UPDATED, named by artifact and time."""
-    name = entry_id("HO3_OVERLAY_WEIGHT_UPDATED", f"{overlay_id(message.agent_id, message.artifact_id)}/{message.at}")
-    said = WeightUpdated(message.artifact_id, message.at, message.new_weight)
-    bodies = [pack_payload(said), message.reason.encode()]
-    return _entry(name, OVERLAYS, bodies, Provenance(agent_id=message.agent_id), trace=trace, at_us=at_us)
+def change_entry(message: DeactivateOverlay | UpdateOverlayWeight, *, trace: str, at_us: int) -> WriteEntry:
+    """HO3_OVERLAY_DEACTIVATED or HO3_OVERLAY_WEIGHT_UPDATED, named by artifact and time."""
+    artifact_id, at = message.artifact_id, message.at
+    event_type, said = (
+        ("HO3_OVERLAY_DEACTIVATED", OverlayDeactivated(artifact_id, at))
+        if isinstance(message, DeactivateOverlay)
+        else ("HO3_OVERLAY_WEIGHT_UPDATED", WeightUpdated(artifact_id, at, message.new_weight))
+    )
+    name = entry_id(event_type, f"{overlay_id(message.agent_id, artifact_id)}/{at}")
+    about = Provenance(agent_id=message.agent_id)
+    return _entry(name, OVERLAYS, said, about, message.reason, trace=trace, at_us=at_us)
 
 
 def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -> WriteEntry:
@@ -134,7 +95,7 @@ def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -
     name = entry_id("HO3_CONSOLIDATION_FAILED", f"{message.agent_id}/{message.signal_id}/{message.wo_id or message.at}")
     said = ConsolidationFailed(message.signal_id, message.code, message.at)
     provenance = Provenance(agent_id=message.agent_id, work_order_id=message.wo_id)
-    return _entry(name, OVERLAYS, [pack_payload(said)], provenance, trace=trace, at_us=at_us)
+    return _entry(name, OVERLAYS, said, provenance, trace=trace, at_us=at_us)
 
 
 def owned(entry: WriteEntry, packages: Mapping[str, str]) -> WriteEntry:
@@ -149,20 +110,20 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
 
     Raises ValueError for one that cannot be read.
     """
-    name, agent_id = entry.submission_id, entry.provenance.agent_id
+    by = sequence, entry.provenance.agent_id, entry.submission_id
     match read_body(entry):
         case SignalLogged(signal_id=signal_id, at=at):
-            event_id, session_id = name.removeprefix(f"HO3_SIGNAL:{agent_id}/"), entry.provenance.session_id
-            known_id = _SIGNAL_ID.validate_python(signal_id)
-            return SignalFact(sequence, agent_id, name, event_id, known_id, session_id, micros(at))
+            about, session_id = _SIGNAL_ID.validate_python(signal_id), entry.provenance.session_id
+            return Fact("signal", *by, micros(at), about, session_id)
         case OverlayWritten() as said:
-            return OverlayFact(sequence, agent_id, name, _artifact_of(said, entry.bodies))
+            made = _artifact_of(said, entry.bodies)
+            return Fact("overlay", *by, micros(made.created_at_event_ts), made.artifact_id, artifact=made)
         case OverlayDeactivated(artifact_id=artifact_id, at=at):
-            return DeactivatedFact(sequence, agent_id, name, artifact_id, micros(at))
+            return Fact("deactivated", *by, micros(at), artifact_id)
         case WeightUpdated(artifact_id=artifact_id, at=at, new_weight=weight):
-            return WeightFact(sequence, agent_id, name, artifact_id, weight, micros(at))
+            return Fact("weight", *by, micros(at), artifact_id, weight=weight)
         case ConsolidationFailed(signal_id=signal_id, at=at):
-            return FailureFact(sequence, agent_id, name, signal_id, micros(at))
+            return Fact("failure", *by, micros(at), signal_id)
         case _:
             return None
 
@@ -193,14 +154,15 @@ def _artifact_of(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifa
 
 
 def _entry(  # noqa: PLR0913 - an entry has these parts
-    name: str, stream: str, bodies: list[bytes], provenance: Provenance, *, trace: str, at_us: int
+    name: str, stream: str, said: tuple[Any, ...], about: Provenance, text: str | None = None, *, trace: str, at_us: int
 ) -> WriteEntry:
+    """`text`: of a person or a model, as body 1."""
     return WriteEntry(
         submission_id=name,
         stream=stream,
         event_type=name.partition(":")[0],
-        provenance=provenance,
+        provenance=about,
         trace=trace,
         at_us=at_us,
-        bodies=bodies,
+        bodies=[pack_payload(said), *([] if text is None else [text.encode()])],
     )

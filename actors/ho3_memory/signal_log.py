@@ -13,8 +13,9 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, timestamp_of
-from hobus.actors.ho3_memory.evidence import EvidenceRules, EvidenceTrace, Level, SignalEvent
+from hobus.actors.ho3_memory.evidence import EvidenceTrace, Level, SignalEvent
 from hobus.bus.messages.memory import Accumulator
+from hobus.config.schema import Ho3Config
 
 _TIME = attrgetter("at_us")
 
@@ -30,13 +31,14 @@ class EventTally(NamedTuple):
 class SignalLog:
     """Grows by `insert`; every event is kept, so that any earlier moment can be asked about."""
 
-    def __init__(self, signal_id: str, evidence_rules: EvidenceRules | None) -> None:
+    def __init__(self, signal_id: str, config: Ho3Config) -> None:
         self.signal_id = signal_id
+        self._config = config
         self._events: list[SignalEvent] = []
         self._newest_seq = -1
         self._first_of: dict[str, int] = {}  # session -> time of its earliest event
         self._firsts: list[int] = []  # those times, sorted
-        self._trace = None if evidence_rules is None else EvidenceTrace(evidence_rules)
+        self._trace = EvidenceTrace(config) if config.gate_mode == "bistable" else None
 
     def insert(self, event: SignalEvent) -> None:
         """One event that is not here yet; it may be older than others."""
@@ -64,13 +66,13 @@ class SignalLog:
         if self._trace is None:
             return None
         if as_of.seq < self._newest_seq:
-            trace = EvidenceTrace(self._trace.rules)
+            trace = EvidenceTrace(self._config)
             trace.follow(self._counted(as_of))
             return trace.level(as_of.at_us)
         self._trace.follow(self._events)
         return self._trace.level(as_of.at_us)
 
-    def accumulate(self, as_of: PointInTime, half_life_hours: float, *, with_ids: bool = True) -> Accumulator | None:
+    def accumulate(self, as_of: PointInTime, *, with_ids: bool = True) -> Accumulator | None:
         """The accumulator as of then; None before the first event. Without ids it costs no more than a tally."""
         event_count, session_count, last_us = self.tally(as_of)
         if last_us is None:
@@ -83,7 +85,7 @@ class SignalLog:
             session_ids=sorted({event.session_id for event in events}),
             session_count=session_count,
             event_ids=[event.event_id for event in events],
-            decay=decay(last_us, as_of.at_us, half_life_hours),
+            decay=decay(last_us, as_of.at_us, self._config.decay_half_life_hours),
         )
 
     def _counted(self, as_of: PointInTime) -> Sequence[SignalEvent]:

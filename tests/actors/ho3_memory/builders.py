@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, timestamp_of
-from hobus.actors.ho3_memory.records import Fact, OverlayFact, SignalFact
+from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.ids import artifact_id
 from hobus.bus.messages.memory import Artifact, GateResult, Signal
 from hobus.config.schema import Ho3Config
@@ -57,11 +57,11 @@ def signal(number: int, hours: float, of_session: int = 0, signal_id: str = SIGN
     )
 
 
-def seen(number: int, hours: float, of_session: int = 0, signal_id: str = SIGNAL, seq: int | None = None) -> SignalFact:
+def seen(number: int, hours: float, of_session: int = 0, signal_id: str = SIGNAL, seq: int | None = None) -> Fact:
     """An event as the record has it; its number is its sequence unless said otherwise."""
     name = event_id(number, signal_id)
     place = number if seq is None else seq
-    return SignalFact(place, AGENT, f"HO3_SIGNAL:{AGENT}/{name}", name, signal_id, session(of_session), us(hours))
+    return Fact("signal", place, AGENT, f"HO3_SIGNAL:{AGENT}/{name}", us(hours), signal_id, session(of_session))
 
 
 def gate_result() -> GateResult:
@@ -92,9 +92,25 @@ def artifact(name: str = "one", hours: float = 0.0, **changed: Any) -> Artifact:
     return Artifact(**{**fields, **changed})
 
 
-def logged(made: Artifact, seq: int) -> OverlayFact:
+def logged(made: Artifact, seq: int) -> Fact:
     """An artifact as the record has it."""
-    return OverlayFact(seq, AGENT, f"HO3_OVERLAY:{made.artifact_id}/{seq}", made)
+    at_us, name = micros(made.created_at_event_ts), f"HO3_OVERLAY:{made.artifact_id}/{seq}"
+    return Fact("overlay", seq, AGENT, name, at_us, made.artifact_id, artifact=made)
+
+
+def off(seq: int, hours: float, name: str = "ART-1") -> Fact:
+    """An artifact switched off at that hour."""
+    return Fact("deactivated", seq, AGENT, f"off {seq}", us(hours), name)
+
+
+def weighed(seq: int, hours: float, weight: float, name: str = "ART-1") -> Fact:
+    """An artifact weighed anew at that hour."""
+    return Fact("weight", seq, AGENT, f"weight {seq}", us(hours), name, weight=weight)
+
+
+def failed(seq: int, hours: float, signal_id: str = SIGNAL) -> Fact:
+    """A failed consolidation."""
+    return Fact("failure", seq, AGENT, f"failed {seq}", us(hours), signal_id)
 
 
 def config(**changed: Any) -> Ho3Config:

@@ -6,19 +6,21 @@ from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
-from hobus.actors.ho3_memory.records import DeactivatedFact, FailureFact, WeightFact
 from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,
     artifact,
     config,
+    failed,
     logged,
     moment,
     numbered,
+    off,
     seen,
     session,
     us,
+    weighed,
 )
 
 OTHER = "domain:docs"
@@ -31,16 +33,6 @@ def memory_of(*facts, **changed):
     for fact in facts:
         memory.apply(fact)
     return memory
-
-
-def off(seq, hours, name):
-    """An artifact switched off."""
-    return DeactivatedFact(seq, AGENT, f"off {seq}", name, us(hours))
-
-
-def failed(seq, hours, signal_id=SIGNAL):
-    """A failed consolidation."""
-    return FailureFact(seq, AGENT, f"failed {seq}", signal_id, us(hours))
 
 
 def habit(count=5, sessions=3, first=0):
@@ -205,8 +197,7 @@ def _facts(drawn):
         elif kind == "off":
             facts.append(off(len(facts), hours, artifact(name).artifact_id))
         else:
-            made = WeightFact(len(facts), AGENT, f"weight {len(facts)}", artifact(name).artifact_id, 0.2, us(hours))
-            facts.append(made)
+            facts.append(weighed(len(facts), hours, 0.2, artifact(name).artifact_id))
     return facts
 
 

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.checkpoint import NO_FRAME, RecordPosition, encode, frames
-from hobus.actors.ho3_memory.records import DeactivatedFact, Fact, FailureFact, WeightFact
+from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.base import pack
-from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, logged, seen, us
+from tests.actors.ho3_memory.builders import artifact, failed, logged, off, seen, weighed
 
 FACTS: list[Fact] = [
     seen(0, 1.5, 2),
     logged(artifact(), 1),
-    DeactivatedFact(2, AGENT, "off", "ART-1", us(3)),
-    WeightFact(3, AGENT, "weight", "ART-1", 0.25, us(4)),
-    FailureFact(4, AGENT, "failed", SIGNAL, us(5)),
+    off(2, 3),
+    weighed(3, 4, 0.25),
+    failed(4, 5),
 ]
 
 
@@ -83,9 +83,9 @@ def test_junk_is_no_checkpoint(data):
     assert read(file_of(FACTS) + data) == (FACTS, position(0))
 
 
-@pytest.mark.parametrize("rows", [[["x", 1]], [["s", 1]], [[]], "junk"])
+@pytest.mark.parametrize("rows", [[["signal", 1]], [[]], "junk"])
 def test_a_frame_of_another_version_ends_the_reading(rows):
     """Its digest is right, its content unknown."""
-    payload = pack([1, [0, "entry 0", bytes(32)], rows])
+    payload = pack([2, [0, "entry 0", bytes(32)], rows])
     data = struct.pack(">4sI32s", b"HO3C", len(payload), sha256(NO_FRAME.digest + payload).digest()) + payload
     assert read(data) == ([], None)

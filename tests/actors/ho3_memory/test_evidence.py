@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceRules, EvidenceTrace, Level, SignalEvent
-from tests.actors.ho3_memory.builders import us
+from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceTrace, Level, SignalEvent
+from tests.actors.ho3_memory.builders import config, us
 
-RULES = EvidenceRules(high=5.0, low=3.0, half_life_hours=48.0, cap_per_session=2.0)
+RULES = config(gate_high=5.0, gate_low=3.0, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0)
 
 
 def event(number, hours, of_session):
@@ -56,7 +56,7 @@ def test_the_gate_opens_at_exactly_its_upper_threshold(sessions, is_open):
 
 def test_between_the_thresholds_the_gate_stays_as_it_was():
     """Falling from above it is still open at exactly 3.0, closed below; rising again it opens at 5.0 only."""
-    rules = RULES._replace(high=6.0)
+    rules = RULES.model_copy(update={"gate_high": 6.0})
     trace = traced(*(event(n, 0, n) for n in range(6)), rules=rules)
     assert trace.level(us(0)) == Level(6.0, is_open=True)
     assert trace.level(us(48)) == Level(3.0, is_open=True)
@@ -93,7 +93,7 @@ def test_evidence_is_bounded_by_sessions_and_by_events(events, hours):
     sessions = {one.session_id for one in events if one.at_us <= us(hours)}
     count = sum(one.at_us <= us(hours) for one in events)
     assert 0.0 <= level.evidence <= min(count, 2.0 * len(sessions)) + 1e-6
-    assert not level.is_open or level.evidence >= RULES.low
+    assert not level.is_open or level.evidence >= RULES.gate_low
 
 
 @given(EVENTS, EVENTS, st.integers(0, 500))

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.overlay_log import OverlayChange, OverlayLog, is_active
-from tests.actors.ho3_memory.builders import artifact, at, moment, us
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active
+from tests.actors.ho3_memory.builders import artifact, at, logged, moment, off, weighed
 
 
 def log_of(*changes):
@@ -18,17 +18,7 @@ def log_of(*changes):
 
 def made(seq, hours=0.0, **changed):
     """Logged at that hour."""
-    return OverlayChange(seq, us(hours), f"logged {seq}", artifact=artifact(hours=hours, **changed))
-
-
-def off(seq, hours):
-    """Switched off at that hour."""
-    return OverlayChange(seq, us(hours), f"off {seq}", is_off=True)
-
-
-def weighed(seq, hours, weight):
-    """Weighed anew at that hour."""
-    return OverlayChange(seq, us(hours), f"weight {seq}", weight=weight)
+    return logged(artifact(hours=hours, **changed), seq)
 
 
 def stand(log, hours, seq=2**62):

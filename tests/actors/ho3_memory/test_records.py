@@ -5,12 +5,23 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho3_memory import records
-from hobus.actors.ho3_memory.records import DeactivatedFact, FailureFact, OverlayFact, SignalFact, WeightFact
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import DeactivateOverlay, LogConsolidationFailure, UpdateOverlayWeight
 from hobus.bus.record.catalog import kind_of
-from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, at, event_id, session, signal, us
+from tests.actors.ho3_memory.builders import (
+    AGENT,
+    SIGNAL,
+    artifact,
+    at,
+    event_id,
+    failed,
+    logged,
+    off,
+    seen,
+    signal,
+    weighed,
+)
 
 OFF = DeactivateOverlay(agent_id=AGENT, artifact_id="ART-1", reason="was a misunderstanding", at=at(1))
 WEIGHT = UpdateOverlayWeight(agent_id=AGENT, artifact_id="ART-1", new_weight=0.25, reason="less, please", at=at(2))
@@ -20,16 +31,16 @@ TIMES: dict[str, Any] = {"trace": "t", "at_us": 7}
 ENTRIES: dict[str, WriteEntry] = {
     "HO3_SIGNAL": records.signal_entry(AGENT, signal(1, 2, 3), **TIMES),
     "HO3_OVERLAY": records.overlay_entry(AGENT, artifact(), earlier=0, **TIMES),
-    "HO3_OVERLAY_DEACTIVATED": records.deactivated_entry(OFF, **TIMES),
-    "HO3_OVERLAY_WEIGHT_UPDATED": records.weight_entry(WEIGHT, **TIMES),
+    "HO3_OVERLAY_DEACTIVATED": records.change_entry(OFF, **TIMES),
+    "HO3_OVERLAY_WEIGHT_UPDATED": records.change_entry(WEIGHT, **TIMES),
     "HO3_CONSOLIDATION_FAILED": records.failure_entry(FAILED, **TIMES),
 }
 FACTS = {
-    "HO3_SIGNAL": lambda name: SignalFact(9, AGENT, name, event_id(1), SIGNAL, session(3), us(2)),
-    "HO3_OVERLAY": lambda name: OverlayFact(9, AGENT, name, artifact()),
-    "HO3_OVERLAY_DEACTIVATED": lambda name: DeactivatedFact(9, AGENT, name, "ART-1", us(1)),
-    "HO3_OVERLAY_WEIGHT_UPDATED": lambda name: WeightFact(9, AGENT, name, "ART-1", 0.25, us(2)),
-    "HO3_CONSOLIDATION_FAILED": lambda name: FailureFact(9, AGENT, name, SIGNAL, us(3)),
+    "HO3_SIGNAL": seen(1, 2, 3, seq=9),
+    "HO3_OVERLAY": logged(artifact(), 9),
+    "HO3_OVERLAY_DEACTIVATED": off(9, 1),
+    "HO3_OVERLAY_WEIGHT_UPDATED": weighed(9, 2, 0.25),
+    "HO3_CONSOLIDATION_FAILED": failed(9, 3),
 }
 
 
@@ -37,7 +48,7 @@ FACTS = {
 def test_an_entry_reads_back_as_its_fact(event_type):
     """What is written is what the state is made of; memory is the entry's rightful writer."""
     entry = ENTRIES[event_type]
-    assert records.fact_of(9, entry) == FACTS[event_type](entry.submission_id)
+    assert records.fact_of(9, entry) == FACTS[event_type]._replace(submission_id=entry.submission_id)
     assert entry.event_type == event_type and kind_of("ho3", entry.stream, event_type)
     assert (entry.provenance.agent_id, entry.trace, entry.at_us) == (AGENT, "t", 7)
 
@@ -67,8 +78,8 @@ def test_the_longest_ids_of_the_wire_fit_the_record():
     agent, kind = "a" * 80, "k:" + "x" * 158
     longest = signal(1, 0).model_copy(update={"event_id": "e" * 300, "signal_id": kind})
     assert len(records.signal_entry(agent, longest, **TIMES).submission_id) <= 400
-    failed = FAILED.model_copy(update={"agent_id": agent, "signal_id": kind, "wo_id": "w" * 100})
-    assert len(records.failure_entry(failed, **TIMES).submission_id) <= 400
+    failure = FAILED.model_copy(update={"agent_id": agent, "signal_id": kind, "wo_id": "w" * 100})
+    assert len(records.failure_entry(failure, **TIMES).submission_id) <= 400
 
 
 def test_an_erased_line_leaves_an_artifact_that_is_never_active():
@@ -76,7 +87,7 @@ def test_an_erased_line_leaves_an_artifact_that_is_never_active():
     entry = ENTRIES["HO3_OVERLAY"]
     erased = entry._replace(bodies=[entry.bodies[0], None])
     fact = records.fact_of(9, erased)
-    assert isinstance(fact, OverlayFact)
+    assert fact is not None and fact.artifact is not None
     assert (fact.artifact.context_line, fact.artifact.enabled) == (records.ERASED_LINE, False)
     assert fact.artifact.source_event_ids == artifact().source_event_ids
     assert records.fact_of(9, entry._replace(bodies=[None, None])) is None

@@ -5,12 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.event_time import PointInTime
-from hobus.actors.ho3_memory.evidence import EvidenceRules, SignalEvent
+from hobus.actors.ho3_memory.evidence import SignalEvent
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.base import canonical_bytes
-from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, moment, session, us
+from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, config, moment, session, us
 
-RULES = EvidenceRules(high=3.0, low=1.5, half_life_hours=48.0, cap_per_session=2.0)
+RULES = config(
+    gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0,
+    decay_half_life_hours=336,
+)  # fmt: skip
 
 
 def event(seq, hours, of_session=0):
@@ -28,7 +31,7 @@ def log_of(*events):
 
 def test_an_accumulator_is_what_the_events_add_up_to():
     """Ids in order of event time, sessions sorted and once, the last one by event time, decay as of the question."""
-    found = log_of(event(0, 5, 2), event(1, 3, 1), event(2, 4, 2)).accumulate(moment(5 + 336), 336)
+    found = log_of(event(0, 5, 2), event(1, 3, 1), event(2, 4, 2)).accumulate(moment(5 + 336))
     assert found is not None
     assert (found.count, found.session_count, found.last_seen, found.decay) == (3, 2, at(5), 0.5)
     assert found.session_ids == [session(1), session(2)] and found.event_ids == ["e001", "e002", "e000"]
@@ -37,7 +40,7 @@ def test_an_accumulator_is_what_the_events_add_up_to():
 def test_an_accumulator_without_ids_says_the_same_numbers():
     """For a listing, whose size must not grow with the events."""
     log = log_of(event(0, 5, 2), event(1, 3, 1), event(2, 4, 2))
-    full, short = log.accumulate(moment(9), 336), log.accumulate(moment(9), 336, with_ids=False)
+    full, short = log.accumulate(moment(9)), log.accumulate(moment(9), with_ids=False)
     assert full is not None and short == full.model_copy(update={"session_ids": [], "event_ids": []})
 
 
@@ -60,9 +63,9 @@ def test_entries_of_a_later_sequence_do_not_count():
     assert [log.tally(moment(5, seq)) for seq in (9, 10, 11, 12)] == [
         EventTally(0, 0, None), EventTally(1, 1, us(3)), EventTally(2, 2, us(3)), EventTally(3, 2, us(3)),
     ]  # fmt: skip
-    found = log.accumulate(moment(5, 11), 336)
+    found = log.accumulate(moment(5, 11))
     assert found is not None and found.event_ids == ["e011", "e010"]
-    assert log.accumulate(moment(5, 9), 336) is None
+    assert log.accumulate(moment(5, 9)) is None
 
 
 def test_a_session_counts_from_its_earliest_event_on():
@@ -79,7 +82,7 @@ MOMENTS = st.tuples(st.integers(-1, 110), st.integers(-1, 30)).map(lambda pair: 
 
 def answers(log, as_of):
     """Everything that can be asked of a log."""
-    accumulator = log.accumulate(as_of, 336)
+    accumulator = log.accumulate(as_of)
     return log.tally(as_of), log.level(as_of), None if accumulator is None else canonical_bytes(accumulator)
 
 
@@ -118,6 +121,6 @@ def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
 
 def test_in_counting_mode_there_is_no_level():
     """Nothing is computed that nobody asks for."""
-    log = SignalLog(SIGNAL, None)
+    log = SignalLog(SIGNAL, config())
     log.insert(event(0, 0))
     assert log.level(PointInTime(us(0), 0)) is None
