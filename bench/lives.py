@@ -454,8 +454,9 @@ def from_snapshot(entries: Sequence[WriteEntry], number: int) -> SessionRecord:
     """The fold of what follows a snapshot, over what it stands for."""
     base = _recorded(entries[number])
     assert isinstance(base.event.event, events.StateSnapshot)
-    assert snapshots.fault_of(base, base.event.event, entries[number].prev) == ""
-    record = snapshots.restored(base, LIMITS)
+    packed = snapshots.packed_in(base, entries[number].prev)
+    assert not isinstance(packed, str), packed
+    record = snapshots.restored(packed, base, LIMITS)
     texts = {
         body_ref(entry.submission_id, at_): body.decode(errors="replace")
         for entry in entries[:number]

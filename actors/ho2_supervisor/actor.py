@@ -12,9 +12,9 @@ from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.admission import Admission, admit, is_pending_follow_up, provider_fault, settings_fault
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.learning.consolidations import Consolidations
-from hobus.actors.ho2_supervisor.learning.learning import Learning, MemoryClient
+from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.ownership import history_lookup
-from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.ownership.take_over import TakeOver
 from hobus.actors.ho2_supervisor.ownership.unowned import Unowned
@@ -53,6 +53,7 @@ from hobus.config.snapshot import Snapshot
 
 SLOTS = 1
 """Consolidations are slotted posts. A post fills no slot, but the broker hands it only to a peer that has one."""
+_KEEPS_MOVING = "has a head that keeps moving"
 
 
 class Supervisor(Actor):
@@ -78,7 +79,7 @@ class Supervisor(Actor):
             packages=self._snapshot.agent_packages(),
         )
         memory = self._config.memory
-        self._learning = memory and Learning(resources, MemoryClient(bus, memory))
+        self._learning = memory and Learning(resources, memory)
         self._consolidations = memory and Consolidations(resources, memory)
         self._unowned = Unowned(resources)
         self._registry = Registry(resources, self._unowned)
@@ -136,7 +137,7 @@ class Supervisor(Actor):
                 return SessionReady(
                     session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
                 )
-        raise self._keeps_moving(session_id)
+        raise SessionMoved(session_id, _KEEPS_MOVING)
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
@@ -154,7 +155,7 @@ class Supervisor(Actor):
             case "attach":
                 run = self._runs.of(session)
                 if run is None:
-                    raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
+                    raise SessionMoved(session.session_id, "is being read")
                 self._runs.attach(run, deadline_at)
                 if is_renewing:
                     self._runs.renew(run)
@@ -209,7 +210,7 @@ class Supervisor(Actor):
                 self._append_end(session, message.reason, call.trace)
             if await self._registry.is_durable(session):
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
-        raise self._keeps_moving(message.session_id)
+        raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
         """The command is recorded, with what became of it, before this answers. Idempotent by command_id."""
@@ -229,7 +230,7 @@ class Supervisor(Actor):
             self._runs.follow(session)  # also if whoever said it does not wait until it is durable
             if await self._registry.is_durable(session):
                 return commanding.verdict(session, command, reason=session.record.commands[command.command_id])
-        raise self._keeps_moving(message.session_id)
+        raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def consolidate(self, message: Consolidate, call: Call) -> None:
         """Signals whose gates a delivered turn has crossed; nobody waits for what becomes of them."""
@@ -302,7 +303,7 @@ class Supervisor(Actor):
             is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"
             if not is_held_up or not await self._is_over(session):
                 return session, decision
-        raise self._keeps_moving(message.session_id)
+        raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def _is_over(self, session: OwnedSession) -> bool:
         """Whether the active run is none any more. The host may have answered its input while this process stood still.
@@ -319,8 +320,7 @@ class Supervisor(Actor):
         run = self._runs.of(session)
         self._registry.drop(session)
         if run is not None:
-            answered = SessionFault("moved", f"input {input_id} was answered by the host", retryable=True)
-            self._registry.stop(run, answered)
+            self._registry.stop(run, SessionMoved(session.session_id, f"had input {input_id} answered by its host"))
         return True
 
     async def _started(self, session_id: str) -> OwnedSession:
@@ -339,7 +339,7 @@ class Supervisor(Actor):
             agent_id = named if named in self._snapshot.agents else self._config.host.agent_id
             self._append_start(session, agent_id, SessionConfig(), "")
             await self._registry.is_durable(session)
-        raise self._keeps_moving(session_id)
+        raise SessionMoved(session_id, _KEEPS_MOVING)
 
     def _append_start(self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str) -> None:
         """TookOver and SESSION_START; provider and model are those of `gateway.default_route` unless given."""
@@ -365,6 +365,3 @@ class Supervisor(Actor):
             bodies=[pack({"total_cost": total})],
             trace=trace,
         )
-
-    def _keeps_moving(self, session_id: str) -> SessionFault:
-        return SessionFault("moved", f"session {session_id}: its head keeps moving", retryable=True)

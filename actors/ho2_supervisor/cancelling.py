@@ -10,11 +10,11 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.turn import chain, order_codec
-from hobus.actors.ho2_supervisor.turn.pool import cancelled_receipt
+from hobus.actors.ho2_supervisor.turn.pool import lost_receipt
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.messages.ids import end_key, parse_iso, turn_key
 from hobus.bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
-from hobus.bus.messages.work_order import Receipt
+from hobus.bus.messages.work_order import Receipt, WorkOrder
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import receipt_in
 
@@ -63,8 +63,8 @@ async def _take_ends(resources: Resources, session: OwnedSession, memo: RunMemo,
 
 async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
     """An end of our own making, unless one came at the last moment."""
-    order = order_codec.recorded_order(memo.orders[wo_id])
-    receipt = cancelled_receipt(order, by=resources.bus.instance, at=session.now())
+    order = WorkOrder.model_validate(memo.orders[wo_id])
+    receipt = lost_receipt(order, None, by=resources.bus.instance, at=session.now())
     entry = resources.lost_order(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
     if not await session.stands(entry):
         [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)

@@ -10,7 +10,7 @@ from hobus.actors.ho2_supervisor import cancelling
 from hobus.actors.ho2_supervisor.admission import conflict
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.ownership import history_lookup
-from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
@@ -101,7 +101,7 @@ class Driver:
             elif known.became != "running":
                 return await history_lookup.answer_of(session, known)
         self._registry.drop(session)
-        raise SessionFault("moved", f"session {session.session_id}: its head keeps moving", retryable=True)
+        raise SessionMoved(session.session_id, "has a head that keeps moving")
 
     async def _long_ago(self, task: RunTask, refused: EntryRefused | None) -> KnownInput | None:
         """The input of a request that the record refused because it had come before; None: nothing was refused.

@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import structlog
 
 from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.drive import Driver
-from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.state import Reduced
-from hobus.bus.errors import BusError, RuntimeFault, SessionFault
+from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import (
     GivenResult,
@@ -117,14 +118,14 @@ class Runs:
         follow_ups[session_id] = asyncio.get_running_loop().create_task(self._follow(session))
 
     async def turnover(self, session: OwnedSession) -> None:
-        """Returns when what keeps a follow-up waiting has changed. Raises SessionFault(moved) if nothing here does."""
+        """Returns when what keeps a follow-up waiting has changed. Raises SessionMoved if nothing here does."""
         run, following = self.of(session), self._registry.follow_ups.get(session.session_id)
         if following is not None:
             await asyncio.shield(following)
         elif run is not None:
             await run.change()
         else:
-            raise SessionFault("moved", f"session {session.session_id} is being given up", retryable=True)
+            raise SessionMoved(session.session_id, "is being given up")
 
     def _has_follow_up(self, session: OwnedSession) -> bool:
         state = session.record.state
@@ -176,8 +177,7 @@ class Runs:
     ) -> RunTask:
         earlier = self.of(session)
         if earlier is not None and earlier.session is not session:  # it stood still, and the session was read anew
-            fault = SessionFault("moved", f"session {session.session_id} was read anew", retryable=True)
-            self._registry.stop(earlier, fault)
+            self._registry.stop(earlier, SessionMoved(session.session_id, "was read anew"))
         run = RunTask(
             session, requested, bodies=bodies, trace=trace, draft=draft or Draft(),
             ticket=self._turnstile.ticket(self._bus.principal), drive=self._driver.drive,
@@ -238,11 +238,8 @@ class Runs:
             return
         if session.record.state.lifecycle != "Cancelling":
             run.notice(session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now())))
-        try:
+        with suppress(SessionMoved):
             await asyncio.shield(run.answer)
-        except SessionFault as fault:
-            if fault.code != "moved":
-                raise
 
     async def drain(self) -> None:
         """Every run that is at work has its answer; those that stand still are let go."""

@@ -80,12 +80,14 @@ def _from_snapshot(found: Replay, folded: Sequence[Step], entries: Sequence[Entr
     for number, (entry, taken, *_) in reversed(list(enumerate(folded))):
         if taken is None or not isinstance(taken.event.event, StateSnapshot):
             continue
-        state = snapshot.state_in(taken, entry.prev)
-        if state is None:
-            found.add("snapshot", entry, snapshot.fault_of(taken, taken.event.event, entry.prev))
+        packed = snapshot.packed_in(taken, entry.prev)
+        if isinstance(packed, str):
+            found.add("snapshot", entry, packed)
         else:
             found.from_snapshot = entry.submission_id
-            _compare(found, f"the fold from {entry.submission_id}", state_after(entries[number:], state), entries)
+            _compare(
+                found, f"the fold from {entry.submission_id}", state_after(entries[number:], packed.state), entries
+            )
         return
 
 

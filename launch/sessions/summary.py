@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
-from hobus.actors.ho2_supervisor.session.snapshot import state_in
+from hobus.actors.ho2_supervisor.session.snapshot import Packed, packed_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import OrderEnded, RunRequested
@@ -41,8 +41,9 @@ class Standing:
     def take(self, entry: Entry) -> Step:
         """One more entry, and what it did. A snapshot that is whole stands for what was not read or does not read."""
         taken = step(self.state, entry)
-        if taken.rejection and taken.recorded is not None and (known := state_in(taken.recorded, entry.prev)):
-            taken = step(known, entry)
+        held = packed_in(taken.recorded, entry.prev) if taken.rejection and taken.recorded is not None else None
+        if isinstance(held, Packed):
+            taken = step(held.state, entry)
         self.state, self.updated_at_us = taken.after, entry.ledger_at_us
         match taken.event:
             case RunRequested(input_ref=ref):
@@ -98,7 +99,9 @@ class Standing:
 def is_enough(entries: Sequence[Entry], *, has_earlier: bool) -> bool:
     """Whether these last entries say where the session stands, or earlier ones are needed."""
     return not has_earlier or any(
-        entry.event_type == "STATE_SNAPSHOT" and (one := recorded(entry)) is not None and state_in(one, entry.prev)
+        entry.event_type == "STATE_SNAPSHOT"
+        and (one := recorded(entry)) is not None
+        and isinstance(packed_in(one, entry.prev), Packed)
         for entry in entries
     )
 

@@ -114,7 +114,7 @@ class Consolidations:
         known = None if dispatched is None else payload_in(ConsolidationDispatched, dispatched)
         if ended is not None or dispatched is None or known is None:
             return
-        order = order_codec.recorded_order(known.order)
+        order = WorkOrder.model_validate(known.order)
         self._lost(order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
 
     async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import candidates_key, signal_event_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import AsOf, Bias, Biases, LogSignals, ReadActiveBiases, Signal, SignalsLogged
-from hobus.bus.port import Bus, R
+from hobus.bus.port import R
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.config.assets import names
 from hobus.config.schema import ClassifyLabels, Ho3Config
@@ -36,11 +36,21 @@ from hobus.config.schema import ClassifyLabels, Ho3Config
 class Learning:
     """Logs what runs teach. The long-lived owner of the tasks that do so when nobody waits for the result."""
 
-    def __init__(self, resources: Resources, memory: MemoryClient) -> None:
-        self.memory = memory
+    def __init__(self, resources: Resources, memory: Ho3Config) -> None:
+        self._bus = resources.bus
+        self._memory = memory
         self._snapshot = resources.snapshot
         self._resources = resources
         self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def recall(self, agent_id: str, session_id: str, *, as_of_ts: str, trace: str) -> Recalled:
+        """What is in force as of then, within `ho3.read_timeout_ms`."""
+        question = ReadActiveBiases(agent_id=agent_id, as_of_ts=as_of_ts, session_id=session_id)
+        try:
+            found = await self._asked(question, Biases, self._memory.read_timeout_ms, trace)
+        except (TimeoutError, RuntimeFault) as fault:
+            return Recalled(code=code_of(fault))
+        return Recalled(tuple(found.biases), found.as_of)
 
     async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:
         """The run that was just ended is durable, and, at the same time, its signals were logged.
@@ -73,13 +83,25 @@ class Learning:
         self._warn(session, ended, await self._log(session, ended, trace), trace)
 
     async def _log(self, session: OwnedSession, ended: EndedRun | None, trace: str) -> Learned:
+        """What the run's events have crossed; one message, within `ho3.log_timeout_ms`. Logged again, they count once."""
         agent = self._snapshot.agents.get(session.record.state.agent_id or "")
         if ended is None or agent is None:
             return Learned()
         signals = signals_of(
             ended, session.session_id, tools=agent.tools, vocabulary=self._snapshot.config.classify_labels
         )
-        return await self.memory.log(agent.agent_id, signals, trace=trace)
+        if not signals:
+            return Learned()
+        message = LogSignals(agent_id=agent.agent_id, signals=signals)
+        try:
+            logged = await self._asked(message, SignalsLogged, self._memory.log_timeout_ms, trace)
+        except (TimeoutError, RuntimeFault) as fault:
+            return Learned(code=code_of(fault), unknown=tuple(signal.signal_id for signal in signals))
+        return Learned(tuple(gate.signal_id for gate in logged.gates if gate.crossed))
+
+    async def _asked(self, message: Message, expect: type[R], timeout_ms: int, trace: str) -> R:
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await self._bus.request(HO3, message, expect=expect, timeout_s=timeout_ms / 1000, trace=trace)
 
     def _due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
         """What the input's answer names beyond RunCompleted's bytes; the first one written is the one that counts."""
@@ -125,38 +147,6 @@ class Learned:
     code: str = ""
     unknown: tuple[str, ...] = ()
     """With a code: the signals that HO3 did not acknowledge."""
-
-
-class MemoryClient:
-    """HO3 as a turn sees it."""
-
-    def __init__(self, bus: Bus, config: Ho3Config) -> None:
-        self._bus = bus
-        self._config = config
-
-    async def recall(self, agent_id: str, session_id: str, *, as_of_ts: str, trace: str) -> Recalled:
-        """What is in force as of then, within `ho3.read_timeout_ms`."""
-        question = ReadActiveBiases(agent_id=agent_id, as_of_ts=as_of_ts, session_id=session_id)
-        try:
-            found = await self._asked(question, Biases, self._config.read_timeout_ms, trace)
-        except (TimeoutError, RuntimeFault) as fault:
-            return Recalled(code=code_of(fault))
-        return Recalled(tuple(found.biases), found.as_of)
-
-    async def log(self, agent_id: str, signals: Sequence[Signal], *, trace: str) -> Learned:
-        """The turn's events, in one message, within `ho3.log_timeout_ms`. Logged again, they count once."""
-        if not signals:
-            return Learned()
-        message = LogSignals(agent_id=agent_id, signals=list(signals))
-        try:
-            logged = await self._asked(message, SignalsLogged, self._config.log_timeout_ms, trace)
-        except (TimeoutError, RuntimeFault) as fault:
-            return Learned(code=code_of(fault), unknown=tuple(signal.signal_id for signal in signals))
-        return Learned(tuple(gate.signal_id for gate in logged.gates if gate.crossed))
-
-    async def _asked(self, message: Message, expect: type[R], timeout_ms: int, trace: str) -> R:
-        async with asyncio.timeout(timeout_ms / 1000):
-            return await self._bus.request(HO3, message, expect=expect, timeout_s=timeout_ms / 1000, trace=trace)
 
 
 def code_of(fault: TimeoutError | RuntimeFault) -> str:

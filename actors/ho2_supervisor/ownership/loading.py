@@ -14,13 +14,14 @@ import structlog
 
 from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.snapshot import Packed
 from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.actors.ho2_supervisor.turn.history import History, HistoryLimits
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.messages.ledger import Entry, session_stream
-from hobus.bus.messages.session import ENTRY_NAMES, StateSnapshot
+from hobus.bus.messages.session import ENTRY_NAMES
 from hobus.bus.record.ends import result_or_none
 from hobus.bus.record.journal import Recorded, recorded
 
@@ -43,13 +44,16 @@ async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, 
     Raises LedgerError: damaged or erased, naming session, entry and fix.
     """
     base, tail, ignored = await _newest(client, session_id, page)
-    record = SessionRecord(session_id, limits) if base is None else await _restored(client, base, limits)
+    record = SessionRecord(session_id, limits)
+    if base is not None:
+        record = snapshot.restored(*base, limits)
+        await _fill(client, record)
     for entry in tail:
         if fault := journal.break_before(entry, record.head, record.state.tenure):
             raise _damaged(session_id, entry, fault)
         _take(record, entry)
     _log.debug("session_read", session=session_id, entries=len(tail), ignored=ignored, snapshot=base is not None)
-    record.history = await _with_texts(client, record)
+    await _fill(client, record)
     return Loaded(record, len(tail), ignored)
 
 
@@ -106,7 +110,9 @@ async def _entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | Non
     return [*await _entries(client, ids[:half]), *await _entries(client, ids[half:])]
 
 
-async def _newest(client: LedgerClient, session_id: str, page: int) -> tuple[Recorded | None, list[Entry], int]:
+async def _newest(
+    client: LedgerClient, session_id: str, page: int
+) -> tuple[tuple[Packed, Recorded] | None, list[Entry], int]:
     """The newest snapshot that is right (None: none is), the entries from it on, and how many were passed over."""
     tail: list[Entry] = []
     before: int | None = None
@@ -119,31 +125,22 @@ async def _newest(client: LedgerClient, session_id: str, page: int) -> tuple[Rec
             tail.append(entry)
             if entry.event_type != _SNAPSHOT:
                 continue
-            fault, taken = _fault_of(entry)
-            if not fault:
-                return taken, tail[::-1], ignored
+            taken = recorded(entry)
+            packed = "its event does not read" if taken is None else snapshot.packed_in(taken, entry.prev)
+            if taken is not None and not isinstance(packed, str):
+                return (packed, taken), tail[::-1], ignored
             ignored += 1
-            _log.warning("snapshot_ignored", session=session_id, entry=entry.submission_id, reason=fault)
+            _log.warning("snapshot_ignored", session=session_id, entry=entry.submission_id, reason=packed)
         if not entries.more:
             return None, tail[::-1], ignored
         before = tail[-1].sequence
 
 
-def _fault_of(entry: Entry) -> tuple[str, Recorded | None]:
-    taken = recorded(entry)
-    if taken is None or not isinstance(taken.event.event, StateSnapshot):
-        return "its event does not read", None
-    return snapshot.fault_of(taken, taken.event.event, entry.prev), taken
-
-
-async def _restored(client: LedgerClient, base: Recorded, limits: HistoryLimits) -> SessionRecord:
-    """Its newest turns have their texts at once: whatever leaves them for a line later is read from those."""
-    record = snapshot.restored(base, limits)
-    waiting = record.state.pending_follow_up
-    texts = await texts_of(client, waiting)
+async def _fill(client: LedgerClient, record: SessionRecord) -> None:
+    """Texts stand where they are needed: of follow-ups that wait, and of the newest turns, from which lines are made."""
+    waiting = [ref for ref in record.state.pending_follow_up if ref not in record.follow_ups]
+    record.follow_ups |= await texts_of(client, waiting)
     record.history = await _with_texts(client, record)
-    record.follow_ups = {ref: texts[ref] for ref in waiting if ref in texts}
-    return record
 
 
 async def _with_texts(client: LedgerClient, record: SessionRecord) -> History:

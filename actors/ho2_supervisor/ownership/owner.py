@@ -21,7 +21,7 @@ from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.actors.ho2_supervisor.turn import text_parts
-from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.errors import LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import SessionEventKind, TookOver, TurnResult
@@ -51,6 +51,13 @@ class BodyMissing(LedgerError):
 
     def __init__(self, ref: str) -> None:
         super().__init__("execution_error", f"the record has no body {ref}")
+
+
+class SessionMoved(SessionFault):
+    """The session is in other hands by now, or will be: whoever asks again comes to them."""
+
+    def __init__(self, session_id: str, why: str) -> None:
+        super().__init__("moved", f"session {session_id} {why}", retryable=True)
 
 
 class JournalLost(LedgerError):

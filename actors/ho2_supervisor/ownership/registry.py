@@ -8,11 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession
+from hobus.actors.ho2_supervisor.ownership.owner import (
+    AppendRefused,
+    EntryRefused,
+    JournalLost,
+    OwnedSession,
+    SessionMoved,
+)
 from hobus.actors.ho2_supervisor.ownership.unowned import Unowned
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
-from hobus.bus.errors import RuntimeFault, SessionFault
+from hobus.bus.errors import RuntimeFault
 
 
 class Registry:
@@ -92,17 +98,13 @@ class Registry:
             self.snapshots_ignored += session.loaded.ignored
 
     async def reread(self, session: OwnedSession) -> None:
-        """The same session from its journal again, after a refused append. Raises SessionFault if another owns it."""
+        """The same session from its journal again, after a refused append. Raises SessionMoved if another owns it."""
         tenure = session.tenure
         await self.read(session)
         state = session.record.state
         if (state.tenure, state.owner) != (tenure, self._resources.bus.instance):  # two at once claim one tenure
             self.drop(session)
-            raise SessionFault(
-                "moved",
-                f"session {session.session_id} is {state.owner}'s (tenure {state.tenure}; ours was {tenure})",
-                retryable=True,
-            )
+            raise SessionMoved(session.session_id, f"is {state.owner}'s (tenure {state.tenure}; ours was {tenure})")
 
     async def record_state(self, session: OwnedSession) -> None:
         """The session's state is recorded anew, if it rests and enough has come since. For when its reply is out."""
@@ -137,4 +139,4 @@ class Registry:
         run = self.runs.get(session_id)
         if run is not None and run.standstill is not None:
             self.drop(run.session)
-            self.stop(run, SessionFault("moved", f"session {session_id} is given up here", retryable=True))
+            self.stop(run, SessionMoved(session_id, "is given up here"))

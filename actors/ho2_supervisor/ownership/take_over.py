@@ -10,11 +10,10 @@ import asyncio
 
 from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.learning.learning import Learning
-from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.runs import Runs
-from hobus.bus.errors import SessionFault
 
 
 class TakeOver:
@@ -60,12 +59,8 @@ class TakeOver:
                 continue
             self._go_on(session)
             return session
-        raise SessionFault(
-            "moved",
-            f"session {session_id}: its head moved during each of {self._attempts_max} readings "
-            "(ho2.takeover_attempts_max)",
-            retryable=True,
-        )
+        why = f"moved on during each of {self._attempts_max} readings (ho2.takeover_attempts_max)"
+        raise SessionMoved(session_id, why)
 
     def _go_on(self, session: OwnedSession) -> None:
         """What the earlier owner left undone: a command to decide, a run to drive on.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import completed_id, entry_id
-from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
+from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
 from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
 from hobus.bus.record.journal import Recorded, pack_event, recorded
 
@@ -62,30 +62,17 @@ def envelope(state: SessionState, event: SessionEventKind) -> SessionEvent:
     return SessionEvent(session_id, state.session_epoch, state.step_epoch, event, run.run_id, run.turn_id, run.step_id)
 
 
-def entry_of(  # noqa: PLR0913 - an entry has these fields
-    event: SessionEvent,
-    *,
-    submission_id: str,
-    prev: str,
-    tenure: int,
-    at_us: int,
-    bodies: Sequence[bytes] = (),
-    once: str | None = None,
-    provenance: Provenance,
-    trace: str = "",
+def entry_of(
+    event: SessionEvent, *, submission_id: str, at_us: int, bodies: Sequence[bytes] = (), **facts: Any
 ) -> WriteEntry:
-    """The ledger entry of an event, conditional on the stream's head and the writer's tenure."""
+    """The ledger entry of an event; `facts`: its other fields, the stream's head and the writer's tenure among them."""
     return WriteEntry(
         submission_id=submission_id,
         stream=session_stream(event.session_id),
         event_type=event.entry_name,
-        provenance=provenance,
-        trace=trace,
         at_us=at_us,
         bodies=[pack_event(event, submission_id, at_us), *bodies],
-        prev=prev,
-        tenure=tenure,
-        once=once,
+        **facts,
     )
 
 

@@ -310,16 +310,15 @@ def step_key(event: events.SessionEventKind) -> str:
     """What makes a recorded step of a run the same step when the run is driven again; empty for other events."""
     match event:
         case events.RunStarted():
-            return "RunStarted"
-        case events.LeaseIssued():
-            return f"LeaseIssued:{event.lease_id}"
-        case events.StepStarted():
-            return f"StepStarted:{event.step_id}"
-        case events.ToolBatchIssued():
-            return f"ToolBatchIssued:{event.tool_batch_id}"
+            return event.kind
+        case (
+            events.LeaseIssued(lease_id=about)
+            | events.StepStarted(step_id=about)
+            | events.ToolBatchIssued(tool_batch_id=about)
+            | events.BatchSettled(tool_batch_id=about)
+        ):
+            return f"{event.kind}:{about}"
         case events.ToolReceipt():
-            return f"ToolReceipt:{event.tool_batch_id}.{event.call_id}"
-        case events.BatchSettled():
-            return f"BatchSettled:{event.tool_batch_id}"
+            return f"{event.kind}:{event.tool_batch_id}.{event.call_id}"
         case _:
             return ""

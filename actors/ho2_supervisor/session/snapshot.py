@@ -35,7 +35,7 @@ class _Command(Record):
     reason: str
 
 
-class _Packed(Record):
+class Packed(Record):
     """Everything of a SessionRecord between two runs but texts, and what follows from the snapshot's own entry.
 
     What reads only because it was coerced does not count: its bytes are not those that it was read from.
@@ -95,7 +95,7 @@ def packed_record(record: SessionRecord) -> bytes:
     # Of an input that was never requested no digest was recorded: one that was worked out since is no part of the fold.
     inputs = [replace(known, digest=None) if known.run_seq is None else known for known in record.inputs.values()]
     return canonical_bytes(
-        _Packed(
+        Packed(
             inputs=inputs,
             commands=[_Command(command_id=key, reason=reason) for key, reason in record.commands.items()],
             turns=list(history.turns),
@@ -106,8 +106,11 @@ def packed_record(record: SessionRecord) -> bytes:
     )
 
 
-def fault_of(entry: Recorded, event: StateSnapshot, prev: str | None) -> str:
-    """Why the snapshot cannot stand for what is before it; empty: it can, as far as it says of itself."""
+def packed_in(entry: Recorded, prev: str | None) -> Packed | str:
+    """What a snapshot holds, or why it cannot stand for what is before it, as far as it says of itself."""
+    event = entry.event.event
+    if not isinstance(event, StateSnapshot):
+        return "it is no snapshot"
     if event.record_version != VERSION:
         return f"its record is of version {event.record_version}; this software reads version {VERSION}"
     if event.after != prev:
@@ -123,14 +126,11 @@ def fault_of(entry: Recorded, event: StateSnapshot, prev: str | None) -> str:
     if packed.head != event.after:
         return f"its record ends at {packed.head}"
     rejection = reduce(packed.state, entry.event).rejection  # compares the state's hash with the event's, among others
-    return "" if rejection is None else rejection.reason
+    return packed if rejection is None else rejection.reason
 
 
-def restored(entry: Recorded, limits: HistoryLimits) -> SessionRecord:
-    """The record up to the entry before a snapshot without fault; its newest turns lack their texts."""
-    packed = _packed(entry.bodies[1] or b"")
-    if isinstance(packed, str):
-        raise ValueError(packed)  # noqa: TRY004 - `fault_of` was not asked
+def restored(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionRecord:
+    """The record up to the entry before this snapshot, which holds `packed`; its newest turns lack their texts."""
     record = SessionRecord(packed.state.session_id, limits)
     for name in _AS_THEY_ARE:
         setattr(record, name, getattr(packed, name))
@@ -142,24 +142,15 @@ def restored(entry: Recorded, limits: HistoryLimits) -> SessionRecord:
     return record
 
 
-def state_in(entry: Recorded, prev: str | None) -> SessionState | None:
-    """The state that a snapshot holds; None for another event, and where it cannot stand for what is before it."""
-    event = entry.event.event
-    if not isinstance(event, StateSnapshot) or fault_of(entry, event, prev):
-        return None
-    packed = _packed(entry.bodies[1] or b"")
-    return None if isinstance(packed, str) else packed.state
-
-
 def _hash(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def _packed(body: bytes) -> _Packed | str:
+def _packed(body: bytes) -> Packed | str:
     """What the body says, or what is the matter with it; only the one encoding counts."""
     try:
         data = _inflated(body)
-        packed = _Packed.model_validate(unpack(data))
+        packed = Packed.model_validate(unpack(data))
     except (ValidationError, ValueError, zlib.error) as error:
         return type(error).__name__
     return packed if canonical_bytes(packed) == data else "it is not canonical"

@@ -160,7 +160,7 @@ async def _asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]
     asked, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
     if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
-    order = order_codec.recorded_order(await _whole(session, asked.order))
+    order = WorkOrder.model_validate(await _whole(session, asked.order))
     receipt = Receipt.model_validate(ended.receipt)
     texts = await session.texts([*order_codec.order_refs(order), *order_codec.receipt_refs(receipt)])
     return order_codec.expand_order(order, texts), order_codec.expand_receipt(receipt, texts)

@@ -59,7 +59,7 @@ class Effects:
         recorded = self._memo.orders.get(planned.wo_id)
         if recorded is None:
             return self._planned(planned)
-        order = order_codec.recorded_order(recorded)
+        order = WorkOrder.model_validate(recorded)
         ended = self._memo.receipts.get(planned.wo_id)
         if ended is not None:
             receipt = Receipt.model_validate(ended)
@@ -91,7 +91,7 @@ class Effects:
         recorded = self._memo.orders.get(wo_id)
         if recorded is None:
             return None
-        return (await self._expanded(order_codec.recorded_order(recorded))).input_context
+        return (await self._expanded(WorkOrder.model_validate(recorded))).input_context
 
     def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""

@@ -81,11 +81,6 @@ def whole(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]]) -> 
     return found
 
 
-def recorded_order(form: Mapping[str, Any]) -> WorkOrder:
-    """The order behind its whole form, texts with a ref still blank. Raises ValidationError if it is none."""
-    return WorkOrder.model_validate(form)
-
-
 def like(form: Mapping[str, Any]) -> str | None:
     """The earlier order of the run that this form rests on; None: it is whole."""
     return form.get(_LIKE)

@@ -60,16 +60,18 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     raise fault
 
 
-def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> Receipt:
-    """HO2 fails an order that was lost, so that it has an end; what a model call may have cost is not known."""
-    code, message = _code_of(order, fault), f"{fault.code}: {fault.detail}"
-    return failed_receipt(order.wo_id, order.fence, code, message, cost=_cost_of(order), by=by, at=at)
+def lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: str) -> Receipt:
+    """HO2 ends an order of which nobody said how it ended; `fault`: why nobody did; None: its run was cancelled.
 
-
-def cancelled_receipt(order: WorkOrder, *, by: str, at: str) -> Receipt:
-    """The end of an order whose run was cancelled and of which nobody said how it ended."""
-    message = "the run was cancelled; this order had no end by then"
-    return failed_receipt(order.wo_id, order.fence, "cancelled", message, cost=_cost_of(order), by=by, at=at)
+    What a model call may have cost is not known; a tool call costs no money, whatever became of it.
+    """
+    code, message = (
+        ("cancelled", "the run was cancelled; this order had no end by then")
+        if fault is None
+        else (_code_of(order, fault), f"{fault.code}: {fault.detail}")
+    )
+    cost = Cost(cost_usd=None if order.tool_call is None else 0.0)
+    return failed_receipt(order.wo_id, order.fence, code, message, cost=cost, by=by, at=at)
 
 
 def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
@@ -85,11 +87,6 @@ def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
         executed_by=by,
         completed_at=at,
     )
-
-
-def _cost_of(order: WorkOrder) -> Cost:
-    """Money is for models: a tool call costs none, whatever became of it."""
-    return Cost(cost_usd=None if order.tool_call is None else 0.0)
 
 
 def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hobus.actors.ho2_supervisor.learning.learning import MemoryClient, Recalled
+from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.ids import parse_iso, requested_id
@@ -24,11 +24,6 @@ async def recorded_lines(run: Run) -> list[Segment] | None:
     """The memory lines of an earlier drive of this run; None if it had sent no prompt yet."""
     recorded = await run.recorded_inputs(2 if run.is_classified else 1)
     return None if recorded is None else [segment for segment in recorded if segment.name == SEGMENT]
-
-
-async def recalled(run: Run, memory: MemoryClient) -> Recalled:
-    """What memory has in force as of the turn's event time."""
-    return await memory.recall(run.agent.agent_id, run.session.session_id, as_of_ts=run.requested.at, trace=run.trace)
 
 
 def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segment]:

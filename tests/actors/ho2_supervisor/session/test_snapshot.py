@@ -72,7 +72,8 @@ def test_a_record_that_does_not_inflate_to_one_is_named(body: bytes) -> None:
     event, _ = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
     forged = event.model_copy(update={"record_hash": hashlib.sha256(body).hexdigest()})
     entry = Recorded("STATE_SNAPSHOT:x/1.1", journal.envelope(life.state, forged), (b"", body, b""))
-    assert "does not read" in snapshot.fault_of(entry, forged, event.after)
+    fault = snapshot.packed_in(entry, event.after)
+    assert isinstance(fault, str) and "does not read" in fault
 
 
 def test_snapshot_is_due_at_rest_alone() -> None:

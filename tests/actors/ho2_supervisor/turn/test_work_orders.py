@@ -14,7 +14,6 @@ from hobus.actors.ho2_supervisor.turn.order_codec import (
     expand_receipt,
     like,
     order_refs,
-    recorded_order,
     whole,
 )
 from hobus.actors.ho2_supervisor.turn.work_orders import TRANSITIONS, OrderContext, advance, faults, with_own_texts
@@ -163,7 +162,7 @@ def test_recorded_order_expands_to_the_same_bytes() -> None:
     assert "kept" in str(form)
     assert "short" in str(form)
     texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello", "r/2": "outcome", "r/3": "thinking"}
-    recorded = recorded_order(form)
+    recorded = WorkOrder.model_validate(form)
     assert order_refs(recorded) == ("WO_DISPATCHED:x/1", "r/1", "r/3", "r/2")
     assert pack(expand_order(recorded, texts).model_dump()) == pack(order.model_dump())
 
@@ -195,7 +194,7 @@ def test_what_the_orders_of_a_run_share_is_recorded_once() -> None:
     assert recorded["call"]["constraints"] == {"prompt_contract_id": "", "provider_id": None, "token_budget": 7}
     texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello"}
     for order in (first, again, longer, other, call, second):
-        assert expand_order(recorded_order(forms[order.wo_id]), texts) == order
+        assert expand_order(WorkOrder.model_validate(forms[order.wo_id]), texts) == order
 
 
 def test_recorded_receipt_expands_to_the_same_bytes() -> None:
@@ -218,5 +217,5 @@ def test_an_order_that_differs_in_a_type_alone_is_recorded_as_it_was_sent(first:
         tool_call=ToolCall(call_id="001", tool_id="list_tools", arguments={"limit": second}),
     )
     earlier = {base.wo_id: whole(blank_order(base, {}), {})}
-    found = recorded_order(whole(blank_order(later, earlier), earlier))
+    found = WorkOrder.model_validate(whole(blank_order(later, earlier), earlier))
     assert pack(found.model_dump()) == pack(later.model_dump())
