@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.base import pack
+from hobus.bus.messages.base import made_of, pack
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.ids import body_ref, call_id, dispatched_id, entry_id, got_key, sent_key
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
@@ -61,7 +61,6 @@ class PackTexts:
 
 STREAM = "prompts"
 NOBODY = Provenance()
-P = TypeVar("P", PromptSent, PromptReceived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ def entry(  # noqa: PLR0913 - what an entry is made of
 def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
     """PROMPT_SENT: durable before anything leaves the process; first of its once key, or nothing is sent."""
     ask, prompt = attempt.ask, attempt.ask.prompt
-    payload = _of(
+    payload = made_of(
         PromptSent,
         prompt,
         provider_id=ask.route.provider_id,
@@ -221,7 +220,7 @@ def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at
     `model_id` is the model that was asked, as in PROMPT_SENT; `answered_by`, what its provider calls it.
     """
     route = attempt.ask.route
-    payload = _of(
+    payload = made_of(
         PromptReceived,
         response,
         provider_id=route.provider_id,
@@ -257,16 +256,7 @@ def closed_as_unknown(prompt_sent: Entry, reservation: Reservation, *, at: float
 
 def provenance_of(prompt: Prompt) -> Provenance:
     """Who and what a prompt is about."""
-    return Provenance(
-        agent_id=prompt.agent_id,
-        agent_class=prompt.agent_class,
-        framework_id=prompt.framework_id,
-        package_id=prompt.package_id,
-        session_id=prompt.session_id,
-        run_seq=prompt.run_seq,
-        work_order_id=prompt.work_order_id,
-        tier=prompt.tier,
-    )
+    return made_of(Provenance, prompt)
 
 
 def _end_of(
@@ -279,11 +269,6 @@ def _end_of(
 def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, **facts: Any) -> WriteEntry:
     parents = [entry_id("PROMPT_SENT", name)]
     return entry(event_type, name, *behind, payload=payload, parents=parents, once=got_key(name), **facts)
-
-
-def _of(cls: type[P], source: object, **own: Any) -> P:
-    """A payload whose other fields are the source's of the same names."""
-    return cls(**own, **{name: getattr(source, name) for name in cls._fields if name not in own})
 
 
 def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:

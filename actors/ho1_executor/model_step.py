@@ -27,6 +27,7 @@ from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
 from hobus.actors.ho1_executor.offered import Offers, told_tools
 from hobus.actors.ho1_executor.prompt_render import load_pack, render
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOrder
@@ -41,12 +42,6 @@ _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 
 _CUT = frozenset({"length", "max_tokens"})
 """Finish reasons of an answer that is not whole, in the words of either kind of provider."""
-
-_OF_ORDER = ("agent_id", "agent_class", "framework_id", "package_id", "session_id", "config_digest")
-_OF_LIMITS = (
-    "model_id", "domain_tags", "token_budget", "reasoning_effort", "provider_profile_id", "tool_choice", "budget_mode",
-)  # fmt: skip
-"""Fields of a prompt that an order and its constraints have under the same names."""
 
 _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
@@ -242,12 +237,13 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
             "budget_exhausted", f"{used_tokens} of {limits.token_budget} tokens of {order.wo_id} are used"
         )
     cap = contract.boundary.max_tokens
-    return Prompt(
+    return made_of(
+        Prompt,
+        order,
+        limits,
         messages=list(messages),
         prompt_pack_id=contract.prompt_pack_id,
         contract_id=contract.contract_id,
-        **{name: getattr(order, name) for name in _OF_ORDER},
-        **{name: getattr(limits, name) for name in _OF_LIMITS},
         work_order_id=order.wo_id,
         run_seq=order.fence.run_id.run_seq,
         tier=contract.tier or order.tier_target,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id, iso, start_key
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
@@ -167,17 +168,9 @@ def entry_of(order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any
 def provenance_of(order: WorkOrder) -> Provenance:
     """Who and what an entry about this order is about."""
     step = _STEP.search(order.wo_id)
-    return Provenance(
-        agent_id=order.agent_id,
-        agent_class=order.agent_class,
-        framework_id=order.framework_id,
-        package_id=order.package_id,
-        session_id=order.session_id,
-        run_seq=order.fence.run_id.run_seq,
-        round_seq=int(step.group(1)) if step else 0,
-        work_order_id=order.wo_id,
-        tier=order.tier_target,
-    )
+    round_seq = int(step.group(1)) if step else 0
+    own = {"run_seq": order.fence.run_id.run_seq, "work_order_id": order.wo_id, "tier": order.tier_target}
+    return made_of(Provenance, order, round_seq=round_seq, **own)
 
 
 def text_ref(entry: Entry) -> str | None:

@@ -87,17 +87,15 @@ class SessionHost(Actor):
 
         Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
         """
-        turn = turns.turn_of(
-            message, call, now=self._bus.clock.monotonic(), config=self._config, packages=self._packages
-        )
+        turn = turns.turn_of(message, call, now=self._bus.clock.monotonic, config=self._config, packages=self._packages)
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
-            return turns.error(turn, *refusal, elapsed_ms=0)
+            return turns.error(turn, *refusal)
         with self._answers.asked((turn.session_id, turn.input_id, turn.text, turn.form)) as told:
             try:
-                result = told.given(self._degradation.told_before(turn) or await self._supervised(turn, message))
+                result = told.given(self._degradation.told_before(turn) or await self._supervised(turn))
             except RuntimeFault as fault:
                 if turns.is_verdict(fault):
-                    return turns.error(turn, fault.code, fault.detail, elapsed_ms=self._degradation.elapsed_ms(turn))
+                    return turns.error(turn, fault.code, fault.detail)
                 # A record that takes nothing, its disk full, can still be read: no model is asked for what it has.
                 in_record = await self._degradation.answered(turn, turn.reserves * self._s("append_reserve_ms"))
                 return told.given(in_record or await self._degradation.answer(turn, fault, told))
@@ -125,30 +123,17 @@ class SessionHost(Actor):
 
     # --- HO2 --------------------------------------------------------------------------------------------------------
 
-    async def _supervised(self, turn: Turn, message: ProcessTurn) -> TurnResult:
-        """HO2's answer. It knows whether the session has begun, unless this host alone does, on its own disk."""
+    async def _supervised(self, turn: Turn) -> TurnResult:
+        """HO2's answer. It knows whether the session has begun, unless this host alone does, on its own disk.
+
+        It is asked until the answer is there: also while the run stands still, and to keep its lease alive. A run that
+        has stood still is never ended for the deadline of who asked: they are told how it stands.
+        """
         if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
             await self._ask(  # a retry finds the same one
                 turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start"
             )
-        return await self._ask_supervisor(turn, message)
-
-    async def _ask_supervisor(self, turn: Turn, message: ProcessTurn) -> TurnResult:
-        """HO2's answer, asked for until it is there: also while the run stands still, and to keep its lease alive.
-
-        A run that has stood still is never ended for the deadline of who asked: they are told how it stands.
-        """
-        request = TurnRequest(
-            session_id=turn.session_id,
-            input_id=turn.input_id,
-            text=message.text,
-            results=message.results,
-            agent_id=message.agent_id,
-            run_overrides=message.run_overrides,
-            stream=message.stream,
-            lease=message.lease,
-            client=turn.client,
-        )
+        request = TurnRequest(**(dict(turn.message) | {"session_id": turn.session_id, "client": turn.client}))
         reply = TurnReply(result=None)
         for asked in count(1):
             try:

@@ -52,17 +52,15 @@ class Degrader:
                 reached_within_s=self._config.gateway_wait_ms / 1000,
             )
         except RuntimeFault as error:
-            return turns.unanswered(turn, fault, error.code, elapsed_ms=self.elapsed_ms(turn))
+            return turns.unanswered(turn, fault, error.code)
         if response.outcome != "SUCCESS" or not response.content.strip():
-            return turns.unanswered(
-                turn, fault, response.error_code, elapsed_ms=self.elapsed_ms(turn), response=response
-            )
+            return turns.unanswered(turn, fault, response.error_code, response)
         return await self._deliver(turn, response, told, fault)
 
     def told_before(self, turn: Turn) -> TurnResult | None:
         """What a client was told of this turn while the record was away, for as long as it does not say so itself."""
         told = self._keeper.held(records.delivered_id(turn))
-        return told and turns.result_in(turn, None, told, None, elapsed_ms=self.elapsed_ms(turn))
+        return told and turns.result_in(turn, None, told, None)
 
     def _record(self, turn: Turn, fault: RuntimeFault) -> None:
         """Before the gateway is called; pipelined, on disk if the ledger stays silent, never in an answer's way."""
@@ -104,9 +102,8 @@ class Degrader:
                     "unavailable",
                     "This turn is answered, and the answer cannot be read now. "
                     "Please ask again under the same input id.",
-                    elapsed_ms=self.elapsed_ms(turn),
                 )
-        return turns.degraded(turn, response, elapsed_ms=self.elapsed_ms(turn), fault=fault)
+        return turns.degraded(turn, response, fault)
 
     async def answered(self, turn: Turn, within_s: float) -> TurnResult | None:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply.
@@ -117,17 +114,13 @@ class Degrader:
             async with asyncio.timeout(within_s):
                 asked, entry, delivered, due = await self._recorded(turn)
             answer = delivered or entry
-            return answer and turns.result_in(turn, asked, answer, due, elapsed_ms=self.elapsed_ms(turn))
+            return answer and turns.result_in(turn, asked, answer, due)
         except TimeoutError:
             return None
         except ValueError as error:
             _log.warning("winning_answer_unreadable", input_id=turn.input_id, error=str(error))
-            return turns.error(
-                turn,
-                "unavailable",
-                "This turn was answered before, and that answer cannot be read any more.",
-                elapsed_ms=self.elapsed_ms(turn),
-            )
+            sentence = "This turn was answered before, and that answer cannot be read any more."
+            return turns.error(turn, "unavailable", sentence)
 
     async def _recorded(self, turn: Turn) -> list[Entry | None]:
         """The input as HO2 recorded it, what answers it, and what this names besides; asked until the ledger says."""
@@ -144,7 +137,3 @@ class Degrader:
 
     def _left(self, turn: Turn, reserve_ms: int) -> float:
         return max(0.0, turn.deadline - turn.reserves * reserve_ms / 1000 - self._bus.clock.monotonic())
-
-    def elapsed_ms(self, turn: Turn) -> int:
-        """Since the client's request arrived."""
-        return turn.elapsed_ms(self._bus.clock.monotonic())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hobus.actors.session_host.turns import Turn, reason_of
 from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt, PromptResponse
@@ -39,16 +41,13 @@ def delivered_id(turn: Turn) -> str:
 
 def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
     """DEGRADATION: why the supervisor did not answer. Its payload says the same however often it is tried."""
-    return WriteEntry(
-        submission_id=entry_id("DEGRADATION", f"{turn.session_id}/{turn.input_id}"),
+    return _entry(
+        turn,
+        entry_id("DEGRADATION", f"{turn.session_id}/{turn.input_id}"),
+        now,
+        [pack_payload(Degradation(turn.input_id))],
         stream="governance",
-        event_type="DEGRADATION",
-        decision="DEGRADED",
         reason=f"{type(fault).__name__}:{fault.code}"[:_REASON_MAX_CHARS],
-        provenance=_provenance(turn),
-        trace=turn.trace,
-        at_us=round(now * 1_000_000),
-        bodies=[pack_payload(Degradation(turn.input_id))],
     )
 
 
@@ -67,25 +66,28 @@ def turn_degraded(
     )
     # The reducer applies its own epochs: the host does not know them.
     envelope = SessionEvent(session_id=turn.session_id, session_epoch=0, step_epoch=0, event=event)
-    return WriteEntry(
-        submission_id=submission_id,
+    payload = pack_event(envelope, submission_id, round(now * 1_000_000))
+    return _entry(
+        turn,
+        submission_id,
+        now,
+        [payload, turn.text.encode(), response.content.encode()],
         stream=session_stream(turn.session_id),
-        event_type=envelope.entry_name,
-        decision="DEGRADED",
-        provenance=_provenance(turn),
-        trace=turn.trace,
-        at_us=round(now * 1_000_000),
-        bodies=[
-            pack_event(envelope, submission_id, round(now * 1_000_000)),
-            turn.text.encode(),
-            response.content.encode(),
-        ],
         once=(delivered_key if delivered else turn_key)(turn.session_id, turn.input_id),
     )
 
 
-def _provenance(turn: Turn) -> Provenance:
-    return Provenance(agent_id=turn.agent_id, package_id=turn.package_id, session_id=turn.session_id)
+def _entry(turn: Turn, submission_id: str, now: float, bodies: list[bytes], **facts: Any) -> WriteEntry:
+    return WriteEntry(
+        submission_id=submission_id,
+        event_type=submission_id.partition(":")[0],
+        decision="DEGRADED",
+        provenance=Provenance(agent_id=turn.agent_id, package_id=turn.package_id, session_id=turn.session_id),
+        trace=turn.trace,
+        at_us=round(now * 1_000_000),
+        bodies=bodies,
+        **facts,
+    )
 
 
 CONTRACT = "PRC-DEGRADED-001"

@@ -31,8 +31,9 @@ DEGRADED = "degraded"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the host knows about one message; `started` and `deadline` on the monotonic clock."""
+    """What the host knows about one message; `started` and `deadline` on the monotonic clock, which `now` reads."""
 
+    message: ProcessTurn
     session_id: str
     input_id: str
     text: str
@@ -47,19 +48,24 @@ class Turn:
     client: str  # the instance that asked
     trace: str
     stream: Callable[[Message], None]  # to whoever asked for pieces of the answer
+    now: Callable[[], float]
 
-    def elapsed_ms(self, now: float) -> int:
+    @property
+    def elapsed_ms(self) -> int:
         """Since it arrived."""
-        return max(0, round((now - self.started) * 1000))
+        return max(0, round((self.now() - self.started) * 1000))
 
 
-def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig, packages: Mapping[str, str]) -> Turn:
+def turn_of(
+    message: ProcessTurn, call: Call, *, now: Callable[[], float], config: HostConfig, packages: Mapping[str, str]
+) -> Turn:
     """The turn of a request; a first turn's session follows from the caller's role and its input id.
 
     Degrading may take `host.reserve_share_max` of a turn's whole time at most, so that a short deadline still leaves
     the supervisor its chance.
     """
     return Turn(
+        message=message,
         session_id=(session_id := message.session_id or session_id_of(call.role, message.input_id)),
         input_id=message.input_id,
         text=words_of(message.text, message.results),
@@ -67,13 +73,14 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig,
         agent_id=(agent_id := message.agent_id or config.agent_id),
         package_id=packages.get(agent_id, ""),
         is_first=message.session_id is None,
-        started=now,
-        deadline=(until := call.deadline if call.deadline is not None else now + config.turn_timeout_ms / 1000),
-        reserves=min(1.0, config.reserve_share_max * max(0.0, until - now) * 1000 / config.degrade_reserve_ms),
+        started=(started := now()),
+        deadline=(until := call.deadline if call.deadline is not None else started + config.turn_timeout_ms / 1000),
+        reserves=min(1.0, config.reserve_share_max * max(0.0, until - started) * 1000 / config.degrade_reserve_ms),
         request_id=call.message_id,
         client=call.sender,
         trace=call.trace or turn_trace(session_id, message.input_id),
         stream=call.stream if message.stream else lambda _: None,
+        now=now,
     )
 
 
@@ -105,7 +112,7 @@ def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
     )
 
 
-def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int, cost: Cost | None = None) -> TurnResult:
+def error(turn: Turn, code: str, sentence: str, *, cost: Cost | None = None) -> TurnResult:
     """An honest no: a code, and one sentence for the user."""
     return TurnResult(
         response=sentence,
@@ -114,14 +121,12 @@ def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int, cost: Cost |
         run_id=None,
         input_id=turn.input_id,
         cost=cost or Cost(),
-        elapsed_ms=elapsed_ms,
+        elapsed_ms=turn.elapsed_ms,
         code=code,
     )
 
 
-def unanswered(
-    turn: Turn, fault: RuntimeFault, code: str, *, elapsed_ms: int, response: PromptResponse | None = None
-) -> TurnResult:
+def unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptResponse | None = None) -> TurnResult:
     """Nobody answered: no model, in the gateway's words, which name the provider and the fix, or not even the gateway.
 
     A record without space, which ends both, is named as such. Why the supervisor did not is said where that is news.
@@ -139,7 +144,6 @@ def unanswered(
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
         f"({code or 'no code'}). Before that: {fault.code} ({plain_words(fault)}). "
         "Please ask again under the same input id.",
-        elapsed_ms=elapsed_ms,
         cost=with_call(before(fault), response),
     )
 
@@ -153,7 +157,7 @@ def reason_of(fault: RuntimeFault | None, response: PromptResponse) -> str:
     )
 
 
-def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int, fault: RuntimeFault | None = None) -> TurnResult:
+def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
     """The reduced answer, marked as such, after HO2's fault."""
     return TurnResult(
         response=response.content,
@@ -163,15 +167,13 @@ def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int, fault: Ru
         input_id=turn.input_id,
         exchange_entry_ids=[response.received_record_id] if response.received_record_id else [],
         cost=with_call(before(fault), response),
-        elapsed_ms=elapsed_ms,
+        elapsed_ms=turn.elapsed_ms,
         code=DEGRADED,
         reason=reason_of(fault, response),
     )
 
 
-def result_in(
-    turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: Entry | None, *, elapsed_ms: int
-) -> TurnResult:
+def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: Entry | None) -> TurnResult:
     """The answer that the stream decided for: of the run, answered or refused or cancelled, or an earlier degradation.
 
     `asked` is the input's RunRequested, if there is one, and `due` its CONSOLIDATION_DUE. An answer to another text, or
@@ -188,16 +190,15 @@ def result_in(
             turn,
             "input_conflict",
             "This input id came before with another text or output_schema; what is new needs a new input id.",
-            elapsed_ms=elapsed_ms,
         )
     match end:
         case End(became="degraded"):
             reply = PromptResponse(
                 outcome="SUCCESS", content=_body(entry, end.reply_ref).decode(), instead_of=end.reason
             )
-            return degraded(turn, reply, elapsed_ms=elapsed_ms)
+            return degraded(turn, reply)
         case End(result_ref=""):
-            return error(turn, end.code, f"The turn ended with {end.code}.", elapsed_ms=elapsed_ms)
+            return error(turn, end.code, f"The turn ended with {end.code}.")
         case End():
             return answer_in(_body(entry, end.result_ref), due)
         case _:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import msgpack
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from hobus.bus.text import cut
 
+T = TypeVar("T")
 _PACKER = msgpack.Packer(use_bin_type=True)
 _set = object.__setattr__  # of a frozen model, as pydantic does it
 
@@ -98,6 +99,13 @@ def named(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: named(item) for key, item in value.items()}
     return [named(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def made_of(cls: type[T], *sources: object, **own: Any) -> T:
+    """A value of this class: `own` fields, and others that a source has under the same name; the first one's counts."""
+    names: Iterable[str] = getattr(cls, "model_fields", None) or getattr(cls, "_fields", ())
+    found = {name: getattr(source, name) for source in reversed(sources) for name in names if hasattr(source, name)}
+    return cls(**(found | own))
 
 
 def canonical_bytes(record: BaseModel) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.actors.ho2_supervisor.turn.work_orders import CREATED_BY
+from hobus.actors.ho2_supervisor.turn.work_orders import planned
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
 from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
@@ -101,18 +101,13 @@ def order_of(  # noqa: PLR0913 - what an order is made of
         "task_labels": ", ".join(config.classify_labels.task),
     }
     agent = crossing.agent
-    return WorkOrder(
+    return planned(
+        agent,
         wo_id=wo_id,
-        session_id=crossing.run_id.session_id,
-        agent_id=agent.agent_id,
-        agent_class=agent.agent_class,
-        framework_id=agent.framework_id,
         package_id=package_id,
         fence=Fence(run_id=crossing.run_id, session_epoch=0, step_epoch=0),
         wo_type="consolidate",
-        state="planned",
         planned_at=planned_at,
-        created_by=CREATED_BY,
         input_context=[*(Segment(name=name, text=text) for name, text in texts.items()), *excerpts],
         constraints=Constraints(
             prompt_contract_id=CONTRACT,

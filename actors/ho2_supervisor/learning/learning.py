@@ -83,7 +83,7 @@ class Learning:
         self._warn(session, ended, await self._log(session, ended, trace), trace)
 
     async def _log(self, session: OwnedSession, ended: EndedRun | None, trace: str) -> Learned:
-        """What the run's events have crossed; one message, within `ho3.log_timeout_ms`. Logged again, they count once."""
+        """What the run's events have crossed, within `ho3.log_timeout_ms`. Logged again, they count once."""
         agent = self._snapshot.agents.get(session.record.state.agent_id or "")
         if ended is None or agent is None:
             return Learned()

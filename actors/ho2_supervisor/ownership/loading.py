@@ -137,7 +137,7 @@ async def _newest(
 
 
 async def _fill(client: LedgerClient, record: SessionRecord) -> None:
-    """Texts stand where they are needed: of follow-ups that wait, and of the newest turns, from which lines are made."""
+    """Texts stand where they are needed: of follow-ups that wait, and of the newest turns."""
     waiting = [ref for ref in record.state.pending_follow_up if ref not in record.follow_ups]
     record.follow_ups |= await texts_of(client, waiting)
     record.history = await _with_texts(client, record)

@@ -23,6 +23,7 @@ from hobus.actors.ho2_supervisor.session.state import (
     walk,
 )
 from hobus.bus.messages import session as commands
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import body_ref, iso, lease_id_of, parse_iso
 from hobus.bus.messages.session import HostCommand
 
@@ -218,7 +219,7 @@ def lease_issued(state: SessionState, event: commands.LeaseIssued) -> Verdict:
     expires_at = iso(parse_iso(event.issued_at) + terms.ttl_secs)
     if (event.expires_at, event.heartbeat_timeout_secs) != (expires_at, terms.heartbeat_timeout_secs):
         return Rejected("the lease is not the one that was asked for")
-    lease = RunLease(**event.model_dump(exclude={"at"}))
+    lease = made_of(RunLease, event)
     return of_run(state, run, lease=lease, last_heartbeat_at=None)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from hobus.actors.ho2_supervisor.turn.order_codec import hashed_bytes
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import ToolBatchId
 from hobus.bus.messages.session import ToolCallSummary, ToolReceipt
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
@@ -69,15 +70,8 @@ def call_status(receipt: Receipt) -> CallEnd:
 
 def end_of_call(batch_id: ToolBatchId, call_id: str, receipt: Receipt, at: str) -> ToolReceipt:
     """What the journal has of a call whose order ended so, under the fence of its order."""
-    return ToolReceipt(
-        tool_batch_id=batch_id,
-        call_id=call_id,
-        status=call_status(receipt),
-        code=failure_code(receipt),
-        session_epoch=receipt.fence.session_epoch,
-        step_epoch=receipt.fence.step_epoch,
-        at=at,
-    )
+    end = {"status": call_status(receipt), "code": failure_code(receipt), "at": at}
+    return made_of(ToolReceipt, receipt.fence, tool_batch_id=batch_id, call_id=call_id, **end)
 
 
 def failure_code(receipt: Receipt) -> str:

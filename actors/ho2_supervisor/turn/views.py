@@ -5,6 +5,7 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_hash
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.session import CallView, HeldCall, RunView, SessionView
 
 
@@ -13,21 +14,13 @@ def view_of(record: SessionRecord) -> SessionView | None:
     state = record.state
     if state.agent_id is None or state.created_at is None or state.updated_at is None:
         return None
-    return SessionView(
-        session_id=state.session_id,
-        agent_id=state.agent_id,
-        status=state.status,
-        lifecycle=state.lifecycle,
-        session_epoch=state.session_epoch,
-        step_epoch=state.step_epoch,
-        tenure=state.tenure,
-        owner=state.owner,
-        turn_count=record.turn_count,
+    return made_of(
+        SessionView,
+        state,
+        record,
         active_input_id=None if state.run is None else state.run.input_id,
         run=run_view_of(record),
         pending_follow_ups=len(state.pending_follow_up),
-        created_at=state.created_at,
-        updated_at=state.updated_at,
         state_hash=state_hash(state),
     )
 
@@ -38,16 +31,13 @@ def run_view_of(record: SessionRecord) -> RunView | None:
     run = state.run
     if run is None:
         return None
-    return RunView(
-        run_id=run.run_id,
-        input_id=run.input_id,
+    return made_of(
+        RunView,
+        run,
         rounds=run.next_turn_seq - 1,
         in_flight=len(run.open_orders),
         calls=_calls(record),
-        pause_requested=run.pause_requested,
-        cancel_reason=run.cancel_reason,
         pending_steers=len(run.pending_steer),
-        deadline_at=run.deadline_at,
         lease_id=None if run.lease is None else run.lease.lease_id,
         lease_expires_at=commands.lease_expiry(state),
     )
@@ -64,14 +54,8 @@ def _calls(record: SessionRecord) -> list[CallView]:
         return []
     tools = _asked_for(record)
     return [
-        CallView(
-            call_id=call_id,
-            tool_id=tools.get(call_id, ""),
-            state=batch.call_status[call_id].state,
-            code=batch.call_status[call_id].code,
-            held=call_id in batch.held,
-        )
-        for call_id in batch.expected_call_ids
+        made_of(CallView, status, call_id=call_id, tool_id=tools.get(call_id, ""), held=call_id in batch.held)
+        for call_id, status in batch.call_status.items()
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import StepId, body_ref, work_order_id
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import (
@@ -20,6 +21,7 @@ from hobus.bus.messages.work_order import (
     ToolCall,
     WorkOrder,
     WorkOrderState,
+    WorkOrderType,
 )
 from hobus.config.assets import Agent
 
@@ -55,22 +57,13 @@ class OrderContext:
     budget_mode: BudgetMode
 
 
-def classify(
-    context: OrderContext, *, inputs: Sequence[Segment], token_budget: int, timeout_seconds: float
-) -> WorkOrder:
-    """The classification of the user's message; names no provider, so that its domain tag routes it."""
-    return _order(
-        context,
-        "classify",
-        inputs=inputs,
-        constraints=Constraints(
-            prompt_contract_id=CLASSIFY_CONTRACT,
-            token_budget=token_budget,
-            timeout_seconds=timeout_seconds,
-            domain_tags=[CLASSIFICATION],
-            budget_mode=context.budget_mode,
-        ),
-    )
+def classify(context: OrderContext, *, inputs: Sequence[Segment], **bounds: Any) -> WorkOrder:
+    """The classification of the user's message; names no provider, so that its domain tag routes it.
+
+    `bounds`, here and below: token_budget and timeout_seconds.
+    """
+    limits = made_of(Constraints, context, prompt_contract_id=CLASSIFY_CONTRACT, domain_tags=[CLASSIFICATION], **bounds)
+    return _order(context, "classify", limits, input_context=list(inputs))
 
 
 def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
@@ -79,86 +72,51 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
     inputs: Sequence[Segment],
     exchanges: Sequence[Exchange],
     run_config: RunConfig,
-    token_budget: int,
-    timeout_seconds: float,
     criteria: Mapping[str, Any],
     parent_wo_id: str | None,
+    **bounds: Any,
 ) -> WorkOrder:
     """One model round towards the answer; names the run's provider and model."""
-    return _order(
+    limits = made_of(
+        Constraints,
         context,
-        "synthesize",
-        inputs=inputs,
-        exchanges=exchanges,
-        criteria=criteria,
-        parent_wo_id=parent_wo_id,
-        constraints=Constraints(
-            prompt_contract_id=SYNTHESIZE_CONTRACT,
-            token_budget=token_budget,
-            timeout_seconds=timeout_seconds,
-            tools_allowed=list(context.agent.tools),
-            budget_mode=context.budget_mode,
-            provider_id=run_config.provider,
-            model_id=run_config.model,
-            max_tokens=run_config.max_tokens,
-            reasoning_effort=run_config.reasoning_effort,
-            caller_tools=run_config.caller_tools or [],
-            tool_choice=run_config.tool_choice or "auto",
-            output_schema=run_config.output_schema,
-            provider_profile_id=run_config.provider_profile_id,
-        ),
+        run_config,
+        prompt_contract_id=SYNTHESIZE_CONTRACT,
+        tools_allowed=list(context.agent.tools),
+        provider_id=run_config.provider,
+        model_id=run_config.model,
+        caller_tools=run_config.caller_tools or [],
+        tool_choice=run_config.tool_choice or "auto",
+        **bounds,
     )
+    parts = {"input_context": list(inputs), "exchanges": list(exchanges), "acceptance_criteria": dict(criteria)}
+    return _order(context, "synthesize", limits, parent_wo_id=parent_wo_id, **parts)
 
 
-def tool_call(
-    context: OrderContext, call: ToolCall, *, token_budget: int, timeout_seconds: float, parent_wo_id: str
-) -> WorkOrder:
+def tool_call(context: OrderContext, call: ToolCall, *, parent_wo_id: str, **bounds: Any) -> WorkOrder:
     """One call that the model asked for, as an order of its own."""
-    return _order(
-        context,
-        "tool_call",
-        call=call,
-        parent_wo_id=parent_wo_id,
-        constraints=Constraints(
-            token_budget=token_budget,
-            timeout_seconds=timeout_seconds,
-            tools_allowed=list(context.agent.tools),
-            budget_mode=context.budget_mode,
-        ),
-    )
+    limits = made_of(Constraints, context, tools_allowed=list(context.agent.tools), **bounds)
+    return _order(context, "tool_call", limits, call.call_id, tool_call=call, parent_wo_id=parent_wo_id)
 
 
-def _order(  # noqa: PLR0913 - the fields that differ between the types
-    context: OrderContext,
-    wo_type: Literal["classify", "synthesize", "tool_call"],
-    *,
-    constraints: Constraints,
-    inputs: Sequence[Segment] = (),
-    exchanges: Sequence[Exchange] = (),
-    call: ToolCall | None = None,
-    criteria: Mapping[str, Any] | None = None,
-    parent_wo_id: str | None = None,
+def _order(
+    context: OrderContext, wo_type: WorkOrderType, limits: Constraints, call_id: str = "", **parts: Any
 ) -> WorkOrder:
-    return WorkOrder(
-        wo_id=work_order_id(context.step_id, "" if call is None else call.call_id),
-        session_id=context.fence.run_id.session_id,
-        agent_id=context.agent.agent_id,
-        agent_class=context.agent.agent_class,
-        framework_id=context.agent.framework_id,
-        package_id=context.package_id,
+    return planned(
+        context.agent,
+        context,
+        wo_id=work_order_id(context.step_id, call_id),
         fence=context.fence,
         wo_type=wo_type,
-        state="planned",
-        planned_at=context.planned_at,
-        created_by=CREATED_BY,
-        parent_wo_id=parent_wo_id,
-        input_context=list(inputs),
-        exchanges=list(exchanges),
-        tool_call=call,
-        constraints=constraints,
-        acceptance_criteria=dict(criteria or {}),
-        config_digest=context.config_digest,
+        constraints=limits,
+        **parts,
     )
+
+
+def planned(agent: Agent, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
+    """An order for this agent; `own` parts, and others that a source has under the same name."""
+    about = {"session_id": fence.run_id.session_id, "fence": fence, "state": "planned", "created_by": CREATED_BY}
+    return made_of(WorkOrder, *sources, agent, **about, **own)
 
 
 def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
