@@ -17,28 +17,6 @@ from hobus.config.schema import AdminConfig
 
 PAGE = SHIPPED_ROOT.parent / "docs" / "configuration.md"
 
-_HEAD = """# Configuration
-
-Every threshold, time-out, retry count, window, limit and budget of every process is a setting in
-`config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names path and
-fix.
-
-- `<home>/config/admin_config.json` holds only what differs: it is laid over the shipped one, object by object (a
-  provider, a route, a server is added by its name); lists and single values replace, and an unknown key is an error.
-  `hobus up --config FILE` uses another file in its place.
-- Any other file in `<home>/config/` replaces the shipped file of the same path (`<home>/config/agents/ADMIN.json` …);
-  a new file adds an agent, a contract or a prompt pack.
-- `hobus config check` tells every fault at once: file, dotted path, what is wrong, the fix.
-- `hobus config show`, `diff`, `set`, `unset`: single settings, by their dotted path; `hobus config schema` for editors.
-- What is loaded is frozen for the life of the cluster; its digest stands in the records of every turn.
-- A secret never stands in a file, only a reference does: `env:NAME` or `file:PATH`.
-- A new setting is a field in `config/schema.py` with a unit at the end of its name and one line of reason, its value in
-  `config/admin_config.json`, and a test that the value is used; then `python -m hobus.config.reference --write` and
-  `python -m hobus.config.manifests --write`.
-
-This page is written from the schema and the shipped values by `python -m hobus.config.reference --write`.
-"""
-
 _UNITS = (
     ("_usd_per_million", "USD per million tokens"),
     ("_ms", "ms"),
@@ -67,7 +45,7 @@ def unit_of(name: str, field: FieldInfo) -> str:
 
 def page(shipped: dict[str, Any]) -> str:
     """The whole page for these shipped values."""
-    parts = [_HEAD]
+    parts = [Path(__file__).with_name("reference_preface.md").read_text(encoding="utf-8")]
     for name, field in AdminConfig.model_fields.items():
         (section,) = _nested(field.annotation)
         about = (section.__doc__ or "").splitlines()[0]

@@ -16,12 +16,10 @@ from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.job import Job, job_of
 from hobus.actors.ho1_executor.known_tools import KnownTools
 from hobus.actors.ho1_executor.model_step import ModelStep, Outage
-from hobus.actors.ho1_executor.offered import Offers
 from hobus.actors.ho1_executor.receipts import completed, end_id, failed
 from hobus.actors.ho1_executor.snapshots import Snapshots
 from hobus.actors.ho1_executor.tool_step import StartUnsettled, ToolStep
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
-from hobus.actors.ho1_executor.tools.table import Validators
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
@@ -58,16 +56,13 @@ class Executor(Actor):
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         known = KnownTools(bus, self._specs, self._config)
         outage = Outage(self._config.ho1.gateway_wait_ms / 1000)
-        self._model_step = ModelStep(
-            bus=bus, tools=known, config=self._config, checked={}, standing={}, offers=Offers(), outage=outage
-        )
+        self._model_step = ModelStep(bus=bus, tools=known, config=self._config, outage=outage)
         self._tool_step = ToolStep(
             bus=bus,
             ledger=self._ledger,
             ends=self._ends,
             runner=self._tools,
             specs=self._specs,
-            validators=Validators(),
             config=self._config,
             begun=self._begun,
         )

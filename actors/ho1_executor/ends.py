@@ -16,7 +16,6 @@ from hobus.actors.ho1_executor.receipts import (
     ToolSaid,
     end_entry,
     failed,
-    late_entry,
     receipt_of,
     text_ref,
 )
@@ -74,43 +73,15 @@ class OrderEnds:
         return receipt_of(entry, order, text)
 
     async def record(self, end: EndWritten) -> Receipt:
-        """As `submit`, and the receipt that won, once it is durable; ours if nobody ended this order before.
+        """The end handed over, and the receipt that won, once it is durable; ours if nobody ended this order before.
 
         For an end that says something which stands nowhere else (a tool's output, a failure) and for every repeated
         delivery: only the record knows whether another worker, or the supervisor that gave the order up, was first.
+        Whoever waits here may go: what becomes of the end does not depend on it.
         Raises LedgerError (unavailable, disk_full, busy): the end is handed over until it stands, for whoever asks next
         must find it: a worker waits for it as long as this one lives.
         """
-        return await self._settled(end)
-
-    def submit(self, end: EndWritten) -> None:
-        """Hands an end over without waiting, again and again while the ledger cannot take it.
-
-        A lost one is kept as WO_LATE; one that is refused is recorded as failed.
-        """
-        self._hand_over(end)
-
-    def keeps(self, wo_id: str) -> bool:
-        """Whether the ledger could not take the end of this order yet."""
-        return wo_id in self._kept
-
-    async def record_kept(self, order: WorkOrder) -> Receipt | None:
-        """As `record`, of the end of this order that the ledger could not take before; None: there is none."""
-        kept = self._kept.pop(order.wo_id, None)
-        return None if kept is None else await self._settled(kept)
-
-    def submit_kept(self) -> None:
-        """As `submit`, of everything that the ledger could not take before."""
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
-        kept, self._kept = self._kept, {}
-        for end in kept.values():
-            self._hand_over(end)
-
-    async def _settled(self, end: EndWritten) -> Receipt:
-        """Whoever waits here may go: what becomes of the end does not depend on it."""
-        self._hand_over(end, urgent=True)
+        self.submit(end, urgent=True)
         while end.outcome is None:  # twice for one that is refused
             await self._ledger.flush()
         if isinstance(end.outcome, BaseException):
@@ -124,7 +95,11 @@ class OrderEnds:
             return end.receipt
         raise LedgerError("rejected", f"the ledger refused WO_FAILED of {end.order.wo_id}: {end.outcome.code}")
 
-    def _hand_over(self, end: EndWritten, *, urgent: bool = False) -> None:
+    def submit(self, end: EndWritten, *, urgent: bool = False) -> None:
+        """Hands an end over without waiting, again and again while the ledger cannot take it.
+
+        A lost one is kept as WO_LATE; one that is refused is recorded as failed.
+        """
         end.outcome = None
         entry = end_entry(end.order, end.receipt, end.stamp, parents=end.parents, said=end.said)
         try:
@@ -135,6 +110,24 @@ class OrderEnds:
         else:
             done.add_done_callback(partial(self._acknowledged, end))
 
+    def keeps(self, wo_id: str) -> bool:
+        """Whether the ledger could not take the end of this order yet."""
+        return wo_id in self._kept
+
+    async def record_kept(self, order: WorkOrder) -> Receipt | None:
+        """The end of this order that the ledger could not take before, recorded now; None: there is none."""
+        kept = self._kept.pop(order.wo_id, None)
+        return None if kept is None else await self.record(kept)
+
+    def submit_kept(self) -> None:
+        """Everything that the ledger could not take before is handed over again."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        kept, self._kept = self._kept, {}
+        for end in kept.values():
+            self.submit(end)
+
     def _acknowledged(self, end: EndWritten, done: asyncio.Future[list[Ack]]) -> None:
         if done.cancelled():
             return
@@ -144,12 +137,17 @@ class OrderEnds:
         ack = done.result()[0]
         if ack.outcome == "refused" and end.receipt.state == "completed":
             end.receipt, end.said = _refused(end, ack), ToolSaid()
-            self._hand_over(end, urgent=True)
+            self.submit(end, urgent=True)
             return
         end.outcome = ack
         if ack.outcome != "refused":  # else nothing stands, and its tool may not be run as if it never had been
             end.on_durable()
-        self._keep_late(end, ack)
+        if ack.outcome != "lost":
+            return
+        with suppress(RuntimeFault):  # over ledger.client_outstanding_max; the winner stands, which is what matters
+            parents = [ack.submission_id, *end.receipt.prompt_received_ids]
+            late = end_entry(end.order, end.receipt, end.stamp, parents=parents, said=end.said, is_late=True)
+            self._ledger.submit([late], trace=end.stamp.trace)
 
     def _not_taken(self, end: EndWritten, fault: BaseException) -> None:
         end.outcome = fault
@@ -158,13 +156,6 @@ class OrderEnds:
         self._kept[end.order.wo_id] = end
         if self._retry is None:
             self._retry = asyncio.get_running_loop().call_later(self._retry_s, self.submit_kept)
-
-    def _keep_late(self, end: EndWritten, ack: Ack) -> None:
-        if ack.outcome != "lost":
-            return
-        with suppress(RuntimeFault):  # over ledger.client_outstanding_max; the winner stands, which is what matters
-            late = late_entry(end.order, end.receipt, end.stamp, winner_id=ack.submission_id, said=end.said)
-            self._ledger.submit([late], trace=end.stamp.trace)
 
 
 def _refused(end: EndWritten, ack: Ack) -> Receipt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hobus.actors.ho1_executor.contracts import (
     A_CALL,
@@ -24,8 +24,7 @@ from hobus.actors.ho1_executor.contracts import (
 )
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
-from hobus.actors.ho1_executor.offered import Offers, told_tools
-from hobus.actors.ho1_executor.prompt_render import load_pack, render
+from hobus.actors.ho1_executor.prompts import Offers, load_pack, render, told_tools
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
@@ -36,6 +35,7 @@ from hobus.config.assets import Agent
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
+Inputs = Mapping[str, Sequence[Segment]]
 _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 """Faults of a request that its receiver may have worked on."""
 
@@ -77,10 +77,12 @@ class ModelStep:
     bus: Bus
     tools: KnownTools
     config: AdminConfig  # of this worker: its limits
-    checked: dict[tuple[str, str], CheckedContract]  # (snapshot digest, contract id) -> contract, checked once
-    standing: dict[tuple[str, str], Mapping[str, Sequence[Segment]]]  # (snapshot digest, agent id) -> inputs
-    offers: Offers
     outage: Outage
+    offers: Offers = field(default_factory=Offers)
+    checked: dict[tuple[str, str], CheckedContract] = field(default_factory=dict[tuple[str, str], CheckedContract])
+    """(snapshot digest, contract id) -> contract, checked once."""
+    standing: dict[tuple[str, str], Inputs] = field(default_factory=dict[tuple[str, str], Inputs])
+    """(snapshot digest, agent id) -> what the configuration says to every prompt of this agent."""
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
         """The answer that the contract wants, or the tools that the model asks for.
@@ -150,20 +152,18 @@ class ModelStep:
             return KnownToOrder({})
         return await self.tools.allowed_by(job.order.constraints.tools_allowed, agent, within_s=job.remaining_s / 2)
 
-    def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Mapping[str, Sequence[Segment]]:
+    def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Inputs:
         key = (snapshot.digest, "" if agent is None else agent.agent_id)
-        found = self.standing.get(key)
-        if found is None:
-            found = self.standing[key] = standing_inputs(agent, snapshot)
-        return found
+        if key not in self.standing:
+            own = {} if agent is None else {"system": [Segment(name="system", text=agent.system_prompt)]}
+            self.standing[key] = label_inputs(snapshot.config.classify_labels) | own
+        return self.standing[key]
 
     def _contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
         key = (snapshot.digest, order.constraints.prompt_contract_id)
-        found = self.checked.get(key)
-        if found is None:
-            found = check_contract(select_contract(snapshot.contracts.values(), key[1]))
-            self.checked[key] = found
-        return found
+        if key not in self.checked:
+            self.checked[key] = check_contract(select_contract(snapshot.contracts.values(), key[1]))
+        return self.checked[key]
 
     async def _ask(self, job: Job, prompt: Prompt) -> PromptResponse:
         """The gateway's response; asked again under the same key while that may help and time is left."""
@@ -202,12 +202,6 @@ class ModelStep:
                 return response
             await self.bus.sleep(pause_s)
             attempt += 1
-
-
-def standing_inputs(agent: Agent | None, snapshot: Snapshot) -> dict[str, list[Segment]]:
-    """What the configuration says to every prompt of this agent."""
-    inputs = label_inputs(snapshot.config.classify_labels)
-    return inputs if agent is None else inputs | {"system": [Segment(name="system", text=agent.system_prompt)]}
 
 
 def is_spent(order: WorkOrder, used_tokens: int) -> bool:

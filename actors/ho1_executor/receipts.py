@@ -137,18 +137,39 @@ def _receipt(order: WorkOrder, usage: OrderUsage, stamp: Stamp, **what: Any) -> 
 
 
 def end_entry(
-    order: WorkOrder, receipt: Receipt, stamp: Stamp, *, parents: list[str], said: ToolSaid = NOTHING_SAID
+def end_entry(  # noqa: PLR0913 - all that an end says
+    order: WorkOrder,
+    receipt: Receipt,
+    stamp: Stamp,
+    *,
+    parents: list[str],
+    said: ToolSaid = NOTHING_SAID,
+    is_late: bool = False,
 ) -> WriteEntry:
-    """WO_COMPLETED or WO_FAILED: the first of them for an order commits."""
-    event_type = "WO_COMPLETED" if receipt.state == "completed" else "WO_FAILED"
-    return _end_entry(order, receipt, stamp, event_type, parents, said)
+    """WO_COMPLETED or WO_FAILED: the first of them for an order commits.
 
-
-def late_entry(
-    order: WorkOrder, receipt: Receipt, stamp: Stamp, *, winner_id: str, said: ToolSaid = NOTHING_SAID
-) -> WriteEntry:
-    """WO_LATE: an end that lost, kept without a key, so that a true success is never hidden."""
-    return _end_entry(order, receipt, stamp, "WO_LATE", [winner_id, *receipt.prompt_received_ids], said)
+    `is_late`: WO_LATE, an end that lost, kept without a key, so that a true success is never hidden.
+    """
+    event_type = "WO_LATE" if is_late else f"WO_{receipt.state.upper()}"
+    text = None if receipt.output_result is None else receipt.output_result.text
+    own = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
+    has_own_text = text is not None and bool(text.text) and text.ref in (None, own)
+    told = said.named()
+    submission_id, at_us = end_id(event_type, order.wo_id, stamp.instance), round(stamp.now * 1_000_000)
+    return entry_of(
+        order,
+        stamp,
+        event_type,
+        end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text, said=tuple(told)),
+        decision=receipt.state.upper(),
+        reason=receipt.error.code if receipt.error else "",
+        parents=parents,
+        texts=[
+            *([text.text.encode()] if text is not None and has_own_text else []),
+            *(words.encode() for words in told.values()),
+        ],
+        once=None if is_late else end_key(order.wo_id),
+    )
 
 
 def entry_of(order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any, ...], **facts: Any) -> WriteEntry:
@@ -200,30 +221,6 @@ def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt
         raise WorkOrderFault("execution_error", f"the text {result.text.ref} of a recorded receipt is gone")
     text = result.text.model_copy(update={"text": data.decode()})
     return receipt.model_copy(update={"output_result": result.model_copy(update={"text": text})})
-
-
-def _end_entry(  # noqa: PLR0913, PLR0917 - all that an end says
-    order: WorkOrder, receipt: Receipt, stamp: Stamp, event_type: str, parents: list[str], said: ToolSaid
-) -> WriteEntry:
-    text = None if receipt.output_result is None else receipt.output_result.text
-    own = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
-    has_own_text = text is not None and bool(text.text) and text.ref in (None, own)
-    told = said.named()
-    submission_id, at_us = end_id(event_type, order.wo_id, stamp.instance), round(stamp.now * 1_000_000)
-    return entry_of(
-        order,
-        stamp,
-        event_type,
-        end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text, said=tuple(told)),
-        decision=receipt.state.upper(),
-        reason=receipt.error.code if receipt.error else "",
-        parents=parents,
-        texts=[
-            *([text.text.encode()] if text is not None and has_own_text else []),
-            *(words.encode() for words in told.values()),
-        ],
-        once=None if event_type == "WO_LATE" else end_key(order.wo_id),
-    )
 
 
 def _receipt_in(entry: Entry) -> Receipt | None:

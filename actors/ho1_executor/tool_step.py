@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.actors.ho1_executor.contracts import schema_faults
@@ -37,9 +37,9 @@ class ToolStep:
     ends: OrderEnds
     runner: ToolRunner
     specs: Mapping[str, ToolDefinition]
-    validators: Validators
     config: AdminConfig  # of this worker: its limits
     begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
+    validators: Validators = field(default_factory=Validators)
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult | Receipt:
         """The tool's output, or the receipt of the worker that ran it.

@@ -16,7 +16,7 @@ from hobus.actors.ho1_executor.contracts import (
     select_contract,
 )
 from hobus.actors.ho1_executor.model_step import prompt_of
-from hobus.actors.ho1_executor.prompt_render import load_pack, render
+from hobus.actors.ho1_executor.prompts import load_pack, render
 from hobus.bus.messages.gateway import Prompt, PromptResponse, ToolSpec
 from hobus.bus.messages.work_order import Segment
 from hobus.config.prompt_pack import parse_pack

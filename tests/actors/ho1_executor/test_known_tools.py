@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bench.builders import order, shipped_snapshot
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder, definition_of, is_awaited, wanted_by
-from hobus.actors.ho1_executor.offered import Offers, offered_tools
+from hobus.actors.ho1_executor.prompts import Offers, offered_tools
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.sources import word_of
@@ -254,7 +254,7 @@ def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> Non
     agent = agent.model_copy(update={"tools": ("s__*",), "permissions": permissions})
     given = order(constraints={"tools_allowed": ["s__c", "s__*", "s__nothing"]})
     assert [spec.tool_id for spec in offered_tools(given, agent, specs)] == ["s__c", "s__a"]
-    assert offered_tools(given, None, specs) == []
+    assert Offers().to(given, None, specs) == []
 
 
 def test_an_offer_is_made_anew_when_anything_of_it_changed() -> None:

@@ -14,7 +14,6 @@ from hobus.actors.ho1_executor.receipts import (
     completed,
     end_entry,
     failed,
-    late_entry,
     provenance_of,
     receipt_of,
     text_ref,
@@ -156,7 +155,7 @@ def test_an_end_by_somebody_else_reads_as_a_failure_with_its_code(bodies: list[b
 def test_a_late_end_has_no_key_and_names_the_winner() -> None:
     """A losing end is kept whole, text included, beside the one that won."""
     receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
-    late = late_entry(order(), receipt, HERE, winner_id="WO_FAILED:w")
+    late = end_entry(order(), receipt, HERE, parents=["WO_FAILED:w"], is_late=True)
     assert (late.event_type, late.once, late.parents) == ("WO_LATE", None, ["WO_FAILED:w"])
     assert late.bodies[1:] == [b"out"]
     assert receipt_of(stored(late), order(), None).output_result == receipt.output_result.model_copy(  # type: ignore[union-attr]

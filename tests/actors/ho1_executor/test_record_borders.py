@@ -18,7 +18,6 @@ from hobus.actors.ho1_executor.snapshots import Snapshots
 from hobus.actors.ho1_executor.tool_step import ToolStep
 from hobus.actors.ho1_executor.tools.definition import Bounds
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
-from hobus.actors.ho1_executor.tools.table import Validators
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
@@ -113,7 +112,6 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
         ends=OrderEnds(as_client(ledger), retry_s=1.0),
         runner=InProcessToolRunner(tools=tools, view={}, bounds=Bounds(output=100, said=100)),
         specs=tools,
-        validators=Validators(),
         config=shipped_snapshot().config,
         begun=begun,
     )

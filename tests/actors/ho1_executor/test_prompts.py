@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.actors.ho1_executor.prompt_render import load_pack, render
+from hobus.actors.ho1_executor.prompts import load_pack, render
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
 

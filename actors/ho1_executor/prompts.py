@@ -1,0 +1,106 @@
+"""What a model is told for an order: the messages of its prompt, and its agent's tools with those of whoever asked.
+
+Pure but for what is kept. The pack language is `config.prompt_pack`; which tools there are at all is known by
+`known_tools`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from operator import is_
+
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.bus.errors import ConfigError, WorkOrderFault
+from hobus.bus.messages.base import made_of
+from hobus.bus.messages.gateway import PromptMessage
+from hobus.bus.messages.work_order import Exchange, Segment, ToolSpec, WorkOrder
+from hobus.config.assets import Agent, names
+from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
+
+_parsed = lru_cache(maxsize=64)(parse_pack)
+"""A pack's text decides what it is parsed to; only speed depends on the number kept."""
+
+
+def load_pack(packs: Mapping[str, str], pack_id: str) -> PromptPack:
+    """The parsed pack. Raises WorkOrderFault: prompt_pack_not_found, or contract_schema_invalid if it is not a pack."""
+    text = packs.get(pack_id)
+    if text is None:
+        raise WorkOrderFault("prompt_pack_not_found", f"no prompt pack {pack_id}; known: {', '.join(sorted(packs))}")
+    try:
+        return _parsed(pack_id, text)
+    except ConfigError as fault:
+        raise WorkOrderFault("contract_schema_invalid", fault.detail) from None
+
+
+def render(
+    pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], exchanges: Sequence[Exchange]
+) -> list[PromptMessage]:
+    """The whole transcript: the pack's messages, then each earlier tool round as the model saw it.
+
+    Raises WorkOrderFault(input_schema_invalid) when the pack needs an input that is not there.
+    """
+    return [*fill_pack(pack, inputs), *(message for exchange in exchanges for message in _round(exchange))]
+
+
+def _round(exchange: Exchange) -> list[PromptMessage]:
+    """An answer that asked for tools, and one tool message per call, in call order.
+
+    A transcript is only valid for a provider when every call has its result, so a gap is refused here.
+    """
+    asked = [call.call_id for call in exchange.tool_calls]
+    answered = [result.name for result in exchange.results]
+    if asked != answered:
+        raise WorkOrderFault("input_schema_invalid", f"a tool round asks for calls {asked} and answers {answered}")
+    said = [exchange.text] if exchange.text.text else []
+    results = [PromptMessage(role="tool", segments=[result], tool_call_id=result.name) for result in exchange.results]
+    return [PromptMessage(role="assistant", segments=said, tool_calls=exchange.tool_calls), *results]
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+class Offers:
+    """`offered_tools`, made anew only when something changed: of an agent nearly every order is told the same."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[Agent, list[str], list[ToolDefinition], list[ToolSpec]]] = {}  # by agent id
+
+    def to(self, order: WorkOrder, agent: Agent | None, known: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
+        """What the model of this order is told of the agent's own tools."""
+        if agent is None:
+            return []
+        last, allowed, tools = self._last.get(agent.agent_id), order.constraints.tools_allowed, list(known.values())
+        # By identity: equal schemas may differ in their bytes.
+        is_same = last is not None and agent is last[0] and allowed == last[1] and len(tools) == len(last[2])
+        if last is None or not is_same or not all(map(is_, tools, last[2])):
+            last = self._last[agent.agent_id] = (agent, allowed, tools, offered_tools(order, agent, known))
+        return last[3]
+
+
+def offered_tools(order: WorkOrder, agent: Agent, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
+    """What the model is told about: tools that this order allows and its agent may use.
+
+    In the order's order; what one of its wildcards names, by id, so that it is the same whoever has which of them.
+    """
+    offered = dict.fromkeys(
+        tool_id
+        for name in order.constraints.tools_allowed
+        for tool_id in ([name] if name in specs else sorted(specs))
+        if names([name], tool_id) and agent.may_use(tool_id, writes=specs[tool_id].writes)
+    )
+    return [made_of(ToolSpec, specs[tool_id]) for tool_id in offered]
+
+
+def told_tools(order: WorkOrder, own: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """The agent's own tools and the caller's; where one has to be called, the caller's alone.
+
+    Raises WorkOrderFault(tool_name_taken): of two tools of one name nobody could tell which a model means.
+    """
+    theirs, limits = order.constraints.caller_tools, order.constraints
+    taken = {tool.tool_id for tool in own}
+    exact = [name for name in limits.tools_allowed if name != "*"]
+    for tool in theirs:
+        if tool.tool_id in taken or names(exact, tool.tool_id):
+            raise WorkOrderFault("tool_name_taken", f"agent {order.agent_id} has a tool {tool.tool_id} of its own")
+    return list(theirs) if limits.tool_choice == "required" else [*own, *theirs]
