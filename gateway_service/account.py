@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from hobus.bus.errors import GatewayError
@@ -20,17 +19,6 @@ from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PromptCall
 
 
-@dataclass(slots=True)
-class HeldAttempt:
-    """An attempt with its reservation; without a settlement at the end it was never sent, and is released."""
-
-    attempt: Attempt
-    settlement: Settlement | None = None
-    is_submitted: bool = False
-    """Its PROMPT_SENT was handed over: the record says what became of it."""
-    is_spooled: bool = False
-
-
 class BudgetAccount:
     """The gateway's budgets: only here are they debited."""
 
@@ -43,18 +31,17 @@ class BudgetAccount:
         self._released_count = 0
 
     @contextmanager
-    def reserved(self, ask: PromptCall, number: int, estimate: int) -> Generator[HeldAttempt]:
+    def reserved(self, ask: PromptCall, number: int, estimate: int) -> Generator[Attempt]:
         """Holds estimate + max_tokens in every scope at once, or raises GatewayError with the true reason."""
         attempt = self._reserve(ask, number, estimate)
-        held = HeldAttempt(attempt)
         try:
-            yield held
+            yield attempt
         except (GatewayError, asyncio.CancelledError) as fault:
-            if not held.is_submitted:
+            if not attempt.is_submitted:
                 self._note_release(attempt, "CANCELLED" if isinstance(fault, asyncio.CancelledError) else fault.code)
             raise
         finally:
-            self._state.settle(attempt.name, held.settlement or NEVER_SENT)
+            self._state.settle(attempt.name, attempt.settlement or NEVER_SENT)
 
     def remaining_after(self, attempt: Attempt, settlement: Settlement) -> int | None:
         """Tokens that the attempt's session will have left once it is settled so."""

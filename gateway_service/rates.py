@@ -18,7 +18,6 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.prompts import session_scope
 from hobus.config.schema import GatewayConfig, RateConfig
-from hobus.gateway_service.account import HeldAttempt
 from hobus.gateway_service.records import Attempt
 
 
@@ -67,14 +66,14 @@ class Rates:
         self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
 
     @asynccontextmanager
-    async def passing(self, held: HeldAttempt, until: float) -> AsyncGenerator[None]:
+    async def passing(self, attempt: Attempt, until: float) -> AsyncGenerator[None]:
         """For the time of one send. Raises GatewayError(RATE_LIMITED) if it may not be made in its time."""
-        shares = self._shares(held.attempt)
+        shares = self._shares(attempt)
         await self._enter(shares, until)
         try:
             yield
         finally:
-            settled = held.settlement
+            settled = attempt.settlement
             was_sent = settled is not None and settled.was_sent
             for share in shares:
                 used = 0 if settled is None or not was_sent else settled.tokens if share.bucket[1] == "tokens" else 1
@@ -105,18 +104,13 @@ class Rates:
     def _shares(self, attempt: Attempt) -> list[_Share]:
         config, ask = self._config, attempt.ask
         provider_id = ask.route.provider_id
+        of_provider = f"gateway.provider_rates.{provider_id}"
         limits = (
-            (
-                f"provider:{provider_id}",
-                config.provider_rates.get(provider_id),
-                f"gateway.provider_rates.{provider_id}",
-            ),
+            (f"provider:{provider_id}", config.provider_rates.get(provider_id), of_provider),
             (session_scope(ask.prompt.session_id), config.session_rate, "gateway.session_rate"),
         )
         shares: list[_Share] = []
         for scope, rate, setting in limits:
-            if rate is None:
-                continue
             for kind, cost in (("requests", 1), ("tokens", attempt.reservation.tokens)):
                 if self._ensure((scope, kind), rate):
                     shares.append(_Share((scope, kind), cost, f"{setting}.{kind}_per_minute"))
@@ -124,13 +118,13 @@ class Rates:
             self._buckets.popitem(last=False)
         return shares
 
-    def _ensure(self, key: tuple[str, str], rate: RateConfig) -> bool:
+    def _ensure(self, key: tuple[str, str], rate: RateConfig | None) -> bool:
         """Whether there is such a limit; its bucket is there then, full at first."""
-        per_minute = rate.requests_per_minute if key[1] == "requests" else rate.tokens_per_minute
+        per_minute: int | None = getattr(rate, f"{key[1]}_per_minute", None)
         if per_minute is None:
             return False
         if key not in self._buckets:
-            burst = rate.requests_burst if key[1] == "requests" else rate.tokens_burst
+            burst: int = getattr(rate, f"{key[1]}_burst")
             self._buckets[key] = Bucket(burst, self._bus.clock.monotonic(), per_minute / _PER_MINUTE, burst)
         self._buckets.move_to_end(key)
         return True

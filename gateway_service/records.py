@@ -21,7 +21,6 @@ from hobus.bus.record.entry import checked
 from hobus.bus.record.payload import pack_payload, payload_in, payload_of
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
-    BudgetSnapshot,
     CallAsked,
     PromptFailed,
     PromptReceived,
@@ -80,15 +79,22 @@ class PromptCall:
     """The transcript, as it is digested."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
-    """One send of one call: everything its records need."""
+    """One send of one call: what its records need, and what became of it.
+
+    Without a settlement at its end it was never sent, and its reservation is released.
+    """
 
     ask: PromptCall
     number: int
     reservation: Reservation
     estimate: int
     mode: Mode
+    settlement: Settlement | None = None
+    is_submitted: bool = False
+    """Its PROMPT_SENT was handed over: the record says what became of it."""
+    is_spooled: bool = False
 
     @property
     def name(self) -> str:
@@ -292,11 +298,6 @@ def name_in(entry: Entry) -> str:
     return entry.submission_id.partition(":")[2]
 
 
-def reservation_in(entry: Entry) -> Reservation | None:
-    """The reservation of a PROMPT_SENT; None where its payload was erased."""
-    return held_in(entry)[0]
-
-
 def held_in(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
     """The reservation of a PROMPT_SENT, and (scope, limit) of its order where that has a bound; None where erased."""
     sent = payload_in(PromptSent, entry)
@@ -306,14 +307,6 @@ def held_in(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
     if sent.token_budget is None:
         return reservation, None
     return reservation, (order_scope(entry.provenance.work_order_id), sent.token_budget)
-
-
-def snapshot_in(entry: Entry) -> BudgetSnapshot:
-    """What a BUDGET_SNAPSHOT says. Raises LookupError where it was erased."""
-    found = payload_in(BudgetSnapshot, entry)
-    if found is None:
-        raise LookupError("erased")
-    return found
 
 
 def settlement_in(entry: Entry) -> Settlement:

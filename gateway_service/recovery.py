@@ -97,10 +97,12 @@ class Recovery:
         newest = await self._ledger.query(where, limit=1, newest_first=True, with_bodies=True)
         for entry in newest.entries:
             try:
-                after, figures, names = records.snapshot_in(entry)
+                if (snapshot := payload_in(BudgetSnapshot, entry)) is None:
+                    raise LookupError("erased")
+                after, figures, names = snapshot
                 sent = await self._ledger.lookup([entry_id("PROMPT_SENT", name) for name in names], with_bodies=True)
                 unended = {name: one for name, one in zip(names, sent, strict=True) if one is not None}
-                held = [one for one in map(records.reservation_in, unended.values()) if one is not None]
+                held = [held for sent in unended.values() if (held := records.held_in(sent)[0]) is not None]
                 self.state = state_of(figures, held, self.state.idle_orders_max)
                 self._after, self._unended = after, unended
             except (ValueError, TypeError, LookupError) as error:

@@ -22,13 +22,13 @@ from hobus.bus.spool import RecordKeeper
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
 from hobus.gateway_service import pricing, records, routing
-from hobus.gateway_service.account import BudgetAccount, HeldAttempt
+from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
 from hobus.gateway_service.calls import Attempts, key_conflict
 from hobus.gateway_service.chain import LastFaults
 from hobus.gateway_service.pieces import Pieces
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
-from hobus.gateway_service.records import PackTexts, PromptCall
+from hobus.gateway_service.records import Attempt, PackTexts, PromptCall
 
 _log = structlog.get_logger("gateway")
 
@@ -90,38 +90,38 @@ class Sender:
                 retryable=True,
             ) from None
 
-    async def record_sent(self, held: HeldAttempt, deadline: float) -> PromptResponse | None:
+    async def record_sent(self, attempt: Attempt, deadline: float) -> PromptResponse | None:
         """PROMPT_SENT is durable and first: None, send it. Otherwise the answer that an earlier instance recorded.
 
         Raises EarlierAttempt when that one failed or is unknown, GatewayError(UNAVAILABLE) when the ledger is away.
         """
-        wait_s = min(self._ledger_wait_s(held.attempt.ask), self._left(deadline))
+        wait_s = min(self._ledger_wait_s(attempt.ask), self._left(deadline))
         if wait_s <= 0:
-            raise _no_time(held.attempt.ask)
-        entry = records.sent(held.attempt, self._packs, at=self._bus.now())
-        held.is_submitted = True
+            raise _no_time(attempt.ask)
+        entry = records.sent(attempt, self._packs, at=self._bus.now())
+        attempt.is_submitted = True
         future = self._keeper.submit(entry, keep=False, urgent=True)
         try:
             async with asyncio.timeout(wait_s):
                 ack = (await asyncio.shield(future))[0]
         except TimeoutError:
-            return self._without_ledger(held, entry, future, wait_s)
+            return self._without_ledger(attempt, entry, future, wait_s)
         except asyncio.CancelledError:
-            self._close_unsent(held, future, _cancelled())
+            self._close_unsent(attempt, future, _cancelled())
             raise
         except MessageTooLarge as fault:
-            raise _too_large(held.attempt.ask, fault.detail) from None
+            raise _too_large(attempt.ask, fault.detail) from None
         if ack.outcome == "committed":
             return None
         try:
-            return await self._earlier(held, ack)
+            return await self._earlier(attempt, ack)
         except asyncio.CancelledError:
-            self._close_unsent(held, future, _cancelled())
+            self._close_unsent(attempt, future, _cancelled())
             raise
         except EarlierAttempt:
             raise
         except RuntimeFault as fault:  # this very write may stand there, and nobody knows
-            self._close_unsent(held, future, unavailable(fault))
+            self._close_unsent(attempt, future, unavailable(fault))
             raise
 
     def _ledger_wait_s(self, ask: PromptCall) -> float:
@@ -130,30 +130,30 @@ class Sender:
         return (config.gateway.spool_after_ms if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
 
     def _without_ledger(
-        self, held: HeldAttempt, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
+        self, attempt: Attempt, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
     ) -> PromptResponse | None:
         """Only a degraded call goes on, its record synced to this process's own disk first."""
-        if held.attempt.ask.is_degraded and self._config.gateway.on_ledger_outage == "spool":
+        if attempt.ask.is_degraded and self._config.gateway.on_ledger_outage == "spool":
             try:
                 self._keeper.spool_now(entry)
             except OSError as error:
                 _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
             else:
-                held.is_spooled = True
+                attempt.is_spooled = True
                 return None
         fault = GatewayError(
             "UNAVAILABLE",
             f"the ledger did not acknowledge {entry.submission_id} within {waited_s:.3f} s; no call leaves unrecorded",
             retryable=True,
         )
-        self._close_unsent(held, future, fault)
+        self._close_unsent(attempt, future, fault)
         raise fault
 
-    def _close_unsent(self, held: HeldAttempt, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
+    def _close_unsent(self, attempt: Attempt, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
         """Should this PROMPT_SENT stand, or still commit, it gets its end: nothing was sent and nothing used."""
-        if held.attempt.name in self._made:
+        if attempt.name in self._made:
             return  # sent or closed before: that end is on its way
-        self._made.add(held.attempt.name)
+        self._made.add(attempt.name)
         self._undecided_count += 1
         self._none_undecided.clear()
 
@@ -161,7 +161,7 @@ class Sender:
             try:
                 ack = None if done.cancelled() or done.exception() is not None else done.result()[0]
                 if ack is not None and ack.is_first and ack.origin == self._bus.instance:
-                    self._end(self._failure_entry(held.attempt, fault, NEVER_SENT), held)
+                    self._end(self._failure_entry(attempt, fault, NEVER_SENT), attempt)
             finally:
                 self._undecided_count -= 1
                 if not self._undecided_count:
@@ -169,9 +169,8 @@ class Sender:
 
         future.add_done_callback(close)
 
-    async def _earlier(self, held: HeldAttempt, ack: Ack) -> PromptResponse | None:
+    async def _earlier(self, attempt: Attempt, ack: Ack) -> PromptResponse | None:
         """Another write stands under this attempt: answer its end, or make sure that it has one."""
-        attempt = held.attempt
         if ack.code == "too_large":
             raise _too_large(attempt.ask, "ledger.bodies_max_bytes")
         if ack.outcome == "refused" and ack.code != "conflict":
@@ -186,7 +185,7 @@ class Sender:
                 return None  # the ack of this very write was lost on its way
             raise EarlierAttempt("UNKNOWN_OUTCOME", f"the end of {sent.submission_id} is not in the record yet")
         if end is None:
-            end = await self._close_earlier(held, sent)
+            end = await self._close_earlier(attempt, sent)
         if end.event_type == "PROMPT_RECEIVED":
             return records.response_in(sent, end)
         raise EarlierAttempt(
@@ -195,14 +194,14 @@ class Sender:
             "it is known (gateway.on_unknown_outcome)",
         )
 
-    async def _close_earlier(self, held: HeldAttempt, sent: Entry) -> Entry:
+    async def _close_earlier(self, attempt: Attempt, sent: Entry) -> Entry:
         """The attempt of an instance that is gone is closed as unknown, at its reservation, unless its end is first."""
-        reservation = records.reservation_in(sent) or held.attempt.reservation
+        reservation = records.held_in(sent)[0] or attempt.reservation
         await self._ledger.write([records.closed_as_unknown(sent, reservation, at=self._bus.now())])
-        _sent, end = await self._find(held.attempt.name)
+        _sent, end = await self._find(attempt.name)
         if end is None:
             raise GatewayError("UNAVAILABLE", f"the end of {sent.submission_id} cannot be found")
-        held.settlement = records.settlement_in(end)
+        attempt.settlement = records.settlement_in(end)
         return end
 
     async def recorded(self, ask: PromptCall) -> PromptResponse | None:
@@ -229,7 +228,7 @@ class Sender:
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
 
     async def send(
-        self, held: HeldAttempt, until: float, draft: Draft, passage: Passage, *, is_share: bool
+        self, attempt: Attempt, until: float, draft: Draft, passage: Passage, *, is_share: bool
     ) -> PromptResponse:
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
 
@@ -240,11 +239,11 @@ class Sender:
 
         Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
         """
-        ask, left = held.attempt.ask, self._left(until)
+        ask, left = attempt.ask, self._left(until)
         if left <= 0:
-            raise self._failed(held, _no_time(ask), NEVER_SENT)
+            raise self._failed(attempt, _no_time(ask), NEVER_SENT)
         self.sent_count += 1
-        self._made.add(held.attempt.name)
+        self._made.add(attempt.name)
         started = self._bus.clock.monotonic()
         silence_s = self._config.gateway.breaker.silence_ms / 1000
         pieces = Pieces(
@@ -253,7 +252,7 @@ class Sender:
             interval_s=self._config.gateway.stream_interval_ms / 1000,
             chars_max=self._config.ledger.bodies_max_bytes,
         )
-        draft.begin(ask.prompt.work_order_id, held.attempt.number)
+        draft.begin(ask.prompt.work_order_id, attempt.number)
         try:
             async with asyncio.timeout(left):
                 provider = self._providers[ask.route.provider_id]
@@ -271,7 +270,7 @@ class Sender:
                 fault = _unfinished(ask, had_s)
                 self._last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
             passage.ended(fault)
-            self._failed(held, fault)
+            self._failed(attempt, fault)
             raise
         except Exception as error:  # noqa: BLE001 - whatever a provider does, its PROMPT_SENT must get an end
             had_s = self._bus.clock.monotonic() - started
@@ -284,35 +283,35 @@ class Sender:
                     "PROVIDER_ERROR", f"provider {ask.route.provider_id} raised {type(error).__name__}"
                 )
             passage.ended(fault)
-            raise self._failed(held, fault) from (None if isinstance(error, GatewayError | TimeoutError) else error)
+            raise self._failed(attempt, fault) from (None if isinstance(error, GatewayError | TimeoutError) else error)
         passage.ended(None)
-        return self._received(held, response, round((self._bus.clock.monotonic() - started) * 1000))
+        return self._received(attempt, response, round((self._bus.clock.monotonic() - started) * 1000))
 
-    def _received(self, held: HeldAttempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
+    def _received(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
         """The answer as it stands in the record. Raises GatewayError for one that is a failure, or fits no record."""
-        provider_id = held.attempt.ask.route.provider_id
+        provider_id = attempt.ask.route.provider_id
         try:
             if answer.outcome != "SUCCESS":
                 fault = GatewayError(answer.error_code or "PROVIDER_ERROR", f"{provider_id} answered {answer.outcome}")
-                raise self._failed(held, fault)
-            response, settlement = self._settled(held, answer, latency_ms)
+                raise self._failed(attempt, fault)
+            response, settlement = self._settled(attempt, answer, latency_ms)
             if settlement.tokens > pricing.TOKENS_MAX:
                 raise OverflowError("more tokens than a budget holds")
-            entry = records.received(held.attempt, response, answered_by=str(answer.model_id), at=self._bus.now())
+            entry = records.received(attempt, response, answered_by=str(answer.model_id), at=self._bus.now())
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
             detail = f"provider {provider_id} gave an answer that cannot be recorded: {type(error).__name__}"
-            model = routing.model_of(held.attempt.ask.route, self._config.gateway)
-            used = pricing.settle_unusable(answer, held.attempt.reservation.tokens, model)
-            raise self._failed(held, GatewayError("PROVIDER_ERROR", detail), used) from None
-        held.settlement = settlement
-        self._end(entry, held)
+            model = routing.model_of(attempt.ask.route, self._config.gateway)
+            used = pricing.settle_unusable(answer, attempt.reservation.tokens, model)
+            raise self._failed(attempt, GatewayError("PROVIDER_ERROR", detail), used) from None
+        attempt.settlement = settlement
+        self._end(entry, attempt)
         return response
 
-    def _settled(self, held: HeldAttempt, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
+    def _settled(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
         """The answer with what the gateway knows of it, checked as if it came over the wire. Raises ValueError."""
-        attempt, route = held.attempt, held.attempt.ask.route
+        route = attempt.ask.route
         settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
         received_id = entry_id("PROMPT_RECEIVED", attempt.name)
         response = PromptResponse.model_validate(
@@ -334,24 +333,24 @@ class Sender:
         )
         return response, settlement
 
-    def _failed(self, held: HeldAttempt, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
+    def _failed(self, attempt: Attempt, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
         """Records the end of this attempt and returns the fault, for raising."""
-        reserved = held.attempt.reservation.tokens
+        reserved = attempt.reservation.tokens
         self.failed_count += 1
         try:
-            model = routing.model_of(held.attempt.ask.route, self._config.gateway)
-            held.settlement = settlement or pricing.settle_fault(fault, reserved, model)
-            entry = self._failure_entry(held.attempt, fault, held.settlement)
+            model = routing.model_of(attempt.ask.route, self._config.gateway)
+            attempt.settlement = settlement or pricing.settle_fault(fault, reserved, model)
+            entry = self._failure_entry(attempt, fault, attempt.settlement)
         except Exception as error:  # noqa: BLE001 - a provider's fault may be as unfit for a record as its answer
             fault = GatewayError("PROVIDER_ERROR", f"a fault that cannot be recorded: {type(error).__name__}")
-            held.settlement = held.settlement or pricing.unknown(reserved)
-            entry = self._failure_entry(held.attempt, fault, held.settlement)
-        self._end(entry, held)
-        settled = held.settlement
+            attempt.settlement = attempt.settlement or pricing.unknown(reserved)
+            entry = self._failure_entry(attempt, fault, attempt.settlement)
+        self._end(entry, attempt)
+        settled = attempt.settlement
         fault.facts |= {"ended": True, "was_sent": settled.was_sent, "cost_usd": settled.cost_usd}  # it has its record
         return fault
 
-    def _end(self, entry: WriteEntry, held: HeldAttempt) -> None:
+    def _end(self, entry: WriteEntry, attempt: Attempt) -> None:
         """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own.
 
         The keeper decides: an end that a full disk keeps out is handed over again and decides nothing until it is in.
@@ -361,14 +360,14 @@ class Sender:
             if done.cancelled() or (done.exception() is None and done.result()[0].is_first):
                 return
             _log.warning("end_was_not_first", submission_id=entry.submission_id)
-            self._on_lost(held.attempt.ask.prompt.idempotency_key)
+            self._on_lost(attempt.ask.prompt.idempotency_key)
             if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(done):
                 # The answer cannot be recorded whole; that it came and what it used still is.
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
-                self._end(self._failure_entry(held.attempt, fault, held.settlement or NEVER_SENT), held)
+                self._end(self._failure_entry(attempt, fault, attempt.settlement or NEVER_SENT), attempt)
 
-        if held.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
-            sent_id = entry_id("PROMPT_SENT", held.attempt.name)
+        if attempt.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
+            sent_id = entry_id("PROMPT_SENT", attempt.name)
             future = self._keeper.submit_and_spool(entry, behind=sent_id)
         else:
             future = self._keeper.submit(entry, keep=True)
@@ -382,7 +381,7 @@ class Sender:
     def _left(self, deadline: float) -> float:
         return deadline - self._bus.clock.monotonic()
 
-    def _failure_entry(self, attempt: records.Attempt, fault: GatewayError, settlement: Settlement) -> WriteEntry:
+    def _failure_entry(self, attempt: Attempt, fault: GatewayError, settlement: Settlement) -> WriteEntry:
         chars_max = self._config.gateway.message_max_chars
         return records.failed(attempt, fault, settlement, chars_max=chars_max, at=self._bus.now())
 

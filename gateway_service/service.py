@@ -311,14 +311,14 @@ class GatewayService(Actor):
         ticket = self._turnstiles[ask.route.provider_id].ticket(self._bus.principal)
         ends_at = running.deadline if until is None else min(until, running.deadline)
         try:
-            with self._account.reserved(ask, number, estimate) as held:  # 6 reserve, and the settlement of every exit
-                async with self._rates.passing(held, ends_at):  # 7 rate limits
+            with self._account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
+                async with self._rates.passing(attempt, ends_at):  # 7 rate limits
                     await self._place(ask, ticket, ends_at)
                     with self._breakers.passing(ask.route) as passage:  # 8 circuit breaker
-                        earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
+                        earlier = await self._sender.record_sent(attempt, running.deadline)  # 9 record PROMPT_SENT
                         # 10 send, 11 record and settle
                         return earlier or await self._sender.send(
-                            held, ends_at, running.draft, passage, is_share=ends_at < running.deadline
+                            attempt, ends_at, running.draft, passage, is_share=ends_at < running.deadline
                         )
         except GatewayError as refusal:
             if refusal.code in _BUDGET_CODES and (recorded := await self._sender.recorded(ask)) is not None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
-from hobus.actors.ho2_supervisor.turn import chain, order_codec
+from hobus.actors.ho2_supervisor.turn import chain
+from hobus.actors.ho2_supervisor.turn.effects import append_end
 from hobus.actors.ho2_supervisor.turn.pool import lost_receipt
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.messages.ids import end_key, parse_iso, turn_key
-from hobus.bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
+from hobus.bus.messages.session import RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
 from hobus.bus.messages.work_order import Receipt, WorkOrder
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import receipt_in
@@ -73,11 +74,7 @@ async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id
 
 
 def _ended(session: OwnedSession, memo: RunMemo, wo_id: str, receipt: Receipt, trace: str) -> None:
-    session.append(
-        OrderEnded(wo_id=wo_id, receipt=order_codec.blank_receipt(receipt), at=session.now()),
-        work_order_id=wo_id,
-        trace=trace,
-    )
+    append_end(session, receipt, trace=trace)
     call, batch = memo.orders[wo_id].get("tool_call"), session.record.state.tool_batch
     if call is None or batch is None:
         return

@@ -50,7 +50,7 @@ class RunTask:
         self.is_begun = False  # its task has had its first step
         self.scope: asyncio.Timeout | None = None  # of the run's deadline, while it is inside
         self._is_stopping = False  # its task was cancelled because the run is being cancelled
-        self._waiters: list[asyncio.Future[None]] = []
+        self._change = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[TurnResult] = loop.create_future()
         self.answer.add_done_callback(self._answered)
@@ -63,16 +63,12 @@ class RunTask:
 
     async def change(self) -> None:
         """Returns at the next change."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
+        await self._change.wait()
 
     def changed(self) -> None:
         """Wakes everybody who waits now."""
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._change.set()
+        self._change = asyncio.Event()
 
     async def stand_still(self, standstill: Standstill) -> None:
         """Until the next change; the deadline does not come meanwhile, and nobody else is kept waiting."""

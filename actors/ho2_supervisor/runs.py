@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -72,10 +73,11 @@ class Runs:
         submission_id = requested_id(session.session_id, message.input_id)
         text, limits = words_of(message.text, message.results), self._config.sessions
         open_calls = session.record.state.open_calls if message.results else None
-        requested = RunRequested(
+        requested = self._requested(
+            session,
+            message.input_id,
+            text,
             input_ref=body_ref(submission_id, 1),
-            input_id=message.input_id,
-            input_digest=input_digest(message.input_id, text),
             results=[
                 GivenResult(tool_call_id=result.tool_call_id, content_ref=body_ref(submission_id, number))
                 for number, result in enumerate(message.results, start=2)
@@ -83,12 +85,9 @@ class Runs:
             continues=open_calls and open_calls.wo_id,
             run_overrides=message.run_overrides,
             deadline_at=deadline_at,
-            config_digest=self._digest,
             lease=LeaseTerms(ttl_secs=limits.lease_ttl_s, heartbeat_timeout_secs=limits.lease_heartbeat_timeout_s)
             if message.lease
             else None,
-            principal=self._bus.principal,
-            at=session.now(),
         )
         bodies = [text.encode(), *(result.content.encode() for result in message.results)]
         session.append(requested, bodies=bodies, trace=trace)
@@ -154,17 +153,21 @@ class Runs:
         if not self._has_follow_up(session) or session.record.state.pending_follow_up[0] != ref:
             return
         input_id = follow_up_input(command_of(ref))
-        requested = RunRequested(
-            input_ref=ref,
+        deadline_at = self.deadline_at(self._config.sessions.follow_up_timeout_ms / 1000)
+        # Of a text that was erased the run fails, and says so.
+        requested = self._requested(session, input_id, text or "", input_ref=ref, deadline_at=deadline_at)
+        session.append(requested)
+        self._start(session, requested)
+
+    def _requested(self, session: OwnedSession, input_id: str, text: str, **own: Any) -> RunRequested:
+        return RunRequested(
             input_id=input_id,
-            input_digest=input_digest(input_id, text or ""),  # of one that was erased the run fails, and says so
-            deadline_at=self.deadline_at(self._config.sessions.follow_up_timeout_ms / 1000),
+            input_digest=input_digest(input_id, text),
             config_digest=self._digest,
             principal=self._bus.principal,
             at=session.now(),
+            **own,
         )
-        session.append(requested)
-        self._start(session, requested)
 
     def _start(
         self,

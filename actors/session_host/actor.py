@@ -14,7 +14,7 @@ from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.base import Message
+from hobus.bus.messages.base import Message, made_of
 from hobus.bus.messages.ledger import session_stream
 from hobus.bus.messages.session import (
     EndSession,
@@ -133,7 +133,7 @@ class SessionHost(Actor):
             await self._ask(  # a retry finds the same one
                 turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start"
             )
-        request = TurnRequest(**(dict(turn.message) | {"session_id": turn.session_id, "client": turn.client}))
+        request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
         reply = TurnReply(result=None)
         for asked in count(1):
             try:

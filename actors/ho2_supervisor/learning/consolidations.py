@@ -48,8 +48,6 @@ class Consolidations:
     def __init__(self, resources: Resources, memory: Ho3Config) -> None:
         self._bus = resources.bus
         self._client = resources.client
-        self._snapshot = resources.snapshot
-        self._packages = resources.packages
         self._config = resources.config
         self._memory = memory
         self._timeout_s = memory.consolidation_timeout_ms / 1000
@@ -82,7 +80,7 @@ class Consolidations:
     async def _agent_of(self, message: Consolidate) -> Agent:
         """Whose session it is, as the record says: the message's word only routes it."""
         [completed] = await self._client.lookup([completed_id(message.run_id)])
-        agent = None if completed is None else self._snapshot.agents.get(completed.provenance.agent_id)
+        agent = None if completed is None else self._resources.snapshot.agents.get(completed.provenance.agent_id)
         if agent is None:
             raise RuntimeFault("not_found", f"run {message.run_id} was not completed for an agent that is configured")
         return agent
@@ -120,10 +118,11 @@ class Consolidations:
     async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
         """The order, durable in stream ho2m before anybody sees it."""
         turns = await self._turns_behind(crossing.evidence.event_ids)
+        package_id = self._resources.packages.get(crossing.agent.agent_id, "")
         planned = consolidation.order_of(
             crossing, wo_id, consolidation.excerpts_of(turns, self._memory.excerpt_max_chars),
-            config=self._config, memory=self._memory, package_id=self._packages.get(crossing.agent.agent_id, ""),
-            digest=self._snapshot.digest, planned_at=iso(self._bus.now()),
+            config=self._config, memory=self._memory, package_id=package_id,
+            digest=self._resources.snapshot.digest, planned_at=iso(self._bus.now()),
         )  # fmt: skip
         if wrong := work_orders.faults(planned, ()):
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
@@ -163,7 +162,7 @@ class Consolidations:
             raise WorkOrderFault("output_schema_invalid", "; ".join(judged.faults))
         return consolidation.artifact_from(
             crossing, judged.lesson, model=await self._model_of(receipt),
-            pack_version=consolidation.pack_version(self._snapshot), memory=self._memory,
+            pack_version=consolidation.pack_version(self._resources.snapshot), memory=self._memory,
         )  # fmt: skip
 
     async def _model_of(self, receipt: Receipt) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from hobus.actors.ho2_supervisor.session.state import (
-    ActiveToolBatch,
     CallStatus,
     Rejected,
     RunLease,
@@ -164,33 +163,21 @@ def _cancel(state: SessionState, command: HostCommand, _at: str) -> Verdict:
 
 
 def _approve(state: SessionState, run: RunState, said: commands.Approve, at: str) -> Verdict:
-    batch = _holding(run, said.call_id)
-    if isinstance(batch, Rejected):
-        return batch
-    held = [call for call in batch.held if call != said.call_id]
-    return _decided(state, run, batch.model_copy(update={"held": held}), at)
+    return _decided(state, run, said.call_id, None, at)
 
 
 def _deny(state: SessionState, run: RunState, said: commands.Deny, at: str) -> Verdict:
-    batch = _holding(run, said.call_id)
-    if isinstance(batch, Rejected):
-        return batch
-    return _decided(state, run, batch.with_status(said.call_id, CallStatus(state="Failed", code=DENIED)), at)
+    return _decided(state, run, said.call_id, CallStatus(state="Failed", code=DENIED), at)
 
 
-def _holding(run: RunState, call_id: str) -> ActiveToolBatch | Rejected:
-    """The batch in which this call waits for an approval."""
+def _decided(state: SessionState, run: RunState, call_id: str, status: CallStatus | None, at: str) -> Verdict:
+    """The state after one more decision; with the last one a run that waited for them goes on. None: it may run."""
     batch = run.tool_batch
     if batch is None or call_id not in batch.held:
         waiting = "none" if batch is None or not batch.held else ", ".join(batch.held)
         return Rejected(f"call_not_open: call {call_id} waits for no approval; waiting: {waiting}")
-    return batch
-
-
-def _decided(state: SessionState, run: RunState, batch: ActiveToolBatch, at: str) -> SessionState:
-    """The batch after one more decision; with the last one a run that waited for them goes on."""
-    decided = run._replace(tool_batch=batch)
-    if batch.held or state.lifecycle != "WaitingInput":
+    decided = run._replace(tool_batch=batch.with_status(call_id, status or batch.call_status[call_id]))
+    if len(batch.held) > 1 or state.lifecycle != "WaitingInput":
         return state._replace(run=decided)
     return _goes_on(state, decided, at)
 

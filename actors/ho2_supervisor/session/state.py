@@ -54,7 +54,7 @@ class ActiveToolBatch(Record):
         return not self.call_status[call_id].is_terminal and call_id not in self.held
 
     def with_status(self, call_id: str, status: CallStatus) -> ActiveToolBatch:
-        """The batch after a call became that; a terminal call is held no more."""
+        """The batch after a call became that; it is held no more."""
         held = [call for call in self.held if call != call_id]
         return self.model_copy(update={"call_status": self.call_status | {call_id: status}, "held": held})
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hobus.config.schema import ClassifyLabels
@@ -30,15 +30,8 @@ class Classification:
         """What the synthesize prompt is told: one JSON object, keys in a fixed order; empty if nothing is known."""
         if not self.speech_act:
             return ""
-        known: dict[str, Any] = {
-            "speech_act": self.speech_act,
-            "ambiguity": self.ambiguity,
-            "action": self.action,
-            "objective": self.objective,
-            "domain": list(self.domain),
-            "task": list(self.task),
-        }
-        return json.dumps({key: value for key, value in known.items() if value}, ensure_ascii=False)
+        known = {name: value for name, value in asdict(self).items() if value and name != "dropped"}
+        return json.dumps(known, ensure_ascii=False)
 
 
 def read_classification(

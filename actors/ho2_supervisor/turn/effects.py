@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing
+from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
@@ -29,6 +29,12 @@ class OpenOrder:
     order: WorkOrder
     attempt: int
     receipt: Receipt | None = None
+
+
+def append_end(session: OwnedSession, receipt: Receipt, *, bodies: Sequence[bytes] = (), trace: str) -> None:
+    """OrderEnded is journaled with the next write."""
+    event = OrderEnded(wo_id=receipt.wo_id, receipt=order_codec.blank_receipt(receipt), at=session.now())
+    session.append(event, bodies=bodies, work_order_id=receipt.wo_id, trace=trace)
 
 
 class Effects:
@@ -77,12 +83,7 @@ class Effects:
         receipt = pending.receipt
         if receipt is None:
             receipt, own_text = order_codec.with_own_text(await self._sent(pending.order, pending.attempt))
-            self._session.append(
-                OrderEnded(wo_id=receipt.wo_id, receipt=order_codec.blank_receipt(receipt), at=self._session.now()),
-                bodies=own_text,
-                work_order_id=receipt.wo_id,
-                trace=self._task.trace,
-            )
+            append_end(self._session, receipt, bodies=own_text, trace=self._task.trace)
         self.receipts[receipt.wo_id] = receipt
         return receipt
 

@@ -83,12 +83,9 @@ async def record_answer(
     ]  # fmt: skip
     if not judgement.is_accepted:
         also.append(("ESCALATION", "ESCALATED", Escalation(receipts[-1].wo_id, faults)))
+    shared: dict[str, Any] = {"provenance": about, "parents": [completion_id], "trace": run.trace}
     for event_type, decision_of, payload in also:
-        run.session.also(
-            run.resources.entry(
-                event_type, payload, provenance=about, parents=[completion_id], decision=decision_of, trace=run.trace,
-            )
-        )  # fmt: skip
+        run.session.also(run.resources.entry(event_type, payload, decision=decision_of, **shared))
     if run.learning is None:
         await run.session.barrier()
         return result

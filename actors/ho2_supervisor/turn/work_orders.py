@@ -89,8 +89,15 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
         tool_choice=run_config.tool_choice or "auto",
         **bounds,
     )
-    parts = {"input_context": list(inputs), "exchanges": list(exchanges), "acceptance_criteria": dict(criteria)}
-    return _order(context, "synthesize", limits, parent_wo_id=parent_wo_id, **parts)
+    return _order(
+        context,
+        "synthesize",
+        limits,
+        input_context=list(inputs),
+        exchanges=list(exchanges),
+        acceptance_criteria=dict(criteria),
+        parent_wo_id=parent_wo_id,
+    )
 
 
 def tool_call(context: OrderContext, call: ToolCall, *, parent_wo_id: str, **bounds: Any) -> WorkOrder:
