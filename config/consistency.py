@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from hobus.bus.messages.ids import ID_MAX_CHARS
@@ -52,9 +52,8 @@ def inconsistencies(
                 f"contracts/{contract_id}.json: prompt_pack_id: no prompt_packs/{contract.prompt_pack_id}.txt; add it"
             )
         if contract.boundary.provider_id is not None:
-            faults.extend(
-                _provider_faults(f"contracts/{contract_id}.json: boundary", contract.boundary.provider_id, config)
-            )
+            path = f"contracts/{contract_id}.json: boundary.provider_id"
+            faults.extend(_provider_faults(path, contract.boundary.provider_id, config.gateway))
     for agent_id, agent in agents.items():
         faults.extend(f"agents/{agent_id}.json: {fault}" for fault in _agent_faults(agent, config, frameworks))
     return faults
@@ -115,15 +114,13 @@ _NOT_ABOVE = (
 """Settings of which the first must not be above the second; without a section `ho3` memory is switched off."""
 
 
-def _order_faults(config: AdminConfig) -> list[str]:
-    found: list[str] = []
+def _order_faults(config: AdminConfig) -> Iterator[str]:
     for low, high in _NOT_ABOVE:
         if config.ho3 is None and low.startswith("ho3."):
             continue
         low_value, high_value = _sum_of(config, low), _sum_of(config, high)
         if low_value > high_value:
-            found.append(f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second")
-    return found
+            yield f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"
 
 
 def _sum_of(config: AdminConfig, words: str) -> float:
@@ -134,22 +131,18 @@ def _sum_of(config: AdminConfig, words: str) -> float:
     return times * sum(attrgetter(path)(config) for path in words.removeprefix("twice ").split(" + "))
 
 
-def _round_faults(config: AdminConfig) -> list[str]:
+def _round_faults(config: AdminConfig) -> Iterator[str]:
     """A classification is the first model round of its turn: with room for one alone nobody would ever be answered."""
-    if not config.ho2.classify or config.budget.turn_limit > 1:
-        return []
-    fault = "budget.turn_limit: 1 leaves no round for an answer behind the classification; raise it to 2 or more"
-    return [f"{fault}, or set ho2.classify to false"]
+    if config.ho2.classify and config.budget.turn_limit <= 1:
+        fault = "budget.turn_limit: 1 leaves no round for an answer behind the classification; raise it to 2 or more"
+        yield f"{fault}, or set ho2.classify to false"
 
 
-def _memory_faults(ho3: Ho3Config | None) -> list[str]:
+def _memory_faults(ho3: Ho3Config | None) -> Iterator[str]:
     """A missing section is memory switched off, and no fault."""
-    if ho3 is None:
-        return []
-    if _MEMORY_DIR.fullmatch(ho3.memory_dir) is None or ho3.memory_dir in _HOME_DIRECTORIES:
+    if ho3 is not None and (_MEMORY_DIR.fullmatch(ho3.memory_dir) is None or ho3.memory_dir in _HOME_DIRECTORIES):
         taken = _names(_HOME_DIRECTORIES)
-        return [f"ho3.memory_dir: expected the name of one directory below the home, and none of {taken}"]
-    return []
+        yield f"ho3.memory_dir: expected the name of one directory below the home, and none of {taken}"
 
 
 def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
@@ -160,95 +153,74 @@ def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
     return [f"ledger.bodies_max_bytes: {limit} is below the {size_bytes} bytes of this configuration itself; raise it"]
 
 
-def _route_faults(gateway: GatewayConfig) -> list[str]:
+def _route_faults(gateway: GatewayConfig) -> Iterator[str]:
+    named = {f"gateway.provider_rates.{name}": name for name in gateway.provider_rates}
+    named |= {f"gateway.profiles.{name[:64]}.provider_id": one.provider_id for name, one in gateway.profiles.items()}
+    for path, provider_id in named.items():
+        yield from _provider_faults(path, provider_id, gateway)
+    for tag in gateway.domain_tag_routes:
+        if tag not in DOMAIN_TAGS:
+            yield f"gateway.domain_tag_routes.{tag[:64]}: no prompt has this tag; tags: {_names(DOMAIN_TAGS)}"
     routes: dict[str, Route] = {"gateway.default_route": gateway.default_route}
     routes |= {f"gateway.domain_tag_routes.{tag}": route for tag, route in gateway.domain_tag_routes.items()}
-    unknown = [tag for tag in gateway.domain_tag_routes if tag not in DOMAIN_TAGS]
     for number, link in enumerate(gateway.fallbacks):
         path = f"gateway.fallbacks.{number}"
         routes[path] = link
-        routes |= {f"{path}.routes.{place}": route for place, route in enumerate(link.routes)}
-    routes |= {f"gateway.tokenizers.{number}": route for number, route in enumerate(gateway.tokenizers)}
-    counted = [(route.provider_id, route.model_id) for route in gateway.tokenizers]
-    faults = [
-        f"gateway.provider_rates.{name}: no such provider; configured: {_names(gateway.providers)}"
-        for name in gateway.provider_rates
-        if name not in gateway.providers
-    ]
-    faults += [
-        f"gateway.profiles.{name[:64]}.provider_id: no such provider; configured: {_names(gateway.providers)}"
-        for name, profile in gateway.profiles.items()
-        if profile.provider_id not in gateway.providers
-    ]
-    faults += [
-        f"gateway.domain_tag_routes.{tag[:64]}: no prompt has this tag; tags: {_names(DOMAIN_TAGS)}" for tag in unknown
-    ]
-    faults += [
-        f"gateway.fallbacks.{number}.routes.{place}: {link.provider_id}/{link.model_id} is its own fallback; remove it"
-        for number, link in enumerate(gateway.fallbacks)
-        for place, route in enumerate(link.routes)
-        if (route.provider_id, route.model_id) == (link.provider_id, link.model_id)
-    ]
-    faults += [
-        f"gateway.tokenizers.{number}: {provider_id}/{model_id} has one already; remove it"
-        for number, (provider_id, model_id) in enumerate(counted)
-        if (provider_id, model_id) in counted[:number]
-    ]
+        for place, route in enumerate(link.routes):
+            routes[f"{path}.routes.{place}"] = route
+            if (route.provider_id, route.model_id) == (link.provider_id, link.model_id):
+                yield f"{path}.routes.{place}: {link.provider_id}/{link.model_id} is its own fallback; remove it"
+    counted: set[tuple[str, str]] = set()
+    for number, route in enumerate(gateway.tokenizers):
+        routes[f"gateway.tokenizers.{number}"] = route
+        if (route.provider_id, route.model_id) in counted:
+            yield f"gateway.tokenizers.{number}: {route.provider_id}/{route.model_id} has one already; remove it"
+        counted.add((route.provider_id, route.model_id))
     for path, route in routes.items():
-        provider = gateway.providers.get(route.provider_id)
-        if provider is None:
-            faults.append(f"{path}.provider_id: no such provider; configured: {_names(gateway.providers)}")
-        elif not provider.any_model and route.model_id not in [model.model_id for model in provider.models]:
-            known = _names(model.model_id for model in provider.models)
-            faults.append(f"{path}.model_id: provider {route.provider_id!r} has no such model; configured: {known}")
-    return faults
+        yield from _model_faults(path, route, gateway)
 
 
-def _instance_faults(gateway: GatewayConfig) -> list[str]:
+def _model_faults(path: str, route: Route, gateway: GatewayConfig) -> Iterator[str]:
+    yield from _provider_faults(f"{path}.provider_id", route.provider_id, gateway)
+    provider = gateway.providers.get(route.provider_id)
+    models = [] if provider is None else [model.model_id for model in provider.models]
+    if provider is not None and not provider.any_model and route.model_id not in models:
+        known = _names(models)
+        yield f"{path}.model_id: provider {route.provider_id!r} has no such model; configured: {known}"
+
+
+def _instance_faults(gateway: GatewayConfig) -> Iterator[str]:
     """Names under which a provider cannot be recorded or typed, and models that are there twice."""
-    faults: list[str] = []
     for provider_id, provider in gateway.providers.items():
         path = f"gateway.providers.{provider_id[:64]}"
         if _PROVIDER_ID.fullmatch(provider_id) is None:
-            faults.append(f"{path}: a provider is named with letters, digits, `.`, `_` and `-`, at most 64 of them")
+            yield f"{path}: a provider is named with letters, digits, `.`, `_` and `-`, at most 64 of them"
         models = [model.model_id for model in provider.models]
-        faults += [f"{path}.models: {name!r} is there twice" for name in sorted(set(models)) if models.count(name) > 1]
+        yield from (f"{path}.models: {name!r} is there twice" for name in sorted(set(models)) if models.count(name) > 1)
         if not all(name.strip() for name in models):
-            faults.append(f"{path}.models: a model_id is blank")
-    return faults
+            yield f"{path}.models: a model_id is blank"
 
 
-def _provider_faults(path: str, provider_id: str, config: AdminConfig) -> list[str]:
-    if provider_id in config.gateway.providers:
-        return []
-    return [f"{path}.provider_id: no such provider; configured: {_names(config.gateway.providers)}"]
+def _provider_faults(path: str, provider_id: str, gateway: GatewayConfig) -> Iterator[str]:
+    if provider_id not in gateway.providers:
+        yield f"{path}: no such provider; configured: {_names(gateway.providers)}"
 
 
-def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Framework]) -> list[str]:
-    faults: list[str] = []
+def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
     if agent.framework_id not in frameworks:
-        faults.append(f"framework_id: no framework {agent.framework_id}; known: {_names(frameworks)}")
-    faults.extend(
-        f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_SETTINGS)}"
-        for purpose in agent.budget
-        if purpose not in BUDGET_SETTINGS
-    )
-    faults.extend(
-        f"budget.{purpose}: no setting budget.{key}; name one of {_names(BUDGET_KEYS)}"
-        for purpose, key in agent.budget.items()
-        if key not in BUDGET_KEYS
-    )
-    faults.extend(
-        f"tools: {tool!r} is not permitted; add it to permissions.tools or remove it"
-        for tool in agent.tools
-        if not _is_permitted(agent, tool)
-    )
-    faults.extend(
-        f"permissions.providers: no provider {provider!r}; configured: {_names(config.gateway.providers)}"
-        for provider in agent.permissions.providers
-        if provider != "*" and provider not in config.gateway.providers
-    )
-    return faults
+        yield f"framework_id: no framework {agent.framework_id}; known: {_names(frameworks)}"
+    for purpose, key in agent.budget.items():
+        if purpose not in BUDGET_SETTINGS:
+            yield f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_SETTINGS)}"
+        if key not in BUDGET_KEYS:
+            yield f"budget.{purpose}: no setting budget.{key}; name one of {_names(BUDGET_KEYS)}"
+    for tool in agent.tools:
+        if not _is_permitted(agent, tool):
+            yield f"tools: {tool!r} is not permitted; add it to permissions.tools or remove it"
+    for provider in agent.permissions.providers:
+        if provider != "*" and provider not in config.gateway.providers:
+            known = _names(config.gateway.providers)
+            yield f"permissions.providers: no provider {provider!r}; configured: {known}"
 
 
 def _is_permitted(agent: Agent, tool: str) -> bool:

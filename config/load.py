@@ -59,20 +59,10 @@ def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, di
             prompt_packs[file.path.stem] = text
     if config is None or faults:
         raise _error(faults)
-    governed = Governed(
-        config=config,
-        agents=_sorted(assets["agent"]),
-        contracts=_sorted(assets["contract"]),
-        prompt_packs=_sorted(prompt_packs),
-        frameworks=_sorted(assets["framework"]),
-        specs=_sorted(assets["spec"]),
-        packages=_sorted(assets["package"]),
-    )
-    if faults := inconsistencies(
-        config, governed.agents, governed.contracts, governed.prompt_packs, governed.frameworks
-    ):
-        raise _error(faults)
-    if faults := snapshot_faults(config, len(canonical_bytes(governed))):
+    by_kind: dict[str, dict[str, Any]] = {**assets, "prompt_pack": prompt_packs}
+    governed = Governed(config=config, **{f"{kind}s": dict(sorted(found.items())) for kind, found in by_kind.items()})
+    faults = inconsistencies(config, governed.agents, governed.contracts, governed.prompt_packs, governed.frameworks)
+    if faults := faults or snapshot_faults(config, len(canonical_bytes(governed))):
         raise _error(faults)
     return governed, {file.name: file.origin for file in found.values()}
 
@@ -81,10 +71,6 @@ def _error(faults: list[str]) -> ConfigError:
     lines = "\n".join(f"- {fault}" for fault in faults)
     count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
     return ConfigError(f"configuration has {count}:\n{lines}", facts={"faults": list(faults)})
-
-
-def _sorted(values: dict[str, Any]) -> dict[str, Any]:
-    return dict(sorted(values.items()))
 
 
 def _read(file: GovernedFile, faults: list[str]) -> str | None:

@@ -82,22 +82,18 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
             return f"{path}: missing; add it"
         case "extra_forbidden":
             return f"{path}: unknown key; {_spelling(model, loc, written)}"
-        case "union_tag_invalid":
+        case "union_tag_invalid" | "union_tag_not_found" as kind:
             context = detail.get("ctx", {})
-            return f"{path}.{_tag(detail)}: is {str(context['tag'])[:40]!r}; one of {context['expected_tags']}"
-        case "union_tag_not_found":
-            return f"{path}.{_tag(detail)}: missing; add it"
+            tag = str(context["discriminator"]).strip("'")  # the setting that says which of several kinds it is
+            if kind == "union_tag_not_found":
+                return f"{path}.{tag}: missing; add it"
+            return f"{path}.{tag}: is {str(context['tag'])[:40]!r}; one of {context['expected_tags']}"
         case "literal_error":
             return f"{path}: {detail['msg']}; is {str(detail['input'])[:40]!r}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
         case _:
             return f"{path}: {detail['msg']}; is {_shown(detail['input'])}"
-
-
-def _tag(detail: ErrorDetails) -> str:
-    """The setting that says which of several kinds an object is."""
-    return str(detail.get("ctx", {})["discriminator"]).strip("'")
 
 
 def _written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:

@@ -32,27 +32,17 @@ def is_secret_name(name: str) -> bool:
     return _SECRET_KEY.search(name) is not None
 
 
-def redacted(value: Any) -> Any:
+def redacted(value: Any, *, is_secret: bool = False) -> Any:
     """A copy of a JSON-like value in which no secret is left.
 
     Text under a key that is named for a secret is hidden unless it is a reference; so is everything nested below such a
-    key. Numbers stay: a `session_token_limit` is a budget.
+    key, of which `is_secret` says that this is. Numbers stay: a `session_token_limit` is a budget.
     """
     if isinstance(value, Mapping):
-        return {key: _hidden(item) if _SECRET_KEY.search(str(key)) else redacted(item) for key, item in value.items()}
+        return {key: redacted(item, is_secret=is_secret or is_secret_name(str(key))) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(item) for item in value]
-    return value
-
-
-def _hidden(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _hidden(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_hidden(item) for item in value]
-    if isinstance(value, str) and not is_secret_ref(value):
-        return HIDDEN
-    return value
+        return [redacted(item, is_secret=is_secret) for item in value]
+    return HIDDEN if is_secret and isinstance(value, str) and not is_secret_ref(value) else value
 
 
 def allowed(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
