@@ -1,4 +1,4 @@
-"""Answers about many, read whole: page after page; and announcements cut into parts. One place for all who ask or tell.
+"""What the broker knows of peers and tools, read whole: page after page; and announcements cut into parts.
 
 A broker that restarts between two pages is noticed by its epoch: reading begins again, within the same time.
 """
@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from hobus.bus.errors import BusError
+from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import pack
-from hobus.bus.messages.control import AnnounceTools, Peers, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
+from hobus.bus.messages.control import (
+    AnnounceTools,
+    PeerRow,
+    Peers,
+    ReadPeer,
+    ReadPeers,
+    ReadTools,
+    Tools,
+    ToolSource,
+    ToolWord,
+)
 from hobus.bus.port import Bus
 
 P = TypeVar("P", Peers, Tools)
@@ -37,6 +47,15 @@ async def read_tools(bus: Bus, *, timeout_s: float) -> Tools:
         "sources": [row for page in pages for row in page.sources],
     }
     return pages[0].model_copy(update=rows | {"next": ""})
+
+
+async def is_held(bus: Bus, instance: str, *, timeout_s: float) -> bool:
+    """Whether the broker holds this instance; while the broker itself cannot say, it is taken to live."""
+    try:
+        row = await bus.request("broker", ReadPeer(instance=instance), expect=PeerRow, timeout_s=timeout_s)
+    except RuntimeFault as fault:
+        return fault.code != "not_found"
+    return row.state != "lost"
 
 
 def _is_whole(pages: list[P]) -> bool:

@@ -81,6 +81,14 @@ def _counted(packed: bytes) -> int:
 _counted_once = lru_cache(maxsize=_TOOLS_KEPT)(_counted)
 
 
+def estimated(prompt: Prompt, answer: PromptResponse, chars_per_token: int) -> PromptResponse:
+    """The answer with a usage by its length, where nobody counted: never for free."""
+    length = len(answer.content) + sum(len(call.tool_id) + len(_json(call.arguments)) for call in answer.tool_calls)
+    output_tokens = max(1, text_tokens(length, chars_per_token))
+    usage = {"input_tokens": input_tokens(prompt, chars_per_token), "output_tokens": output_tokens}
+    return answer.model_copy(update=usage)
+
+
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:
     """Money for the reported usage; cached tokens are a part of the input tokens and have a price of their own."""
     if model is None:

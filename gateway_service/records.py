@@ -7,7 +7,7 @@ read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -151,32 +151,18 @@ def _manner(prompt: Prompt) -> bytes:
     return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema])
 
 
-def entry(  # noqa: PLR0913 - what an entry is made of
-    event_type: str,
-    about: str,
-    *behind: bytes,
-    payload: tuple[Any, ...],
-    at: float,
-    provenance: Provenance | None = None,
-    decision: str = "",
-    reason: str = "",
-    parents: Sequence[str] = (),
-    trace: str = "",
-    once: str | None = None,
-) -> WriteEntry:
-    """`<event type>:<about>` with its payload, and the bodies `behind` it; `at`: seconds since 1970 UTC."""
+def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...], at: float, **facts: Any) -> WriteEntry:
+    """`<event type>:<about>` with its payload, and the bodies `behind` it; `at`: seconds since 1970 UTC.
+
+    `facts`: its other fields; without a provenance it is about nobody.
+    """
     return WriteEntry(
         submission_id=entry_id(event_type, about),
         stream=STREAM,
         event_type=event_type,
-        decision=decision,
-        reason=reason,
-        provenance=provenance or NOBODY,
-        parents=list(parents),
-        trace=trace,
         at_us=round(at * 1_000_000),
         bodies=[pack_payload(payload), *behind],
-        once=once,
+        **({"provenance": NOBODY} | facts),
     )
 
 

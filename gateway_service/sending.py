@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 
 import structlog
@@ -37,37 +38,28 @@ class EarlierAttempt(GatewayError):
     """This attempt was made before and brought no answer: the next number is the one to try."""
 
 
+@dataclass(slots=True)
 class Sender:
     """What one attempt does between its reservation and its settlement."""
 
-    def __init__(  # noqa: PLR0913 - the parts of the gateway that an attempt touches
-        self,
-        bus: Bus,
-        *,
-        ledger: LedgerClient,
-        keeper: RecordKeeper,
-        account: BudgetAccount,
-        providers: Mapping[str, Provider],
-        config: AdminConfig,
-        packs: PackTexts,
-        last_faults: LastFaults,
-        on_lost: Callable[[str], None],
-    ) -> None:
-        self._bus = bus
-        self._ledger = ledger
-        self._keeper = keeper
-        self._account = account
-        self._providers = providers
-        self._config = config
-        self._packs = packs
-        self._last_faults = last_faults
-        self._on_lost = on_lost
-        self._made = Attempts(config.gateway.recent_calls_max)
-        self._undecided_count = 0
-        self._none_undecided = asyncio.Event()
+    bus: Bus
+    ledger: LedgerClient
+    keeper: RecordKeeper
+    account: BudgetAccount
+    providers: Mapping[str, Provider]
+    config: AdminConfig
+    packs: PackTexts
+    last_faults: LastFaults
+    on_lost: Callable[[str], None]
+    sent_count: int = 0
+    failed_count: int = 0
+    _made: Attempts = field(init=False)
+    _undecided_count: int = 0
+    _none_undecided: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._made = Attempts(self.config.gateway.recent_calls_max)
         self._none_undecided.set()
-        self.sent_count = 0
-        self.failed_count = 0
 
     # --- stage 9 ----------------------------------------------------------------------------------------------------
 
@@ -98,9 +90,9 @@ class Sender:
         wait_s = min(self._ledger_wait_s(attempt.ask), self._left(deadline))
         if wait_s <= 0:
             raise _no_time(attempt.ask)
-        entry = records.sent(attempt, self._packs, at=self._bus.now())
+        entry = records.sent(attempt, self.packs, at=self.bus.now())
         attempt.is_submitted = True
-        future = self._keeper.submit(entry, keep=False, urgent=True)
+        future = self.keeper.submit(entry, keep=False, urgent=True)
         try:
             async with asyncio.timeout(wait_s):
                 ack = (await asyncio.shield(future))[0]
@@ -126,16 +118,16 @@ class Sender:
 
     def _ledger_wait_s(self, ask: PromptCall) -> float:
         """An order's prompt waits for a restart of the ledger; the last resort may not."""
-        config = self._config
+        config = self.config
         return (config.gateway.spool_after_ms if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
 
     def _without_ledger(
         self, attempt: Attempt, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
     ) -> PromptResponse | None:
         """Only a degraded call goes on, its record synced to this process's own disk first."""
-        if attempt.ask.is_degraded and self._config.gateway.on_ledger_outage == "spool":
+        if attempt.ask.is_degraded and self.config.gateway.on_ledger_outage == "spool":
             try:
-                self._keeper.spool_now(entry)
+                self.keeper.spool_now(entry)
             except OSError as error:
                 _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
             else:
@@ -160,7 +152,7 @@ class Sender:
         def close(done: asyncio.Future[list[Ack]]) -> None:
             try:
                 ack = None if done.cancelled() or done.exception() is not None else done.result()[0]
-                if ack is not None and ack.is_first and ack.origin == self._bus.instance:
+                if ack is not None and ack.is_first and ack.origin == self.bus.instance:
                     self._end(self._failure_entry(attempt, fault, NEVER_SENT), attempt)
             finally:
                 self._undecided_count -= 1
@@ -180,7 +172,7 @@ class Sender:
             raise GatewayError("UNAVAILABLE", f"PROMPT_SENT:{attempt.name} was {ack.outcome} and cannot be found")
         if records.is_another(sent, attempt.ask):
             raise key_conflict(attempt.ask.prompt.idempotency_key)
-        if end is None and sent.origin == self._bus.instance:
+        if end is None and sent.origin == self.bus.instance:
             if attempt.name not in self._made:
                 return None  # the ack of this very write was lost on its way
             raise EarlierAttempt("UNKNOWN_OUTCOME", f"the end of {sent.submission_id} is not in the record yet")
@@ -197,7 +189,7 @@ class Sender:
     async def _close_earlier(self, attempt: Attempt, sent: Entry) -> Entry:
         """The attempt of an instance that is gone is closed as unknown, at its reservation, unless its end is first."""
         reservation = records.held_in(sent)[0] or attempt.reservation
-        await self._ledger.write([records.closed_as_unknown(sent, reservation, at=self._bus.now())])
+        await self.ledger.write([records.closed_as_unknown(sent, reservation, at=self.bus.now())])
         _sent, end = await self._find(attempt.name)
         if end is None:
             raise GatewayError("UNAVAILABLE", f"the end of {sent.submission_id} cannot be found")
@@ -222,7 +214,7 @@ class Sender:
         return None
 
     async def _find(self, name: str) -> tuple[Entry | None, Entry | None]:
-        sent, end = await self._ledger.lookup(once=[sent_key(name), got_key(name)], with_bodies=True)
+        sent, end = await self.ledger.lookup(once=[sent_key(name), got_key(name)], with_bodies=True)
         return sent, end
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
@@ -244,18 +236,18 @@ class Sender:
             raise self._failed(attempt, _no_time(ask), NEVER_SENT)
         self.sent_count += 1
         self._made.add(attempt.name)
-        started = self._bus.clock.monotonic()
-        silence_s = self._config.gateway.breaker.silence_ms / 1000
+        started = self.bus.clock.monotonic()
+        silence_s = self.config.gateway.breaker.silence_ms / 1000
         pieces = Pieces(
             draft,
-            self._bus.clock.monotonic,
-            interval_s=self._config.gateway.stream_interval_ms / 1000,
-            chars_max=self._config.ledger.bodies_max_bytes,
+            self.bus.clock.monotonic,
+            interval_s=self.config.gateway.stream_interval_ms / 1000,
+            chars_max=self.config.ledger.bodies_max_bytes,
         )
         draft.begin(ask.prompt.work_order_id, attempt.number)
         try:
             async with asyncio.timeout(left):
-                provider = self._providers[ask.route.provider_id]
+                provider = self.providers[ask.route.provider_id]
                 response = await provider.complete(
                     ask.prompt,
                     model_id=ask.route.model_id,
@@ -264,16 +256,16 @@ class Sender:
                 )
             pieces.flush()
         except asyncio.CancelledError:
-            had_s = self._bus.clock.monotonic() - started if self._is_due(ask) else pieces.silent_s
+            had_s = self.bus.clock.monotonic() - started if self._is_due(ask) else pieces.silent_s
             fault = GatewayError("CANCELLED", "cancelled while the provider worked")
             if had_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
                 fault = _unfinished(ask, had_s)
-                self._last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
+                self.last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
             passage.ended(fault)
             self._failed(attempt, fault)
             raise
         except Exception as error:  # noqa: BLE001 - whatever a provider does, its PROMPT_SENT must get an end
-            had_s = self._bus.clock.monotonic() - started
+            had_s = self.bus.clock.monotonic() - started
             if isinstance(error, GatewayError):
                 fault = error
             elif isinstance(error, TimeoutError):
@@ -285,7 +277,7 @@ class Sender:
             passage.ended(fault)
             raise self._failed(attempt, fault) from (None if isinstance(error, GatewayError | TimeoutError) else error)
         passage.ended(None)
-        return self._received(attempt, response, round((self._bus.clock.monotonic() - started) * 1000))
+        return self._received(attempt, response, round((self.bus.clock.monotonic() - started) * 1000))
 
     def _received(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
         """The answer as it stands in the record. Raises GatewayError for one that is a failure, or fits no record."""
@@ -297,12 +289,12 @@ class Sender:
             response, settlement = self._settled(attempt, answer, latency_ms)
             if settlement.tokens > pricing.TOKENS_MAX:
                 raise OverflowError("more tokens than a budget holds")
-            entry = records.received(attempt, response, answered_by=str(answer.model_id), at=self._bus.now())
+            entry = records.received(attempt, response, answered_by=str(answer.model_id), at=self.bus.now())
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
             detail = f"provider {provider_id} gave an answer that cannot be recorded: {type(error).__name__}"
-            model = routing.model_of(attempt.ask.route, self._config.gateway)
+            model = routing.model_of(attempt.ask.route, self.config.gateway)
             used = pricing.settle_unusable(answer, attempt.reservation.tokens, model)
             raise self._failed(attempt, GatewayError("PROVIDER_ERROR", detail), used) from None
         attempt.settlement = settlement
@@ -312,7 +304,7 @@ class Sender:
     def _settled(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
         """The answer with what the gateway knows of it, checked as if it came over the wire. Raises ValueError."""
         route = attempt.ask.route
-        settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
+        settlement = pricing.settle_response(answer, routing.model_of(route, self.config.gateway))
         received_id = entry_id("PROMPT_RECEIVED", attempt.name)
         response = PromptResponse.model_validate(
             vars(answer)
@@ -323,7 +315,7 @@ class Sender:
                 "model_id": route.model_id,
                 "latency_ms": latency_ms,
                 "cost_usd": settlement.cost_usd,
-                "budget_remaining": self._account.remaining_after(attempt, settlement),
+                "budget_remaining": self.account.remaining_after(attempt, settlement),
                 "context_hash": attempt.ask.digest.hex(),
                 "tools_told": [tool.tool_id for tool in attempt.ask.prompt.tools],
                 "sent_record_id": entry_id("PROMPT_SENT", attempt.name),
@@ -338,7 +330,7 @@ class Sender:
         reserved = attempt.reservation.tokens
         self.failed_count += 1
         try:
-            model = routing.model_of(attempt.ask.route, self._config.gateway)
+            model = routing.model_of(attempt.ask.route, self.config.gateway)
             attempt.settlement = settlement or pricing.settle_fault(fault, reserved, model)
             entry = self._failure_entry(attempt, fault, attempt.settlement)
         except Exception as error:  # noqa: BLE001 - a provider's fault may be as unfit for a record as its answer
@@ -360,7 +352,7 @@ class Sender:
             if done.cancelled() or (done.exception() is None and done.result()[0].is_first):
                 return
             _log.warning("end_was_not_first", submission_id=entry.submission_id)
-            self._on_lost(attempt.ask.prompt.idempotency_key)
+            self.on_lost(attempt.ask.prompt.idempotency_key)
             if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(done):
                 # The answer cannot be recorded whole; that it came and what it used still is.
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
@@ -368,22 +360,22 @@ class Sender:
 
         if attempt.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
             sent_id = entry_id("PROMPT_SENT", attempt.name)
-            future = self._keeper.submit_and_spool(entry, behind=sent_id)
+            future = self.keeper.submit_and_spool(entry, behind=sent_id)
         else:
-            future = self._keeper.submit(entry, keep=True)
+            future = self.keeper.submit(entry, keep=True)
         future.add_done_callback(decided)
 
     def _is_due(self, ask: PromptCall) -> bool:
         """Whether its turn has had all its time, as far as its sender knew: what is taken back now is not early."""
-        due_at, reserve_s = ask.prompt.due_at, self._config.gateway.reply_reserve_ms / 1000
-        return due_at is not None and self._bus.now() >= parse_iso(due_at) - reserve_s
+        due_at, reserve_s = ask.prompt.due_at, self.config.gateway.reply_reserve_ms / 1000
+        return due_at is not None and self.bus.now() >= parse_iso(due_at) - reserve_s
 
     def _left(self, deadline: float) -> float:
-        return deadline - self._bus.clock.monotonic()
+        return deadline - self.bus.clock.monotonic()
 
     def _failure_entry(self, attempt: Attempt, fault: GatewayError, settlement: Settlement) -> WriteEntry:
-        chars_max = self._config.gateway.message_max_chars
-        return records.failed(attempt, fault, settlement, chars_max=chars_max, at=self._bus.now())
+        chars_max = self.config.gateway.message_max_chars
+        return records.failed(attempt, fault, settlement, chars_max=chars_max, at=self.bus.now())
 
 
 def _cannot_stand(done: asyncio.Future[list[Ack]]) -> bool:

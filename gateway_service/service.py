@@ -129,7 +129,7 @@ class GatewayService(Actor):
             return f"ledger: {fault.code}"
         self._account = BudgetAccount(self._bus, self._keeper, self._snapshot, state)
         self._sender = Sender(
-            self._bus,
+            bus=self._bus,
             ledger=self._ledger,
             keeper=self._keeper,
             account=self._account,

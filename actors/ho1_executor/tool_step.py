@@ -13,11 +13,11 @@ from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_ke
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import requests_over
 from hobus.actors.ho1_executor.tools.table import Validators
-from hobus.bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.control import PeerRow, ReadPeer
 from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
+from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config.assets import Agent, names
 from hobus.config.schema import AdminConfig
@@ -132,11 +132,11 @@ class ToolStep:
         not.
         """
         while True:
-            is_held = await self._is_held(start.origin)
+            is_there = await is_held(self.bus, start.origin, timeout_s=self.config.bus.peer_timeout_ms / 1000)
             # Looked up after the broker was asked: an end that stood before its worker went is never overlooked.
             if (receipt := await self.ends.find(order)) is not None:
                 return receipt
-            if not is_held:
+            if not is_there:
                 break
             await self.bus.sleep(self.config.bus.beat_interval_ms / 1000)
         if not tool.idempotent:
@@ -166,19 +166,6 @@ class ToolStep:
                     return starts
                 starts.append(entry)
         return starts
-
-    async def _is_held(self, instance: str) -> bool:
-        """Whether the broker holds this instance; while the broker itself is away, it is taken to live."""
-        timeout_s = self.config.bus.peer_timeout_ms / 1000
-        try:
-            row = await self.bus.request("broker", ReadPeer(instance=instance), expect=PeerRow, timeout_s=timeout_s)
-        except RuntimeFault as fault:
-            if fault.code == "not_found":
-                return False
-            if fault.retryable:
-                return True
-            raise
-        return row.state != "lost"
 
 
 def _refusal(agent_id: str, agent: Agent | None, tool: ToolDefinition) -> str:

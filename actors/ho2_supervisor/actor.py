@@ -28,7 +28,6 @@ from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
-from hobus.bus.messages.control import PeerRow, ReadPeer
 from hobus.bus.messages.ids import turn_key
 from hobus.bus.messages.session import (
     CommandVerdict,
@@ -48,6 +47,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.messages.streams import StreamWaiting
+from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.config.snapshot import Snapshot
 
@@ -141,7 +141,10 @@ class Supervisor(Actor):
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
-        is_renewing = message.lease and await self._is_there(message.client)
+        # The host goes on asking for a client that was killed: the loss of a requester does not cancel what it asked.
+        timeout_s = self._config.bus.peer_timeout_ms / 1000
+        is_asking = bool(message.client and message.lease)
+        is_there = not is_asking or await is_held(self._bus, message.client, timeout_s=timeout_s)
         session, decision = await self._admitted(message)
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
@@ -157,7 +160,7 @@ class Supervisor(Actor):
                 if run is None:
                     raise SessionMoved(session.session_id, "is being read")
                 self._runs.attach(run, deadline_at)
-                if is_renewing:
+                if message.lease and is_there:
                     self._runs.renew(run)
             case "begin":
                 run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)
@@ -268,20 +271,6 @@ class Supervisor(Actor):
             if run.has_stood_still
             else None,
         )
-
-    async def _is_there(self, instance: str) -> bool:
-        """Whether the client for which a host asks is connected; while the broker cannot say, it is taken to be.
-
-        The host goes on asking for one that was killed: the loss of a requester does not cancel what it asked.
-        """
-        if not instance:
-            return True
-        timeout_s = self._config.bus.peer_timeout_ms / 1000
-        try:
-            row = await self._bus.request("broker", ReadPeer(instance=instance), expect=PeerRow, timeout_s=timeout_s)
-        except RuntimeFault as fault:
-            return fault.code != "not_found"
-        return row.state != "lost"
 
     async def _admitted(self, message: TurnRequest) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""

@@ -126,11 +126,5 @@ def _calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -
         if call is None or receipt is None:
             continue
         is_stale = call["call_id"] in stale and run is not None and wo_id in run.step_orders
-        summaries.append(
-            ToolCallSummary(
-                tool_id=call["tool_id"],
-                status="IgnoredStale" if is_stale else chain.call_status(receipt),
-                code=chain.failure_code(receipt),
-            )
-        )
+        summaries.append(chain.summary(call["tool_id"], receipt, is_stale=is_stale))
     return summaries

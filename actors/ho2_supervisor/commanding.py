@@ -23,7 +23,7 @@ from hobus.bus.messages.session import (
     HostCommandRejected,
     Steer,
 )
-from hobus.bus.record.journal import event_in
+from hobus.bus.record.journal import recorded
 from hobus.config.schema import AdminConfig
 
 _FREE = ("reason", "call_id", "lease_id")
@@ -129,18 +129,14 @@ async def repeated(
     )
     if came is None or (applied is None and rejected is None):
         return None
-    rejection = _event_in(rejected)
+    received, refused = recorded(came), recorded(rejected)
+    rejection = None if refused is None else refused.event.event
     reason = rejection.reason if isinstance(rejection, HostCommandRejected) else ""
     given = verdict(session, command, reason=reason, is_repeat=True)
-    if _is_same(command, as_recorded(command, config), _event_in(came), came):
+    if _is_same(command, as_recorded(command, config), None if received is None else received.event.event, came):
         return given
     reason = f"command_conflict: {command.command_id} came before with another content; a new command needs a new id"
     return given.model_copy(update={"outcome": "rejected", "reason": reason, "input_id": None})
-
-
-def _event_in(entry: Entry | None) -> object:
-    """The event of an entry; None without one, or once it is erased."""
-    return None if entry is None or not entry.bodies or entry.bodies[0] is None else event_in(entry).event
 
 
 def _is_same(command: HostCommand, as_recorded: HostCommand, event: object, came: Entry) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -32,38 +32,29 @@ class Resources:
     packages: Mapping[str, str]  # agent id -> the package that owns it
     _numbers: Iterator[int] = field(default_factory=partial(count, 1))
 
-    def entry(  # noqa: PLR0913 - an entry has these fields
+    def entry(
         self,
         event_type: str,
         payload: tuple[Any, ...],
         *,
-        provenance: Provenance,
-        parents: Sequence[str],
         texts: Iterable[str] = (),
         submission_id: str = "",
         stream: str = "ho2m",
-        decision: str = "",
-        reason: str = "",
-        trace: str = "",
-        once: str | None = None,
+        **facts: Any,
     ) -> WriteEntry:
         """An entry beside the journals, of this moment; its parents say which journal entry it stands on.
 
         Counted, per incarnation, without an id of its own. `texts`: what the payload is about, as bodies behind it.
+        `facts`: its other fields.
         """
         counted = by_writer(self.bus.instance, str(next(self._numbers))) if not submission_id else ""
         return WriteEntry(
             submission_id=submission_id or entry_id(event_type, counted),
             stream=stream,
             event_type=event_type,
-            decision=decision,
-            reason=reason,
-            provenance=provenance,
-            parents=list(parents),
-            trace=trace,
             at_us=self._now_us(),
             bodies=[pack_payload(payload), *(text.encode() for text in texts)],
-            once=once,
+            **facts,
         )
 
     def lost_order(self, receipt: Receipt, *, provenance: Provenance, trace: str) -> WriteEntry:

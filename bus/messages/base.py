@@ -103,7 +103,8 @@ def named(value: Any) -> Any:
 
 def made_of(cls: type[T], *sources: object, **own: Any) -> T:
     """A value of this class: `own` fields, and others that a source has under the same name; the first one's counts."""
-    names: Iterable[str] = getattr(cls, "model_fields", None) or getattr(cls, "_fields", ())
+    known = (getattr(cls, kind, ()) for kind in ("model_fields", "_fields", "__dataclass_fields__"))
+    names: Iterable[str] = next(filter(None, known))
     found = {name: getattr(source, name) for source in reversed(sources) for name in names if hasattr(source, name)}
     return cls(**(found | own))
 

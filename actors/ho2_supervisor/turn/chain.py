@@ -55,10 +55,13 @@ def tools_missing(receipts: Iterable[Receipt]) -> list[str]:
 
 def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
     """One line per tool call, as a client sees it."""
-    return [
-        ToolCallSummary(tool_id=call.tool_id, status=call_status(receipt), code=failure_code(receipt))
-        for call, receipt in zip(calls, receipts, strict=True)
-    ]
+    return [summary(call.tool_id, receipt) for call, receipt in zip(calls, receipts, strict=True)]
+
+
+def summary(tool_id: str, receipt: Receipt, *, is_stale: bool = False) -> ToolCallSummary:
+    """What became of a tool call whose order ended so."""
+    status = "IgnoredStale" if is_stale else call_status(receipt)
+    return ToolCallSummary(tool_id=tool_id, status=status, code=failure_code(receipt))
 
 
 def call_status(receipt: Receipt) -> CallEnd:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from hobus.bus.errors import GatewayError
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import pricing
@@ -118,14 +119,10 @@ class HttpProvider:
     ) -> PromptResponse:
         """One request, and its answer. Raises GatewayError; cancelling closes the connection."""
         client = await self._ready()
-        exchange = RequestSent()
-        current.set(exchange)
-        try:
+        with self._asking(model_id, prompt):
             answer = await self._answer(client, prompt, model_id, timeout_s, on_delta)
             response = answer_without_key(answer, self._key)
-        except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
-            raise faults.of_error(error, self._asked(model_id, prompt), is_sent=exchange.is_sent) from None
-        return self._estimated(prompt, response) if response.usage_is_estimated else response
+        return pricing.estimated(prompt, response, self._chars_per_token) if response.usage_is_estimated else response
 
     async def close(self) -> None:
         """Its connections are closed; a later call makes new ones."""
@@ -136,18 +133,14 @@ class HttpProvider:
     async def models(self, *, timeout_s: float) -> list[str]:
         """The models that the server offers to this key. Raises GatewayError."""
         client = await self._ready()
-        exchange = RequestSent()
-        current.set(exchange)
-        try:
-            async with asyncio.timeout(timeout_s):
-                found = await client.get(self._wire.MODELS_PATH, timeout_s)
+        with self._asking("", None):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    found = await client.get(self._wire.MODELS_PATH, timeout_s)
+            except TimeoutError:
+                over = f"provider {self.provider_id} did not list its models within {timeout_s:.0f} s"
+                raise GatewayError("PROVIDER_TIMEOUT", over) from None
             return sorted(said_without_key(str(item["id"]), self._key) for item in found["data"])
-        except TimeoutError:
-            raise GatewayError(
-                "PROVIDER_TIMEOUT", f"provider {self.provider_id} did not list its models within {timeout_s:.0f} s"
-            ) from None
-        except Exception as error:  # noqa: BLE001 - the same
-            raise faults.of_error(error, self._asked("", None), is_sent=exchange.is_sent) from None
 
     async def _answer(
         self, client: SdkClient, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None
@@ -215,23 +208,14 @@ class HttpProvider:
         clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
         return clients.client_of(self._config, self._gateway, key=self._key, breathe=self._breathe)
 
-    def _estimated(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
-        """With a usage where the provider gave none: never for free, and said to be an estimate."""
-        length = len(response.content) + sum(len(str(call.arguments)) for call in response.tool_calls)
-        return response.model_copy(
-            update={
-                "input_tokens": pricing.input_tokens(prompt, self._chars_per_token),
-                "output_tokens": max(1, pricing.text_tokens(length, self._chars_per_token)),
-            }
-        )
-
-    def _asked(self, model_id: str, prompt: Prompt | None) -> AskedProvider:
-        return AskedProvider(
-            provider_id=self.provider_id,
-            base_url=self._config.base_url,
-            key_reference=self._config.key,
-            key=self._key,
-            model_id=model_id,
-            said_max_chars=self._gateway.said_max_chars,
-            prompt=prompt,
-        )
+    @contextmanager
+    def _asking(self, model_id: str, prompt: Prompt | None) -> Generator[None]:
+        """For the time of one request: whatever goes wrong with it is a GatewayError."""
+        exchange = RequestSent()
+        current.set(exchange)
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
+            about = {"provider_id": self.provider_id, "key_reference": self._config.key, "key": self._key}
+            asked = made_of(AskedProvider, self._config, self._gateway, model_id=model_id, prompt=prompt, **about)
+            raise faults.of_error(error, asked, is_sent=exchange.is_sent) from None

@@ -6,7 +6,6 @@ request and reads the answer as that kind does, and hands the model nothing else
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable
 
@@ -77,14 +76,5 @@ class OfflineProvider:
         names = ToolNames.of(prompt)
         request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
         answer = openai_wire.response(model.complete(request, self._grammar, self._chars_per_token), names)
-        length = len(answer.content)
-        length += sum(len(call.tool_id) + len(json.dumps(call.arguments)) for call in answer.tool_calls)
-        return answer.model_copy(
-            update={
-                "input_tokens": pricing.input_tokens(prompt, self._chars_per_token),
-                "output_tokens": max(1, pricing.text_tokens(length, self._chars_per_token)),
-                "usage_is_estimated": False,
-                "provider_id": self.provider_id,
-                "model_id": model_id,
-            }
-        )
+        about = {"usage_is_estimated": False, "provider_id": self.provider_id, "model_id": model_id}
+        return pricing.estimated(prompt, answer, self._chars_per_token).model_copy(update=about)
