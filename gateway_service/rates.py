@@ -120,11 +120,14 @@ class Rates:
 
     def _ensure(self, key: tuple[str, str], rate: RateConfig | None) -> bool:
         """Whether there is such a limit; its bucket is there then, full at first."""
-        per_minute: int | None = getattr(rate, f"{key[1]}_per_minute", None)
+        if rate is None:
+            return False
+        of_requests = rate.requests_per_minute, rate.requests_burst
+        of_tokens = rate.tokens_per_minute, rate.tokens_burst
+        per_minute, burst = of_requests if key[1] == "requests" else of_tokens
         if per_minute is None:
             return False
         if key not in self._buckets:
-            burst: int = getattr(rate, f"{key[1]}_burst")
             self._buckets[key] = Bucket(burst, self._bus.clock.monotonic(), per_minute / _PER_MINUTE, burst)
         self._buckets.move_to_end(key)
         return True

@@ -59,7 +59,6 @@ class PackTexts:
 
 
 STREAM = "prompts"
-NOBODY = Provenance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ def _manner(prompt: Prompt) -> bytes:
 def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...], at: float, **facts: Any) -> WriteEntry:
     """`<event type>:<about>` with its payload, and the bodies `behind` it; `at`: seconds since 1970 UTC.
 
-    `facts`: its other fields; without a provenance it is about nobody.
+    `facts`: its other fields.
     """
     return WriteEntry(
         submission_id=entry_id(event_type, about),
@@ -162,7 +161,7 @@ def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...],
         event_type=event_type,
         at_us=round(at * 1_000_000),
         bodies=[pack_payload(payload), *behind],
-        **({"provenance": NOBODY} | facts),
+        **facts,
     )
 
 

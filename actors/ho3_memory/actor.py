@@ -155,13 +155,13 @@ class Memory(Actor):
         log = self._store.memory(message.agent_id).overlay_log(message.artifact_id)
         if log is not None and log.is_off(PointInTime(micros(message.at), self._store.applied_seq)):
             return m.OverlayChanged(overlay=overlay)
-        return await self._change(message, call)
+        return await self._change(call, message)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
         """The artifact has this weight from this event time on. Failures: unknown_artifact."""
         await self._until_open(call)
         self._known_overlay(message)
-        return await self._change(message, call)
+        return await self._change(call, message)
 
     async def on_log_consolidation_failure(
         self, message: m.LogConsolidationFailure, call: Call
@@ -213,7 +213,7 @@ class Memory(Actor):
         as_of = m.AsOf(as_of_ts=timestamp_of(latest_us), as_of_seq=moment.seq, from_clock=False)
         return m.SignalsLogged(new_count=sum(logged.is_new), gates=gates, as_of=as_of)
 
-    async def _change(self, message: m.DeactivateOverlay | m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
+    async def _change(self, call: Call, message: m.DeactivateOverlay | m.UpdateOverlayWeight) -> m.OverlayChanged:
         """The artifact after a change, as of that change."""
         entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
         logged = await self._log([entry], call)

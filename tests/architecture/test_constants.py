@@ -110,6 +110,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the record's format, in docs/ledger.md, and ids that stand in it: a record outlives every configuration": (
         "hobus.bus.record.entry.*", "hobus.ledger_service.frame.*", "hobus.ledger_service.index.SCHEMA_VERSION",
+        "hobus.actors.ho3_memory.checkpoint._FORMAT",
         "hobus.ledger_service.index._HASH_MIN", "hobus.ledger_service.index.(_PARTITION_BITS, _PARTITIONS_BITS)",
         "hobus.ledger_service.mask.*", "hobus.ledger_service.scan._WRITTEN_BYTES_MIN", "hobus.ledger_service.segment._DIGITS",
         "hobus.actors.ho2_supervisor.session.snapshot.*", "hobus.bus.messages.memory.AgentId:*", "hobus.bus.messages.memory.ArtifactId:*",
