@@ -136,7 +136,6 @@ def _receipt(order: WorkOrder, usage: OrderUsage, stamp: Stamp, **what: Any) -> 
     )
 
 
-def end_entry(
 def end_entry(  # noqa: PLR0913 - all that an end says
     order: WorkOrder,
     receipt: Receipt,
