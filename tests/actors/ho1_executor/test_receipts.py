@@ -59,10 +59,7 @@ def test_what_a_tool_told_people_stands_behind_its_end_and_in_no_receipt(event_t
     receipt = completed(order(), OutputResult(text=Segment(text=output)), OrderUsage(started=10.0), HERE)
     if event_type == "WO_FAILED":
         receipt = failed(order(), "tool_failed", "no", OrderUsage(started=10.0), HERE)
-    if event_type == "WO_LATE":
-        entry = late_entry(order(), receipt, HERE, winner_id="WO_FAILED:w", said=said)
-    else:
-        entry = end_entry(order(), receipt, HERE, parents=["p"], said=said)
+    entry = end_entry(order(), receipt, HERE, parents=["p"], said=said, is_late=event_type == "WO_LATE")
     assert said_in(stored(entry)) == {"printed": "looked in vain\n", "traceback": "KeyError: 'x'"}
     assert said_in(stored(entry, bodies=[*entry.bodies[:-1], None])) == {"printed": "looked in vain\n"}
     assert said_in(stored(end_entry(order(), receipt, HERE, parents=["p"]))) == {}
