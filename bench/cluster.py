@@ -101,9 +101,11 @@ class Cluster:
         """A command on this home beside this process; see `begun`."""
         return begun(*command.split(), "--home", str(self.home.root), *words, env=self.env, **options)
 
-    def up(self, *words: str) -> Answer:
-        """Up, and every process ready."""
-        answer = self("up", "--wait", *words)
+    def up(self, *words: str, settings: Mapping[str, Any] | None = None) -> Answer:
+        """Up, and every process ready, with the shipped configuration and these settings (dotted path -> value)."""
+        config = self.home.root.with_name(f"{self.home.root.name}.json")
+        given = ("--config", str(write_config(config, *settings.items()))) if settings else ()
+        answer = self("up", "--wait", *words, *given)
         assert answer.code == 0, answer.out + answer.err
         return answer
 
@@ -249,7 +251,7 @@ def cluster(changes: Mapping[str, Any], *words: str) -> Iterator[Cluster]:
     with temporary("bench") as directory:
         made = cluster_in(directory / "home")
         try:
-            made.up("--config", str(write_config(directory / "config.json", *changes.items())), *words)
+            made.up(*words, settings=changes)
             yield made
         finally:
             made.end()

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in
 from tests.architecture.source import ROOT
 from tests.process.pseudo_terminal import typing
@@ -58,8 +57,7 @@ def on_page() -> str:
 def held(directory: Path) -> str:
     """The conversation with a cluster of its own."""
     cluster = cluster_in(directory / "home")
-    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", 600))
-    cluster.up("--detach", "--config", str(config))
+    cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": 600})
     try:
         return conversation(cluster)
     finally:

@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from tests.architecture.source import ROOT
 from tests.process.pseudo_terminal import typing
@@ -107,8 +106,7 @@ def held(directory: Path, thinks_ms: int, *settings: tuple[str, Any]) -> dict[st
     """The turn, with a cluster of its own. Raises TooLate."""
     directory.mkdir(exist_ok=True)
     cluster = cluster_in(directory / "home")
-    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", thinks_ms), *settings)
-    cluster.up("--detach", "--config", str(config))
+    cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": thinks_ms, **dict(settings)})
     try:
         return turn(cluster)
     finally:

@@ -6,11 +6,9 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster
 from hobus.launch.console import exit_codes
 
@@ -20,10 +18,9 @@ QUESTION = "what packages are installed?"
 CLIENT_S = 0.5
 
 
-def test_a_question_outlives_a_broker_that_is_away(cluster: Cluster, tmp_path: Path):
+def test_a_question_outlives_a_broker_that_is_away(cluster: Cluster):
     """One connection's time-out is not the end of it; at --timeout the input id is named, under which it is answered."""
-    config = write_config(tmp_path / "config.json", ("launcher.client_timeout_ms", round(CLIENT_S * 1000)))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.client_timeout_ms": round(CLIENT_S * 1000)})
     broker = cluster.row("broker/1").pid
     os.kill(broker, signal.SIGSTOP)
     try:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 
 import psutil
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, eventually
 from hobus.bus.record.journal import event_in
 from hobus.launch.process.failpoint import VARIABLE
@@ -22,10 +20,9 @@ QUESTION = "what did this session cost?"
 ORDERS = 4  # classify, synthesize, one tool call, synthesize
 
 
-def test_a_model_order_at_work_is_not_executed_again(cluster: Cluster, tmp_path: Path):
+def test_a_model_order_at_work_is_not_executed_again(cluster: Cluster):
     """The broker dies while the model thinks: each order reaches a worker once, and each of its prompts a provider."""
-    slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 600))
-    cluster.up("--config", str(slow))
+    cluster.up(settings={"gateway.providers.offline.latency_ms": 600})
     asked = cluster.start_ask(QUESTION, "--input-id", "in-1")
     eventually(lambda: cluster.entries("PROMPT_SENT"))
     cluster.kill("broker/1")

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, begun, cluster_in, eventually, hobus
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
@@ -41,8 +40,7 @@ def slow(tmp_path) -> Iterator[Cluster]:
 def up_with_latency(directory: Path, latency_ms: int) -> Cluster:
     """A cluster that answers word by word."""
     cluster = cluster_in(directory / "home")
-    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", latency_ms))
-    cluster.up("--detach", "--config", str(config))
+    cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": latency_ms})
     return cluster
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
@@ -29,10 +28,7 @@ ASKED = "the turn waits for your approval of call 001: verify_ledger {}"
 def slow(tmp_path) -> Iterator[Cluster]:
     """A cluster whose model takes over a second for each answer, and one tool of which needs an approval."""
     cluster = cluster_in(tmp_path / "home")
-    config = write_config(
-        tmp_path / "config.json", ("gateway.providers.offline.latency_ms", 1200), ("tools.approval", ["verify_*"])
-    )
-    cluster.up("--detach", "--config", str(config))
+    cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": 1200, "tools.approval": ["verify_*"]})
     yield cluster
     cluster.end()
     check_record(cluster.entries())

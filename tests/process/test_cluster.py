@@ -158,10 +158,9 @@ def test_a_killed_process_comes_back_under_a_new_name(cluster: Cluster):
 
 
 @pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "ho3/1", "gateway/1", "host/1", "ledger/1", "broker/1"])
-def test_a_kill_in_the_middle_of_a_turn_costs_no_answer(cluster: Cluster, tmp_path: Path, actor: str):
+def test_a_kill_in_the_middle_of_a_turn_costs_no_answer(cluster: Cluster, actor: str):
     """One answer, one run, each order ended once; the record is whole."""
-    slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 600))
-    cluster.up("--config", str(slow))
+    cluster.up(settings={"gateway.providers.offline.latency_ms": 600})
     asked = cluster.start_ask(PACKAGES, "--input-id", "in-1")
     eventually(lambda: cluster.entries("PROMPT_SENT"))
     assert asked.poll() is None
@@ -178,10 +177,9 @@ def test_a_kill_in_the_middle_of_a_turn_costs_no_answer(cluster: Cluster, tmp_pa
     cluster.verify()
 
 
-def test_a_turn_survives_the_death_of_the_launcher(cluster: Cluster, tmp_path: Path):
+def test_a_turn_survives_the_death_of_the_launcher(cluster: Cluster):
     """Orphans finish what they have: the client gets its one answer, then everybody ends."""
-    slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 400))
-    cluster.up("--config", str(slow))
+    cluster.up(settings={"gateway.providers.offline.latency_ms": 400})
     run = cluster.run()
     asked = cluster.start_ask(PACKAGES)
     eventually(lambda: cluster.entries("PROMPT_SENT"))
@@ -193,10 +191,9 @@ def test_a_turn_survives_the_death_of_the_launcher(cluster: Cluster, tmp_path: P
     assert cluster.verify().tail == "clean"
 
 
-def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster, tmp_path: Path):
+def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster):
     """SIGKILL to launcher and all processes: `ask` ends with code 4 and the next command, long before its deadline."""
-    config = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 30_000))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"gateway.providers.offline.latency_ms": 30_000})
     asking = cluster.start_ask(PACKAGES)
     eventually(lambda: cluster.entries("PROMPT_SENT"))
     run = cluster.run()
@@ -228,12 +225,9 @@ def test_down_in_the_middle_of_a_start(cluster: Cluster):
     assert not cluster.home.run.exists()
 
 
-def test_a_process_that_keeps_crashing_is_given_up_and_said_to_be(cluster: Cluster, tmp_path: Path):
+def test_a_process_that_keeps_crashing_is_given_up_and_said_to_be(cluster: Cluster):
     """Back-off, then the crash budget, then `failed` with its note; the rest goes on."""
-    config = write_config(
-        tmp_path / "config.json", ("launcher.crash_budget", 3), ("launcher.restart_backoff_min_ms", 20)
-    )
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.crash_budget": 3, "launcher.restart_backoff_min_ms": 20})
     for _ in range(3):
         instance = cluster.kill("ho1/1").instance
         eventually(lambda i=instance: cluster.row("ho1/1").state == "failed" or cluster.is_up("ho1/1", other_than=i))
@@ -247,10 +241,9 @@ def test_a_process_that_keeps_crashing_is_given_up_and_said_to_be(cluster: Clust
     assert cluster.living() == [actor for actor in ACTORS if actor != "ho1/1"]
 
 
-def test_a_stuck_process_is_killed_and_restarted(cluster: Cluster, tmp_path: Path):
+def test_a_stuck_process_is_killed_and_restarted(cluster: Cluster):
     """A frozen process gives no beat: after launcher.stuck_after_ms it is replaced."""
-    config = write_config(tmp_path / "config.json", ("launcher.stuck_after_ms", 1500))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.stuck_after_ms": 1500})
     before = cluster.row("gateway/1")
     identity.end(before.pid, before.mark, signal.SIGSTOP)
     eventually(lambda: cluster.is_up("gateway/1", other_than=before.instance))
@@ -258,10 +251,9 @@ def test_a_stuck_process_is_killed_and_restarted(cluster: Cluster, tmp_path: Pat
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
-def test_down_names_the_process_that_blocks(cluster: Cluster, tmp_path: Path):
+def test_down_names_the_process_that_blocks(cluster: Cluster):
     """A process that does not end within its deadline is named, killed, and nothing is left."""
-    config = write_config(tmp_path / "config.json", ("launcher.drain_ms", 700))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.drain_ms": 700})
     frozen = cluster.row("ho2/1")
     identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
     down = cluster("down")

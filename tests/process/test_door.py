@@ -16,7 +16,6 @@ import openai
 import psutil
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus import Client, HttpError
 from hobus.launch.cluster.addresses import parts_of
@@ -41,17 +40,14 @@ class Doors:
 
 
 @pytest.fixture
-def doors(cluster, tmp_path):
+def doors(cluster):
     """Open, with a key of alice."""
-    config = write_config(
-        tmp_path / "config.json", ("http.head_timeout_ms", round(HEAD_S * 1000)), ("http.body_timeout_ms", 1000),
-        ("http.connections_max", 150),
-        ("gateway.providers", {"offline": {
-            "kind": "offline", "latency_ms": 400, "concurrency_max": 64,
-            "models": [{"model_id": "offline-rules-1", "input_usd_per_million": 0.0, "output_usd_per_million": 0.0,
-                        "cached_usd_per_million": 0.0}]}}),
-    )  # fmt: skip
-    cluster.up("--config", str(config), "--http", "127.0.0.1:0", "--scale", "http=2")
+    free = {"input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
+    model = {"model_id": "offline-rules-1", **free}
+    slow = {"kind": "offline", "latency_ms": 400, "concurrency_max": 64, "models": [model]}
+    bounds = {"http.head_timeout_ms": round(HEAD_S * 1000), "http.body_timeout_ms": 1000, "http.connections_max": 150}
+    settings = {**bounds, "gateway.providers": {"offline": slow}}
+    cluster.up("--http", "127.0.0.1:0", "--scale", "http=2", settings=settings)
     key = cluster("token create", "--role", "http", "--name", "alice").out.strip()
     url = f"http://{cluster.home.bound(http=True)}"
     with (

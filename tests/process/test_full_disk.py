@@ -50,8 +50,7 @@ def test_who_dies_while_the_disk_is_full_is_there_again_once_there_is_room(small
     cluster = cluster_in(small / "home")
     try:
         small_ledger = ("ledger.segment_bytes", 4 << 20), ("ledger.reserve_bytes", 1 << 20)
-        config = write_config(small / "config.json", *small_ledger, ("launcher.crash_budget", BUDGET))
-        cluster.up("--config", str(config))
+        cluster.up(settings={**dict(small_ledger), "launcher.crash_budget": BUDGET})
         fill(small / "filler")
         for actor in ROLES:
             cluster.kill(actor)

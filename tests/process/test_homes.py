@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder
@@ -80,10 +79,9 @@ def test_a_removed_run_directory_hides_no_launcher(cluster: Cluster):
     assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
 
 
-def test_doctor_of_a_running_cluster(cluster: Cluster, tmp_path: Path):
+def test_doctor_of_a_running_cluster(cluster: Cluster):
     """All ok; then a process that is given up fails, with the command that starts it again."""
-    config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 1))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.crash_budget": 1})
     well = cluster("doctor", "--json")
     assert well.code == 0 and well.json["ok"], well.out
     assert {one["verdict"] for one in well.json["checks"]} == {"ok"}
@@ -133,10 +131,9 @@ def test_logs_follow_through_a_restart_and_are_there_afterwards(cluster: Cluster
     assert cluster_in(cluster.home.root / "nowhere")("logs").code == exit_codes.USAGE
 
 
-def test_a_log_that_grows_is_moved_aside(cluster: Cluster, tmp_path: Path):
+def test_a_log_that_grows_is_moved_aside(cluster: Cluster):
     """launcher.log_max_bytes: one older file, and the newest lines are all there."""
-    config = write_config(tmp_path / "config.json", ("launcher.log_max_bytes", 2000))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.log_max_bytes": 2000})
     for _ in range(4):
         before = cluster.row("host/1").instance
         assert cluster("restart", "host/1", "--kill").code == 0

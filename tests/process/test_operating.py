@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, eventually
 from hobus.bus.errors import BusError
 from hobus.launch.cluster import identity
@@ -35,10 +34,9 @@ def answers(asked: list[subprocess.Popen[bytes]]) -> list[dict[str, Any]]:
     return [json.loads(out) for out, _err in said]
 
 
-def test_scaling_up_and_down_under_turns_loses_none(cluster: Cluster, tmp_path: Path):
+def test_scaling_up_and_down_under_turns_loses_none(cluster: Cluster):
     """Executors and supervisors come and go while turns run: each is answered once, by a process that finished it."""
-    config = write_config(tmp_path / "config.json", ("gateway.providers.offline.latency_ms", 150))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"gateway.providers.offline.latency_ms": 150})
     asked = [cluster.start_ask(PACKAGES) for _ in range(4)]
     up = cluster("scale", "ho1=3", "ho2=2")
     assert up.code == 0, up.err
@@ -56,10 +54,9 @@ def test_scaling_up_and_down_under_turns_loses_none(cluster: Cluster, tmp_path: 
     assert cluster.verify().tail == "clean"
 
 
-def test_restart_lets_a_process_finish_and_kill_does_not(cluster: Cluster, tmp_path: Path):
+def test_restart_lets_a_process_finish_and_kill_does_not(cluster: Cluster):
     """The order at work when `restart` is asked is ended once, by the incarnation that had it."""
-    config = write_config(tmp_path / "config.json", ("gateway.providers.offline.latency_ms", 500))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"gateway.providers.offline.latency_ms": 500})
     asked = cluster.start_ask(PACKAGES)
     eventually(lambda: cluster.entries("PROMPT_SENT"))
     before = cluster.row("ho1/1").instance
@@ -106,20 +103,18 @@ def test_a_drained_process_rests_until_it_is_restarted(cluster: Cluster):
     assert down.code == 0 and down.err == ""
 
 
-def test_a_failed_process_starts_again_on_command(cluster: Cluster, tmp_path: Path):
+def test_a_failed_process_starts_again_on_command(cluster: Cluster):
     """The crash budget is forgotten and the broker routes to it again."""
-    config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 1))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.crash_budget": 1})
     cluster.kill("ho1/1")
     eventually(lambda: cluster.row("ho1/1").state == "failed")
     assert cluster("restart", "ho1/1").code == 0
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
-def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cluster, tmp_path: Path):
+def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cluster):
     """A frozen process cannot finish: after launcher.finish_ms and launcher.drain_ms it is killed."""
-    config = write_config(tmp_path / "config.json", ("launcher.finish_ms", 300), ("launcher.drain_ms", 300))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.finish_ms": 300, "launcher.drain_ms": 300})
     frozen = cluster.row("gateway/1")
     identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
     done = cluster("restart", "gateway/1")
@@ -148,9 +143,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
     assert cluster("restart", "ho1/1").code == exit_codes.UNREACHABLE
 
 
-def test_a_broker_that_rests_or_failed_is_started_again(cluster: Cluster, tmp_path: Path):
+def test_a_broker_that_rests_or_failed_is_started_again(cluster: Cluster):
     """Commands reach the launcher without a broker too: nobody has to take the cluster down for it."""
-    cluster.up("--config", str(write_config(tmp_path / "config.json", ("launcher.crash_budget", 1))))
+    cluster.up(settings={"launcher.crash_budget": 1})
     assert cluster("drain", "broker/1").code == 0 and states(cluster)["broker/1"] == "stopped"
     refused = cluster("restart", "broker/1", "--kill", "--no-wait")
     assert refused.code == 0, refused.err

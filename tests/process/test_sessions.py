@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus.bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
 from hobus.launch.cluster.client import connected
@@ -27,8 +26,7 @@ THINKING_MS = 400
 def begun(directory: Path, *changes: tuple[str, object]) -> Cluster:
     """A cluster with a model that takes its time."""
     cluster = cluster_in(directory / "home")
-    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", THINKING_MS), *changes)
-    cluster.up("--detach", "--config", str(config))
+    cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": THINKING_MS, **dict(changes)})
     return cluster
 
 

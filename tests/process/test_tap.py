@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, eventually
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.launch.cluster.client import connected
@@ -192,7 +191,7 @@ def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
     cluster: Cluster, tappers: list[Tapper], tmp_path: Path
 ):
     """Shown, filtered out and lost are every number from the first to the last, while the bus went on as if nobody had listened."""
-    cluster.up("--config", str(write_config(tmp_path / "c.json", ("bus.tap_hwm", 4))))
+    cluster.up(settings={"bus.tap_hwm": 4})
     tapper = Tapper.start(cluster, "--all", "kind!=beat")
     tappers.append(tapper)
     flood(cluster, 5)
@@ -220,7 +219,7 @@ def test_a_tap_whose_reader_reads_nothing_ends_at_the_first_ctrl_c_and_accounts_
     cluster: Cluster, tappers: list[Tapper], tmp_path: Path
 ):
     """Nobody reads the pipe, before or after: what was never written, and what was never even read, is lost by number."""
-    cluster.up("--config", str(write_config(tmp_path / "c.json", ("bus.tap_hwm", 4))))
+    cluster.up(settings={"bus.tap_hwm": 4})
     process = cluster.begin("tap", "-f", "jsonl", "--all")
     tapper = Tapper(process)
     tappers.append(tapper)

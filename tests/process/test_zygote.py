@@ -176,10 +176,9 @@ def test_heirs_follow_each_other(make_cluster: Callable[[str], Cluster], tmp_pat
     assert started_fresh(cluster) == 0 and cluster.run().zygote_restarts == 10
 
 
-def test_a_dead_heir_is_replaced(cluster: Cluster, tmp_path: Path):
+def test_a_dead_heir_is_replaced(cluster: Cluster):
     """Not at once, so that one that cannot live does not keep the zygote busy."""
-    config = write_config(tmp_path / "config.json", ("launcher.restart_backoff_max_ms", 300))
-    cluster.up("--config", str(config))
+    cluster.up(settings={"launcher.restart_backoff_max_ms": 300})
     first, gone = whole_family(cluster)
     gone.kill()
     gone.wait()
