@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ import httpx2
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
-from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions
+from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions, one_by_one
 
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
@@ -217,9 +217,7 @@ class Client(Sessions[AsyncClient]):
 
         super().__init__(made)
 
-    def events(self, session_id: str, *, after: int = -1) -> Generator[Event]:
-        """Every event of a session behind this sequence; see `AsyncClient.events`."""
-        yield from self._each(self._client.events(session_id, after=after))
+    events = one_by_one(AsyncClient.events)
 
 
 def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:

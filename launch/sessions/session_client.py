@@ -6,12 +6,14 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -141,6 +143,42 @@ class AsyncSessions(ABC):
 C = TypeVar("C", bound=AsyncSessions)
 
 
+def _waited_for(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Sessions[Any], P], T]:
+    """The method of that name of the client, waited for."""
+
+    @wraps(method)
+    def call(self: Sessions[Any], *given: P.args, **named: P.kwargs) -> T:
+        return self.wait_for(getattr(self.client, method.__name__)(*given, **named))
+
+    return call
+
+
+def one_by_one(
+    method: Callable[Concatenate[Any, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[Sessions[Any], P], Generator[T]]:
+    """The method of that name of the client, each of its values waited for."""
+
+    @wraps(method)
+    def call(self: Sessions[Any], *given: P.args, **named: P.kwargs) -> Generator[T]:
+        values = getattr(self.client, method.__name__)(*given, **named)
+
+        async def following() -> tuple[T] | None:
+            try:
+                return (await anext(values),)
+            except StopAsyncIteration:
+                return None
+
+        try:
+            while (one := self.wait_for(following())) is not None:
+                yield one[0]
+        finally:
+            self.wait_for(values.aclose())
+
+    return call
+
+
 class Sessions(Generic[C]):
     """A client for programs without an event loop: it runs one in a thread of its own. Any thread may call."""
 
@@ -150,7 +188,7 @@ class Sessions(Generic[C]):
         self._thread = threading.Thread(target=self._loop.run_forever, name="hobus client", daemon=True)
         self._thread.start()
         try:
-            self._client = self._run(make())
+            self.client = self.wait_for(make())
         except BaseException:
             self._stop()
             raise
@@ -166,51 +204,26 @@ class Sessions(Generic[C]):
         if self._loop.is_closed():
             return
         try:
-            self._run(self._client.close())
+            self.wait_for(self.client.close())
         finally:
             self._stop()
 
-    def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session."""
-        return self._run(self._client.start(agent_id=agent_id))
+    start = _waited_for(AsyncSessions.start)
+    ask = _waited_for(AsyncSessions.ask)
+    stream = one_by_one(AsyncSessions.stream)
+    session = _waited_for(AsyncSessions.session)
+    end = _waited_for(AsyncSessions.end)
+    command = _waited_for(AsyncSessions.command)
+    steer = _waited_for(AsyncSessions.steer)
+    follow_up = _waited_for(AsyncSessions.follow_up)
+    pause = _waited_for(AsyncSessions.pause)
+    resume = _waited_for(AsyncSessions.resume)
+    cancel = _waited_for(AsyncSessions.cancel)
+    approve = _waited_for(AsyncSessions.approve)
+    deny = _waited_for(AsyncSessions.deny)
 
-    def ask(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> TurnResult:
-        """The answer to one message, in a new session unless one is named; see `AsyncSessions.ask`."""
-        return self._run(self._client.ask(text, session_id=session_id, input_id=input_id, output_schema=output_schema))
-
-    def stream(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Generator[Piece]:
-        """The answer while it is written; see `AsyncSessions.stream`."""
-        yield from self._each(
-            self._client.stream(text, session_id=session_id, input_id=input_id, output_schema=output_schema)
-        )
-
-    def session(self, session_id: str) -> SessionView:
-        """How a session stands."""
-        return self._run(self._client.session(session_id))
-
-    def end(self, session_id: str) -> None:
-        """The session is over."""
-        self._run(self._client.end(session_id))
-
-    def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
-        """Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, with their fields."""
-        return self._run(self._client.command(session_id, kind, **fields))
-
-    def _run(self, what: Coroutine[Any, Any, T]) -> T:
+    def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
+        """What this coroutine gives, run on the client's loop."""
         running = asyncio.run_coroutine_threadsafe(what, self._loop)
         try:
             return running.result()
@@ -218,21 +231,8 @@ class Sessions(Generic[C]):
             running.cancel()  # Ctrl-C here ends it there
             raise
 
-    def _each(self, pieces: AsyncGenerator[T]) -> Generator[T]:
-        async def following() -> tuple[T] | None:
-            try:
-                return (await anext(pieces),)
-            except StopAsyncIteration:
-                return None
-
-        try:
-            while (one := self._run(following())) is not None:
-                yield one[0]
-        finally:
-            self._run(pieces.aclose())
-
     def _stop(self) -> None:
-        self._run(self._loop.shutdown_asyncgens())
+        self.wait_for(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -145,12 +145,13 @@ async def beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any
             companions = [group.create_task(other) for other in others]
             waiting = group.create_task(waited_for)
             waiting.add_done_callback(lambda _: [task.cancel() for task in companions])
+        return waiting.result()
     except ExceptionGroup as faults:
-        expected, others_faults = faults.split((RuntimeFault, CommandError))
-        if expected is None or others_faults is not None:
+        expected, unexpected = faults.split((RuntimeFault, CommandError))
+        if expected is None or unexpected is not None:
             raise
-        raise expected.exceptions[0] from None
-    return waiting.result()
+        fault = expected.exceptions[0]
+    raise fault  # not within the handler: its context would be the group that holds it
 
 
 async def asked_of_owner(  # noqa: PLR0913 - what bounds a question, each by its name

@@ -1,0 +1,72 @@
+"""A client for programs without an event loop does what the one with a loop does."""
+
+import inspect
+
+import pytest
+
+from hobus.launch.sessions.session_client import AsyncSessions, Piece, Sessions
+
+
+class Scripted(AsyncSessions):
+    """Notes what it is asked, and says it again."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def close(self):
+        self.asked.append("close")
+
+    async def start(self, *, agent_id=None):
+        return f"session of {agent_id}"
+
+    async def session(self, session_id):
+        raise LookupError(session_id)
+
+    async def end(self, session_id):
+        self.asked.append(("end", session_id))
+
+    async def command(self, session_id, kind, **fields):
+        self.asked.append((kind, fields))
+        return f"{kind} for {session_id}"
+
+    async def _answer(self, question):
+        return question
+
+    async def _pieces(self, question):
+        try:
+            for word in question.text.split():
+                yield Piece(kind="delta", text=word)
+        finally:
+            self.asked.append("no more pieces")
+
+
+async def made():
+    """As a real one is opened, on its own loop."""
+    return Scripted()
+
+
+def test_each_method_is_the_asynchronous_one_waited_for():
+    """With its arguments, its value and its errors; every method of the one is there in the other."""
+    with Sessions(made) as client:
+        assert client.start(agent_id="A") == "session of A"
+        question = client.ask("hello", session_id="S", input_id="i", output_schema={})
+        assert question == ("hello", "S", "i", {})
+        assert client.steer("S", "more") == "Steer for S"
+        assert client.deny("S", "001", reason="no") == "Deny for S"
+        client.end("S")
+        with pytest.raises(LookupError, match="nobody"):
+            client.session("nobody")
+    wanted = {name for name, _ in inspect.getmembers(AsyncSessions, inspect.isfunction) if not name.startswith("_")}
+    assert {name for name in wanted if not callable(getattr(Sessions, name, None))} == set()
+    told = [("Steer", {"text": "more"}), ("Deny", {"call_id": "001", "reason": "no"}), ("end", "S"), "close"]
+    assert client.client.asked == told
+
+
+def test_a_stream_that_is_left_is_closed():
+    """Its pieces come one by one; whoever stops reading ends it at the other side."""
+    with Sessions(made) as client:
+        assert [piece.text for piece in client.stream("one two three")] == ["one", "two", "three"]
+        pieces = client.stream("one two three")
+        assert next(pieces).text == "one"
+        pieces.close()
+        assert client.client.asked == ["no more pieces"] * 2
