@@ -37,6 +37,9 @@ class ChildRow(Record):
     restarts: int
     next_try_at: float = Field(default=0.0, description="state backoff: when it is started again")
     ready_after_ms: int = Field(default=0, description="how long this incarnation took to become ready; 0 if not yet")
+    silent_since: float = Field(
+        default=0.0, description="seconds since 1970: its last beat, where the broker hears none; 0 while it does"
+    )
     note: str = ""
     is_damaged: bool = Field(default=False, description="it failed as what it needs is damaged")
 

@@ -31,6 +31,7 @@ STATE_COLOURS = {
     "starting": "cyan",
     "draining": "cyan",
     "backoff": "yellow",
+    "stalled": "red",
     "lost": "red",
     "failed": "red",
     "error": "red",
@@ -204,7 +205,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
-def number(count: int) -> str:
+def thousands(count: int) -> str:
     """A number as people read it: `1,284`."""
     return f"{count:,}"
 

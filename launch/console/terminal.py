@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.padding import Padding
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+from rich.theme import Theme
 
-from hobus.launch.console.output import Styled, cell, colours, state_colour
+from hobus.launch.console.output import Styled, cell, colours, printable, state_colour, thousands, window
 
 _GAP = 2
 _NARROW = 14
@@ -37,7 +40,7 @@ class Screen(Console):
         return False
 
 
-def screen(*, to_stderr: bool = False, columns: int | None = None) -> Screen:
+def screen(*, to_stderr: bool = False, columns: int | None = None, theme: Theme | None = None) -> Screen:
     """The terminal behind a standard stream; markup, emoji names and the like in a text are text."""
     return Screen(
         file=sys.stderr if to_stderr else sys.stdout,
@@ -48,12 +51,13 @@ def screen(*, to_stderr: bool = False, columns: int | None = None) -> Screen:
         markup=False,
         emoji=False,
         legacy_windows=False,
+        theme=theme,
     )
 
 
-def lines_of(shown: RenderableType, *, columns: int) -> list[Styled]:
+def lines_of(shown: RenderableType, *, columns: int, theme: Theme | None = None) -> list[Styled]:
     """The rows of a terminal that this becomes, without blanks at their ends."""
-    console = screen(columns=columns)
+    console = screen(columns=columns, theme=theme)
     with console.capture() as captured:
         console.print(shown)
     return [Styled(_BLANKS.sub(r"\1", line)) for line in captured.get().split("\n")[:-1]]
@@ -95,6 +99,99 @@ def table_of(
         said = f"too narrow here for {', '.join(layout.left_out)}; --json has all"
         shown.append(Text(said, style="bright_black", overflow="fold"))
     return Group(*shown)
+
+
+class InPlace:
+    """A table of standard output that is written anew where it stands; its last form stays.
+
+    In a window that became narrower it begins anew below: what stood there is not where it was.
+    """
+
+    def __init__(self) -> None:
+        self._console = screen()
+        self._live = self._anew()
+        self._columns = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(
+        self,
+        headings: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        coloured: int | None,
+        spare: Sequence[str],
+        below: str,
+    ) -> None:
+        """It is this now, with a line below it."""
+        columns, height = window()
+        if columns < self._columns:
+            self._live.stop()
+            self._live = self._anew()
+        self._columns = columns
+        self._console.size = self._console.size._replace(width=columns, height=height)
+        cells = [[printable(text) for text in row] for row in rows]
+        table = table_of(headings, cells, coloured=coloured, spare=spare, columns=columns)
+        self._live.update(Group(table, Text(printable(below), style="bright_black", overflow="fold")))
+        if not self._live.is_started:
+            self._live.start()
+        self._live.refresh()
+
+    def _anew(self) -> Live:
+        return Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+
+
+class Counting:
+    """How far something is, on standard error, while it is under way; nothing of it stays.
+
+    Begins to be seen at the first `step`: what is over by then needs none.
+    """
+
+    def __init__(self, done: str, what: str, *, total: int | None, step: int) -> None:
+        """`total` None: nobody knows how many there are, nor how long it will take."""
+        columns: list[ProgressColumn] = [_Told(done, what)]
+        if total is not None:
+            columns += [BarColumn(bar_width=None), TimeRemainingColumn(compact=True)]
+        self._progress = Progress(
+            *columns, console=screen(to_stderr=True), auto_refresh=False, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self._task = self._progress.add_task(what, total=total)
+        self._step = step
+        self._next = step
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def at(self, count: int) -> None:
+        """So many are done."""
+        if count < self._next:
+            return
+        self._next = count + self._step
+        self._progress.update(self._task, completed=count)
+        self._progress.start()
+        self._progress.refresh()
+
+
+class _Told(ProgressColumn):
+    """`12,000 of 48,120 entries verified, 31,000 a second`."""
+
+    def __init__(self, done: str, what: str) -> None:
+        self._done = done
+        self._what = what
+        super().__init__()
+
+    def render(self, task: Task) -> Text:
+        total = f" of {thousands(int(task.total))}" if task.total is not None else ""
+        rate = f", {thousands(int(task.speed))} a second" if task.speed else ""
+        return Text(f"{thousands(int(task.completed))}{total} {self._what} {self._done}{rate}", no_wrap=True)
 
 
 class Layout(NamedTuple):

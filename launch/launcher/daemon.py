@@ -27,7 +27,7 @@ from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.progress import Progress, StartRefused
+from hobus.launch.launcher.progress import Progress, StartRefused, StartSettled
 from hobus.launch.launcher.zygote import MAIN, end_unused, fork_zygote
 from hobus.launch.logs import writing
 
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from hobus.launch.launcher.launcher import Launcher
 
 
-def run_launcher(
+def run_launcher(  # noqa: PLR0913 - what a start is to be
     home: Home,
     options: StartOptions,
     *,
     report: Callable[[Progress], None],
     lines: writing.LossyLines,
     ends_with_reader_of: int | None = None,
+    ready_within_s: float | None = None,
 ) -> None:
     """The cluster is down when this returns. Raises CommandError, ConfigError, OSError as it cannot be started."""
     handed = inherited.descriptor()
@@ -62,7 +63,7 @@ def run_launcher(
     launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
     made = launcher(
         home=home, plan=plan, clock=SystemClock(), report=report, zygote=first, given=to_roles,
-        ends_with_reader_of=ends_with_reader_of,
+        ends_with_reader_of=ends_with_reader_of, ready_within_s=ready_within_s,
     )  # fmt: skip
     asyncio.run(made.run())
 
@@ -77,12 +78,19 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--http")
     parser.add_argument("--report-fd", type=int, required=True)
     parser.add_argument("--ends-with-maker", action="store_true")
+    parser.add_argument("--ready-within", type=float, help="seconds")
     given = parser.parse_args(argv)
     fd: int = given.report_fd
     os.set_inheritable(fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
 
+    has_settled = False
+
     def tell(word: Progress) -> None:
-        """One line of JSON; that nobody reads it is no fault."""
+        """One line of JSON; that nobody reads it is no fault. Once the start has settled nobody does."""
+        nonlocal has_settled
+        if has_settled:
+            return
+        has_settled = isinstance(word, StartSettled)
         with suppress(OSError):
             os.write(fd, word.model_dump_json().encode() + b"\n")
 
@@ -93,7 +101,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         is_about(home.root)
         set_title("hobus launcher")
         ends_with = fd if given.ends_with_maker else None
-        run_launcher(home, options, report=tell, lines=lines, ends_with_reader_of=ends_with)
+        run_launcher(
+            home, options, report=tell, lines=lines, ends_with_reader_of=ends_with, ready_within_s=given.ready_within
+        )
     except (CommandError, RuntimeFault, OSError) as error:
         sys.exit(_refuse(tell, error, given.home))
     sys.exit(exit_codes.OK)

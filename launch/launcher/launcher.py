@@ -57,12 +57,14 @@ class Launcher:
         report: Callable[[Progress], None],
         zygote: Newborn | None = None,
         ends_with_reader_of: int | None = None,
+        ready_within_s: float | None = None,
         given: Mapping[str, Mapping[str, str]],
     ) -> None:
         """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may.
 
         `given`: role -> variables of the user's environment that its processes get; no other process gets them.
         `ends_with_reader_of`: the writing end of a pipe; when nobody reads it any more, that is a word to stop.
+        `ready_within_s`: when a start is late, where that is not as the configuration has it.
         """
         self._home = home
         self._plan = plan
@@ -77,7 +79,7 @@ class Launcher:
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
-        self._board = Board(home=home, plan=plan, started_at=clock.now(), report=report)
+        self._board = Board(home=home, plan=plan, started_at=clock.now(), report=report, ready_within_s=ready_within_s)
 
     async def run(self) -> None:
         """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
@@ -119,7 +121,12 @@ class Launcher:
         try:
             for member in members:
                 crew.spawn(member.actor)
-            self._board.report(StartBegun(pid=os.getpid()))
+            actors = [member.actor for member in members]
+            snapshot = self._plan.snapshot
+            begun = StartBegun(
+                pid=os.getpid(), config_origin=self._plan.origin, config_digest=snapshot.digest, actors=actors
+            )
+            self._board.report(begun)
             await self._serve(crew)
         finally:
             server.close()
@@ -157,6 +164,7 @@ class Launcher:
             ]
             await self._stop.wait()
             crew.close()
+            self._board.say("stopping: whoever is at work finishes it; Ctrl-C once more kills", self._clock.now())
             tasks.pop(1).cancel()
             await self._drain(crew)
             for task in tasks:
@@ -258,6 +266,7 @@ class Launcher:
             # Named in the run file while `down` looks at it.
             crew.members[actor] = replace(crew.members[actor], note=note)
             self._board.write(crew)
+            self._board.say(f"{actor} {note}", self._clock.now())
             child.kill_group()
             await child.wait()
 

@@ -135,6 +135,13 @@ class Crew:
         if member.state != before.state:
             _log.info("state_changed", member=actor, was=before.state, now=member.state, note=member.note)
             self.is_news.set()
+            if not self._is_closing:
+                peer = event.row if isinstance(event, Seen) else None
+                self._board.report_change(before, member, peer, self._clock.now())
+        if member.silent_since and not before.silent_since and not self._is_closing:
+            now = self._clock.now()
+            silent_s = now - member.silent_since
+            self._board.say(f"{actor} has stalled: no beat for {silent_s:.1f} s, frozen or cut off", now)
         for effect in effects:
             self._carry_out(actor, effect)
         if not isinstance(event, Seen):
@@ -149,6 +156,7 @@ class Crew:
                 asyncio.get_running_loop().call_later(delay_s, self.happened, actor, RetryDue())
             case "kill":
                 _log.warning("process_killed", member=actor, reason=effect.detail)
+                self._board.say(f"{actor} is killed: {effect.detail}", self._clock.now())
                 self.children[actor].kill_group()
             case "drain":
                 self.children[actor].signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from hobus.bus.messages.base import Record
-from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.run_file import ChildRow, RunFile, State
 from hobus.launch.console.errors import CommandError, RefusedFault, next_command
 
 
@@ -17,6 +17,27 @@ class StartBegun(Record):
 
     event: Literal["begun"] = "begun"
     pid: int
+    config_origin: str
+    config_digest: str
+    actors: list[str] = Field(description="who is started")
+
+
+class StateChanged(Record):
+    """A process is in another state; told in the background until the start has settled, in the foreground always."""
+
+    event: Literal["changed"] = "changed"
+    at: float = Field(description="seconds since 1970")
+    was: State
+    row: ChildRow
+    about: str = Field(default="", description="what it works with, where it is ready: its model, the end of the chain")
+
+
+class Said(Record):
+    """Something else that whoever looks at a cluster in the foreground is told."""
+
+    event: Literal["said"] = "said"
+    at: float = Field(description="seconds since 1970")
+    text: str
 
 
 class StartSettled(Record):
@@ -45,7 +66,7 @@ class StartRefused(Record):
     exit_code: int
 
 
-Progress = StartBegun | StartSettled | StartRefused
+Progress = StartBegun | StateChanged | Said | StartSettled | StartRefused
 
 PROGRESS: TypeAdapter[Progress] = TypeAdapter(Annotated[Progress, Field(discriminator="event")])
 """Reads one line of JSON."""

@@ -10,22 +10,36 @@ import importlib
 import os
 import shlex
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
-from hobus.launch.console.output import duration, note, say, styled, table
+from hobus.launch.console.output import duration, is_terminal, note, say, state_colour, styled, table, window
 from hobus.launch.launcher import children, inherited
+from hobus.launch.launcher.changes import line_of
 from hobus.launch.launcher.options import StartOptions, parse_scale
-from hobus.launch.launcher.progress import PROGRESS, Progress, StartBegun, StartRefused, StartSettled
+from hobus.launch.launcher.progress import (
+    PROGRESS,
+    Progress,
+    Said,
+    StartBegun,
+    StartRefused,
+    StartSettled,
+    StateChanged,
+)
 from hobus.launch.logs import tail, writing
 
 _LINE_MAX = 400
+_ROW_CELLS = 36
+"""Of a row of a start, beside the name and the note."""
+_NEXT_COMMANDS = {"talk": "chat", "watch": "tap", "stop": "down"}
 
 _WORDS_OF_OURS: list[IO[bytes]] = []
 """Pipes whose other ends are held by launchers that are to end with this process; the kernel closes them then."""
@@ -45,12 +59,20 @@ class Background:
 
 def start_here(home: Home, options: StartOptions) -> int:
     """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
+    rows = _Rows(home.root)
+    has_settled = False
 
     def tell(word: Progress) -> None:
-        if isinstance(word, StartSettled):
-            show(home, word)
+        nonlocal has_settled
+        if isinstance(word, (StateChanged, Said)) and has_settled:
+            say(line_of(word))
+        elif isinstance(word, StartSettled):
+            has_settled = True
+            show(home, word, rows)
         else:
-            note("starting; Ctrl-C stops it")
+            rows.take(word)
+            if isinstance(word, StartBegun):
+                note("starting; Ctrl-C stops it")
 
     # By name: a start in the background loads neither the launcher nor the bus.
     daemon = importlib.import_module("hobus.launch.launcher.daemon")
@@ -65,11 +87,18 @@ def start_here(home: Home, options: StartOptions) -> int:
     return exit_codes.OK
 
 
-def start_detached(
-    home: Home, options: StartOptions, *, wait: bool, quiet: bool = False, ends_with_us: bool = False
+def start_detached(  # noqa: PLR0913 - what a start is to be
+    home: Home,
+    options: StartOptions,
+    *,
+    wait: bool,
+    ready_within_s: float | None = None,
+    quiet: bool = False,
+    ends_with_us: bool = False,
 ) -> int:
     """The exit code of a start in the background; with `wait`, when every process is ready or certainly will not be.
 
+    `ready_within_s`: how long is waited, where that is not as the configuration has it.
     With `ends_with_us` an interrupted start is taken back: the launcher is told to end, and has. A cluster that is up
     goes down by itself when this process ends, even by SIGKILL.
     """
@@ -78,7 +107,9 @@ def start_detached(
     begins_at = tail.size(log)
     try:
         make_private(home.logs)
-        launcher = _start_launcher(home, options, ends_with_us=ends_with_us)
+        within = [] if ready_within_s is None else ["--ready-within", str(ready_within_s)]
+        ends = ["--ends-with-maker"] if ends_with_us else []
+        launcher = _start_launcher(home, options, [*within, *ends])
     except OSError as error:
         raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
     if ends_with_us:
@@ -95,9 +126,9 @@ def start_detached(
             launcher.words.close()
 
 
-def _start_launcher(home: Home, options: StartOptions, *, ends_with_us: bool) -> Background:
+def _start_launcher(home: Home, options: StartOptions, further: list[str]) -> Background:
     """A new launcher of this home. Raises OSError."""
-    words = ["--home", str(home.root), *options.words(), *(["--ends-with-maker"] if ends_with_us else [])]
+    words = ["--home", str(home.root), *options.words(), *further]
     with home.log("launcher").open("ab") as log:
         read_fd, write_fd = os.pipe()
         try:
@@ -122,8 +153,11 @@ def _taken_back(launcher: Background) -> None:
 
 
 def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
+    rows = _Rows(home.root, is_quiet=quiet)
     for line in launcher.words:
         word = PROGRESS.validate_json(line)
+        if wait:
+            rows.take(word)
         if isinstance(word, StartRefused):
             launcher.wait()  # it holds nothing any more when this command has ended
             raise CommandError(word.message, hint=word.hint, exit_code=word.exit_code)
@@ -131,7 +165,7 @@ def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_
             say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
             return exit_codes.OK
         if isinstance(word, StartSettled):
-            return exit_codes.OK if quiet and word.is_ready else show(home, word)
+            return exit_codes.OK if quiet and word.is_ready else show(home, word, rows)
     raise died_while_starting(home, launcher.wait(), tail.reason(home.log("launcher"), start=log_begins_at))
 
 
@@ -147,10 +181,90 @@ def died_while_starting(home: Home, code: int, said: str) -> CommandError:
     )
 
 
-def show(home: Home, word: StartSettled) -> int:
-    """Prints who is ready, and what stands in the way; the exit code says which."""
+class _Rows:
+    """The processes of a start, a row for each as it gets ready or dies; on a terminal where somebody waits."""
+
+    def __init__(self, home: Path, *, is_quiet: bool = False) -> None:
+        self._home = home
+        self.are_shown = not is_quiet and is_terminal(sys.stdout)
+        self._width = 0
+        self._told: dict[str, ChildRow] = {}
+
+    def take(self, word: Progress) -> None:
+        """What is to be seen of it."""
+        if not self.are_shown:
+            return
+        if isinstance(word, StartBegun):
+            self._width = max(map(len, word.actors))
+            say(_headline(self._home, word.config_origin, word.config_digest))
+        elif isinstance(word, StateChanged) and word.row.state in ("ready", "backoff", "failed"):
+            self._show(word.row, word.about or word.row.note)
+
+    def rest(self, run: RunFile) -> None:
+        """Whoever was not shown as it is by now."""
+        for row in run.children:
+            told = self._told.get(row.actor)
+            if told is None or (told.state, told.note) != (row.state, row.note):
+                self._show(row, row.note)
+
+    def _show(self, row: ChildRow, about: str) -> None:
+        self._told[row.actor] = row
+        state = styled(row.state.ljust(len("starting")), state_colour(row.state))
+        took = f"{row.ready_after_ms} ms" if row.ready_after_ms and row.state == "ready" else ""
+        pid = f"pid {row.pid}" if row.pid else ""
+        name = row.actor.ljust(self._width)
+        is_below = len(about) > max(0, window()[0] - self._width - _ROW_CELLS)
+        say(f"  {name}  ", state, f"  {took:>7}  {pid:<11}", "" if is_below else f"  {about}")
+        if is_below:
+            say(f"      {about}")
+
+
+def _headline(home: Path, origin: str, digest: str) -> str:
+    return f"cluster {home} · config {origin} {digest[:19]}"
+
+
+def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
+    """Prints who is ready, and what stands in the way; the exit code says which. `rows`: what was shown before."""
     run = word.run
-    say(f"cluster {home.root} · config {run.config_origin} {run.config_digest[:19]}")
+    if rows is not None and rows.are_shown:
+        rows.rest(run)
+    else:
+        say(_headline(home.root, run.config_origin, run.config_digest))
+        _show_all(run)
+    if listens := home.bound():
+        say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
+    if word.is_ready:
+        option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
+        took = duration(word.elapsed_ms / 1000)
+        say(styled("ready", "green"), f" in {took}.  {_next(option)}")
+        return exit_codes.OK
+    if word.damaged:
+        note(styled("error:", "red", bold=True, to_stderr=True), f" {word.damaged}")
+        note(f"  next: {next_command('ledger verify', home.root)}   or   {next_command('down', home.root)}")
+        return exit_codes.INTEGRITY
+    instances = {row.actor: row.instance for row in run.children}
+    for actor, lines in word.tails.items():
+        if not lines:
+            continue
+        note(f"--- last lines of {home.log(actor)}")
+        for line in tail.since_another(tail.read_lines(lines, actor), instances.get(actor, "")):
+            note(f"  {tail.for_people(line)[:_LINE_MAX]}")
+    late = ", ".join(
+        f"{row.actor} is {row.state}{f' ({row.note})' if row.note else ''}"
+        for row in run.children
+        if row.actor in word.tails
+    )
+    label = styled("error:", "red", bold=True, to_stderr=True)
+    note(label, f" not ready after {duration(word.elapsed_ms / 1000)}: {late}")
+    note(f"  next: {next_command('ps', home.root)}   or   {next_command('down', home.root)}")
+    return exit_codes.UNREACHABLE
+
+
+def _next(option: str) -> str:
+    return "   ".join(f"{what}: hobus {name}{option}" for what, name in _NEXT_COMMANDS.items())
+
+
+def _show_all(run: RunFile) -> None:
     rows = [
         (
             row.actor,
@@ -162,28 +276,3 @@ def show(home: Home, word: StartSettled) -> int:
         for row in run.children
     ]
     table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
-    if listens := home.bound():
-        say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
-    if word.is_ready:
-        option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
-        say(
-            styled("ready", "green"),
-            f" in {duration(word.elapsed_ms / 1000)}.  "
-            f"ask: hobus ask{option} TEXT   watch: hobus tap{option}   stop: hobus down{option}",
-        )
-        return exit_codes.OK
-    if word.damaged:
-        note(styled("error:", "red", bold=True, to_stderr=True), f" {word.damaged}")
-        note(f"  next: {next_command('ledger verify', home.root)}   or   {next_command('down', home.root)}")
-        return exit_codes.INTEGRITY
-    instances = {row.actor: row.instance for row in run.children}
-    for actor, lines in word.tails.items():
-        note(f"--- last lines of {home.log(actor)}")
-        for line in tail.since_another(tail.read_lines(lines, actor), instances.get(actor, "")):
-            note(f"  {tail.for_people(line)[:_LINE_MAX]}")
-    notes = {row.actor: f" ({row.note})" if row.note else "" for row in run.children}
-    late = ", ".join(f"{actor}{notes.get(actor, '')}" for actor in word.tails)
-    label = styled("error:", "red", bold=True, to_stderr=True)
-    note(label, f" not ready after {duration(word.elapsed_ms / 1000)}: {late}")
-    note(f"  next: {next_command('ps', home.root)}   or   {next_command('down', home.root)}")
-    return exit_codes.UNREACHABLE

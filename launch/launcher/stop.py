@@ -24,7 +24,7 @@ _LOOKS = 500
 
 
 def stop(home: Home, *, quiet: bool = False) -> int:
-    """Stops the cluster of this home; the exit code. Raises CommandError when there is none."""
+    """Stops the cluster of this home; the exit code. Raises CommandError when its launcher does not end."""
     run, held_by = _readable(home), holder(home)
     if held_by is None:
         return _after_a_dead_launcher(home, run, quiet=quiet)
@@ -95,7 +95,9 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> i
         say(f"the launcher was dead and its run file damaged; whatever it left ends by itself ({home.root})")
         return exit_codes.OK
     if run is None:
-        raise UnreachableFault(f"no cluster runs in {home.root}", hint=next_command("up", home.root))
+        if not quiet:
+            say(f"no cluster runs in {home.root}: nothing is to be stopped")
+        return exit_codes.OK
     orphans = _end_all(run)
     sweep(home, Path(run.sockets))
     remove_run(home)

@@ -83,6 +83,8 @@ class Member:
     seen_at: float = 0.0
     """When its loop was last known to turn; its start, before the first word."""
     was_seen: bool = False
+    silent_since: float = 0.0
+    """Its last beat, while the broker does not know it any more though it runs: it stands still, or is cut off."""
     restarts: int = 0
     next_try_at: float = 0.0
     ready_after_ms: int = 0
@@ -235,6 +237,7 @@ def _spawned(member: Member, event: Spawned) -> Member:
         started_at=event.at,
         seen_at=event.at,
         was_seen=False,
+        silent_since=0.0,
         restarts=member.restarts + (1 if member.instance else 0),
         next_try_at=0.0,
         ready_after_ms=0,
@@ -274,7 +277,7 @@ def _crashed(  # noqa: PLR0913 - what a crash is judged by
 
 def _gone(member: Member) -> Member:
     """Without a process; the instance's name stays, so that it can be told as lost."""
-    return replace(member, pid=0, mark="", started_at=0.0)
+    return replace(member, pid=0, mark="", started_at=0.0, silent_since=0.0)
 
 
 def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
@@ -286,7 +289,11 @@ def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, 
     row = event.row
     if row is not None and row.instance == member.instance:
         heard_at = max(member.seen_at, event.at - row.last_beat_ms / 1000)
-        following = _reported(replace(member, seen_at=heard_at, was_seen=True), row, event.at)
+        heard = replace(member, seen_at=heard_at, was_seen=True, silent_since=0.0)
+        following = _reported(heard, row, event.at)
+    elif member.was_seen and (event.at - member.seen_at) * 1000 > 2 * config.watch_interval_ms:
+        # Not at once: a broker that has just begun does not know anybody yet.
+        following = replace(member, silent_since=member.silent_since or member.seen_at)
     silent_ms = (event.at - following.seen_at) * 1000
     if following.state != "draining" and silent_ms > _silence_allowed_ms(following, config):
         why = f"no beat for {silent_ms / 1000:.1f} s; killed"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from bench.builders import write_config
 from bench.cluster import Cluster, eventually, hobus
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster import identity
+from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
 
@@ -97,14 +99,69 @@ def test_two_clusters_side_by_side_do_not_touch_each_other(make_cluster: Callabl
     assert two.living() == ACTORS
 
 
-def test_a_second_up_in_the_same_home_is_refused(cluster: Cluster):
-    """It names the launcher that holds the home, and the first cluster goes on."""
+def test_up_where_it_is_up_and_down_where_it_is_down_change_nothing(cluster: Cluster, tmp_path: Path):
+    """A sentence that names the launcher, what differs with the command that changes it, and exit 0."""
+    config = write_config(tmp_path / "config.json")
     cluster.up()
-    for words in (("--wait",), ("--detach",), ()):
+    pids = {row.pid for row in cluster.run().children}
+    for words in (("--wait",), ("--detach",), (), ("--wait-timeout", "5s", "--scale", "ho1=1")):
         second = cluster("up", *words)
-        assert second.code == exit_codes.REFUSED
-        assert f"pid {cluster.run().launcher_pid}" in second.err and "Traceback" not in second.err
+        assert (second.code, second.err) == (0, "")
+        assert f"is up already (launcher pid {cluster.run().launcher_pid})" in second.out
+    other = cluster("up", "--wait", "--scale", "ho1=3", "--config", str(config), "--http", "127.0.0.1:0")
+    assert other.code == 0
+    assert "it runs ho1=1, not 3: hobus scale ho1=3 --home" in other.err
+    assert f"not {config}: hobus down" in other.err and "it listens nowhere, not at 127.0.0.1:0 (--http)" in other.err
+    assert {row.pid for row in cluster.run().children} == pids and cluster.living() == ACTORS
+    assert cluster("down").code == 0
+    again = cluster("down")
+    assert (again.code, again.err) == (0, "") and "no cluster runs" in again.out
+
+
+def test_up_does_not_wait_longer_than_it_was_told_to(cluster: Cluster, tmp_path: Path):
+    """Exit 4, and who is not ready; the start goes on, and a second up waits for it."""
+    config = write_config(tmp_path / "config.json", ("launcher.start_method", "spawn"))
+    late = cluster("up", "--wait-timeout", "1ms", "--config", str(config))
+    assert late.code == exit_codes.UNREACHABLE
+    assert "not ready after" in late.err and "ho2/1 is starting" in late.err
+    waited = cluster("up", "--wait", "--config", str(config))
+    assert waited.code == 0 and "is up already" in waited.out, waited.err
     assert cluster.living() == ACTORS
+    assert cluster("up", "--wait-timeout", "soon").code == exit_codes.USAGE
+
+
+def test_up_in_the_foreground_says_what_happens(cluster: Cluster):
+    """Deaths, restarts, numbers that change and the end: a line with the time of each, also into a pipe."""
+    foreground = cluster.begin("up", stderr=subprocess.STDOUT)
+    assert foreground.stdout is not None
+    eventually(lambda: (run := run_file.read(cluster.home.run_file)) and run.phase == "running")
+    cluster.kill("ho1/1")
+    eventually(lambda: cluster.row("ho1/1").restarts and cluster.is_up("ho1/1"))
+    assert cluster("scale", "ho1=2").code == 0
+    assert cluster("drain", "ho1/2").code == 0
+    frozen = cluster.row("ho2/1")
+    identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
+    eventually(lambda: cluster("ps", "--json").json and _state(cluster, "ho2/1") == "stalled")
+    eventually(lambda: cluster.row("ho2/1").silent_since)
+    identity.end(frozen.pid, frozen.mark, signal.SIGCONT)
+    eventually(lambda: _state(cluster, "ho2/1") == "ready")
+    assert cluster("down").code == 0
+    said, _ = foreground.communicate(timeout=60)
+    lines = [line[14:] for line in said.decode().splitlines() if re.match(r"\d\d:\d\d:\d\d\.\d{3}  ", line)]
+    told = " | ".join(" ".join(line.split()) for line in lines)
+    wanted = (
+        "ho1/1 died: signal 9; started again at once | ho1/1 is started again (restart 1) | ho1/1 is ready [0-9]+ ms",
+        "ho1/2 is started | ho1/2 is ready", "ho1/2 finishes its work, then ends | ho1/2 has stopped: drained",
+        "ho2/1 has stalled: no beat for", "stopping: whoever is at work finishes it",
+    )  # fmt: skip
+    assert [text for text in wanted if not re.search(re.escape(text).replace(r"\[0\-9\]\+", "[0-9]+"), told)] == [], (
+        told
+    )
+    assert told.endswith("kills") and said.endswith(b"stopped\n")
+
+
+def _state(cluster: Cluster, actor: str) -> str:
+    return next(row["state"] for row in cluster("ps", "--json").json["actors"] if row["actor"] == actor)
 
 
 def test_sigkill_of_the_launcher_leaves_no_process(cluster: Cluster):

@@ -5,6 +5,7 @@ Where nothing can be rewritten (a pipe, TERM=dumb) only the answer is written.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.bus.streaming import Continuity
 from hobus.launch.cli.chat.cells import last_rows, printable, rows_of
 from hobus.launch.cli.chat.outcome import Line
-from hobus.launch.console.output import can_be_commanded, is_terminal, joined, note, say, styled, window
+from hobus.launch.console.output import can_be_commanded, colours, is_terminal, joined, note, say, styled, window
 from hobus.launch.console.terminal import screen
 
 WAITING = "…"
@@ -170,7 +171,10 @@ class PlainView:
                 note(styled(printable(text), colour or None, to_stderr=True))
 
     def finish(self, answer: str) -> None:
-        """The answer as it is; on a terminal without what would command it."""
+        """The answer as it is; on a terminal without what would command it, and with colours as Markdown."""
+        if self._is_terminal and colours():
+            say_answer(answer)
+            return
         shown = printable(answer) if self._is_terminal else answer
         if shown:
             self._write(shown if shown.endswith("\n") else f"{shown}\n")
@@ -198,9 +202,16 @@ def show_end(view: View, result: TurnResult) -> None:
 
 
 def say_answer(answer: str) -> None:
-    """A whole answer on a terminal, broken at spaces; nothing for one without words."""
-    if answer.strip():
+    """A whole answer on a terminal, as Markdown where colours are shown; nothing for one without words."""
+    if not answer.strip():
+        return
+    if not colours():
         say_rows(answer.rstrip("\n"), None)
+        return
+    # By name: it takes a tenth of a second, and not every answer is one that a person looks at.
+    markdown = importlib.import_module("hobus.launch.cli.chat.markdown")
+    for line in markdown.markdown_lines(printable(answer), columns=window()[0] - 1):
+        say(line)
 
 
 def say_rows(text: str, colour: str | None) -> None:

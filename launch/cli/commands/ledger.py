@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -24,15 +25,16 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
+from hobus.launch.console.output import as_json, can_be_commanded, counted, is_terminal, note, say, styled, table
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
+from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 from hobus.ledger_service.verify import VerifyReport, is_ledger, verify_directory
 
 _PAGE = 500
-_PROGRESS_STEP = 10_000
+_PROGRESS_STEP = 1_000
 
 
 @click.group()
@@ -132,9 +134,7 @@ def tail(  # noqa: PLR0913 - one per option
 def verify(*, home: Home) -> Output:
     """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
     _must_exist(home)
-    report = verify_directory(home.ledger, _progress if is_terminal(sys.stderr) else None)
-    if is_terminal(sys.stderr) and can_be_commanded():
-        click.echo("\r\x1b[K", nl=False, err=True)
+    report = _verified(home)
     document = {
         "ok": report.ok,
         "entries": report.entries,
@@ -153,7 +153,8 @@ def _show_report(report: VerifyReport) -> None:
     fault = report.fault
     if fault is None:
         label = styled("OK", "green", bold=True)
-        say(label, f"  {report.entries} entries, {report.segments} segments, head #{report.head}, chain {report.chain}")
+        counts = f"{counted(report.entries, 'entry', 'entries')}, {counted(report.segments, 'segment')}"
+        say(label, f"  {counts}, head #{report.head}, chain {report.chain}")
         say(f"    index: {report.index}")
         if report.tail != "clean":
             say(f"    tail: {report.tail}")
@@ -161,12 +162,20 @@ def _show_report(report: VerifyReport) -> None:
     which = f", entry {fault.sequence}" if fault.sequence is not None else ""
     label = styled("DAMAGED", "red", bold=True, to_stderr=True)
     note(label, f"  {fault.file}, byte {fault.byte}{which}: {fault.what}")
-    note(f"  {report.entries} entries before it are whole")
+    whole = counted(report.entries, "entry", "entries")
+    note(f"  {whole} before it {'is' if report.entries == 1 else 'are'} whole")
 
 
-def _progress(entries: int) -> None:
-    if entries % _PROGRESS_STEP == 0:
-        click.echo(f"\r{entries} entries", nl=False, err=True)
+def _verified(home: Home) -> VerifyReport:
+    """What was found; a terminal sees how far it is, and how long it takes where an index knows how much there is."""
+    if not is_terminal(sys.stderr) or not can_be_commanded():
+        return verify_directory(home.ledger)
+    # By name: nobody else needs it.
+    terminal = importlib.import_module("hobus.launch.console.terminal")
+    indexed = read_positions(home.ledger)
+    total = indexed[-1].last + 1 if indexed else None
+    with terminal.Counting("verified", "entries", total=total, step=_PROGRESS_STEP) as counting:
+        return verify_directory(home.ledger, counting.at)
 
 
 def _must_exist(home: Home) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import sys
+import time
+from contextlib import suppress
 
 import click
 import psutil
@@ -17,8 +21,21 @@ from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.console.output import as_json, duration, note, say, size, table
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.console.interrupt import raise_at_interrupt
+from hobus.launch.console.output import (
+    as_json,
+    can_be_commanded,
+    clock_time,
+    counted,
+    duration,
+    is_terminal,
+    note,
+    say,
+    size,
+    table,
+    zone,
+)
 from hobus.launch.launcher.operate import show_tail
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
@@ -31,6 +48,10 @@ _ZYGOTE = {
     "backoff": "ended before it was loaded; tried again soon",
     "failed": "ended too often (launcher.crash_budget): processes are fresh interpreters; tried again later",
 }
+
+_HEADINGS = ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "IN FLIGHT", "LAST BEAT", "HOST", "NOTE")
+_SPARE = ("RSS", "IN FLIGHT", "RESTARTS", "PID", "HOST", "UP", "LAST BEAT")
+"""Left out where a terminal is too narrow, the first of them first."""
 
 _NOTES = {"draining": "takes no new work (broker.drain)"}
 
@@ -58,9 +79,12 @@ class ActorRow(Record):
 
 @click.command()
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@click.option("--watch", is_flag=True, help="Show them anew each second, in place, until Ctrl-C.")
 @with_home
-def ps(*, home: Home, as_json_: bool) -> int:
+def ps(*, home: Home, as_json_: bool, watch: bool) -> int:
     """List the processes of the cluster and their states."""
+    if watch:
+        return _watch(home, as_json_=as_json_)
     run = running(home)
     answer = asyncio.run(peers_of(home, run))
     peers = None if answer is None else {row.instance: row for row in answer.peers}
@@ -84,11 +108,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
         }
         say(as_json(document, indent=1))
         return exit_codes.OK
-    table(
-        ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "IN FLIGHT", "LAST BEAT", "NOTE"),
-        [*own_lines(run, now), *(shown(row) for row in rows)],
-        coloured=1,
-    )
+    table(_HEADINGS, [*own_lines(run, now), *(shown(row) for row in rows)], coloured=1, spare=_SPARE)
     if peers is None:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
     for line in listening(answer) if answer is not None else ():
@@ -101,17 +121,41 @@ def ps(*, home: Home, as_json_: bool) -> int:
     return exit_codes.OK
 
 
+def _watch(home: Home, *, as_json_: bool) -> int:
+    """Until Ctrl-C, or until no cluster runs any more."""
+    if as_json_ or not is_terminal(sys.stdout) or not can_be_commanded():
+        raise UsageFault("--watch: only for a terminal", hint=f"{next_here('ps --json')}, as often as you like")
+    # By name: whoever looks once needs none of it.
+    in_place = importlib.import_module("hobus.launch.console.terminal").InPlace()
+    clock = SystemClock()
+    interval_s = place_of(home, running(home)).snapshot.config.launcher.watch_interval_ms / 1000
+    raise_at_interrupt()
+    with suppress(KeyboardInterrupt), in_place:
+        while True:
+            run, now = running(home), clock.now()
+            answer = asyncio.run(peers_of(home, run))
+            peers = None if answer is None else {row.instance: row for row in answer.peers}
+            rows = [actor_row(child, peers, now) for child in run.children]
+            rows += [remote_row(peer) for peer in (peers or {}).values() if peer.address]
+            said = f"{clock_time(now)} {zone(now)}, every {interval_s:g} s; Ctrl-C ends"
+            if peers is None:
+                said += "; the broker does not answer"
+            in_place.show(_HEADINGS, [*own_lines(run, now), *map(shown, rows)], coloured=1, spare=_SPARE, below=said)
+            time.sleep(interval_s)  # noqa: TID251 - between two looks there is no loop and no bus
+    return exit_codes.OK
+
+
 def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:
     """The launcher's own line, and the zygote's where there is one."""
     state = "draining" if run.phase == "draining" else "ready"
     up = duration(now - run.started_at)
     lines: list[tuple[str, ...]] = [
-        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "")
+        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "local", "")
     ]
     if run.zygote_state:
         pid, rss = (str(run.zygote_pid), _shown_size(run.zygote_pid)) if run.zygote_pid else ("-", "-")
         what = _ZYGOTE[run.zygote_state]
-        lines.append(("zygote", run.zygote_state, pid, "-", str(run.zygote_restarts), rss, "-", "-", what))
+        lines.append(("zygote", run.zygote_state, pid, "-", str(run.zygote_restarts), rss, "-", "-", "local", what))
     return lines
 
 
@@ -173,8 +217,11 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
     peer = (peers or {}).get(child.instance)
     is_missing = peers is not None and child.role != "broker" and (peer is None or peer.state == "lost")
     is_cut_off = is_missing and child.state in ("ready", "degraded")
+    silent_s = now - child.silent_since if is_cut_off and child.silent_since else None
     is_worse = peer is not None and peer.state in _WORSE.get(child.state, ())
     state: str = peer.state if peer is not None and is_worse else child.state
+    if is_cut_off:
+        state = "stalled"
     why = peer.reason or _NOTES.get(peer.state, "") if peer is not None and is_worse else ""
     return ActorRow(
         actor=child.actor,
@@ -186,12 +233,21 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
         next_try_s=max(0.0, round(child.next_try_at - now, 3)) if child.state == "backoff" else None,
         rss_bytes=_rss(child.pid),
         in_flight=peer.in_flight if peer is not None else None,
-        last_beat_ms=peer.last_beat_ms if peer is not None and not is_missing else None,
-        note=("alive, but not on the bus: frozen or cut off" if is_cut_off and not child.note else "")
+        last_beat_ms=peer.last_beat_ms if peer is not None and not is_missing else _ms(silent_s),
+        note=(_silent(silent_s) if is_cut_off and not child.note else "")
         or why
         or child.note
         or (_missing_tools(peer) or _broken_off(peer) if peer is not None else ""),
     )
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _silent(silent_s: float | None) -> str:
+    since = "" if silent_s is None else f"; no beat for {duration(silent_s)}"
+    return f"alive, but not on the bus: frozen or cut off{since}"
 
 
 def _missing_tools(peer: PeerRow) -> str:
@@ -229,11 +285,16 @@ def shown(row: ActorRow) -> tuple[str, ...]:
         str(row.restarts),
         size(row.rss_bytes) if row.rss_bytes is not None else "-",
         str(row.in_flight) if row.in_flight is not None else "-",
-        f"{row.last_beat_ms} ms" if row.last_beat_ms is not None else "-",
+        "-" if row.last_beat_ms is None else _ago(row.last_beat_ms),
+        row.host or "local",
         f"{elsewhere(row)}  {row.note}".strip() if row.host else row.note,
     )
 
 
 def elsewhere(row: ActorRow) -> str:
-    """Where a worker on another host is, and what it brings."""
-    return f"remote: {row.host}, {row.slots} slots, {len(row.tools)} tools, hobus {row.version}"
+    """What a worker on another host brings."""
+    return f"{counted(row.slots or 0, 'slot')}, {counted(len(row.tools), 'tool')}, hobus {row.version}"
+
+
+def _ago(ms: int) -> str:
+    return f"{ms} ms" if ms < 1000 else duration(ms / 1000)  # noqa: PLR2004 - from there on in seconds

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import click
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import duration_given, with_home
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home, holder
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.progress import already_up
 from hobus.launch.launcher.starting import start_detached, start_here
 
 HTTP = "127.0.0.1:8420"
@@ -25,6 +27,10 @@ HTTP = "127.0.0.1:8420"
     is_flag=True,
     help="Return when every process is ready (implies --detach); exit 4 if not, 3 if the record is damaged.",
 )
+@click.option(
+    "--wait-timeout", "wait_timeout_s", callback=duration_given, metavar="DURATION",
+    help="How long --wait waits, e.g. 20s (implies it); else launcher.ready_timeout_ms says.",
+)  # fmt: skip
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
 @click.option(
@@ -46,27 +52,41 @@ def up(  # noqa: PLR0913 - one per option
     *,
     home: Home,
     wait: bool,
+    wait_timeout_s: float | None,
     detach: bool,
     scale: tuple[str, ...],
     config_file: Path | None,
     listen: str | None,
     http: str | None,
 ) -> int:
-    """Start the cluster of a home.
+    """Start the cluster of a home; one that is up stays as it is, and what differs is said.
 
     Without --wait or --detach it stays in the foreground: Ctrl-C drains it, a second Ctrl-C kills it.
     """
-    held_by = holder(home)
-    if held_by is not None:
-        raise already_up(home.root, held_by)
     if listen is not None:
         parts_of(listen)  # an empty one is no address either
     if http is not None:
         parts_of(http)
     options = StartOptions(config_file=config_file, scale=scale, listen=listen, http=http)
+    wait = wait or wait_timeout_s is not None
+    if holder(home) is not None:
+        return _is_up(home, options, wait=wait, wait_timeout_s=wait_timeout_s)
     if wait or detach:
-        return start_detached(home, options, wait=wait)
+        try:
+            return start_detached(home, options, wait=wait, ready_within_s=wait_timeout_s)
+        except CommandError as error:
+            if error.exit_code != exit_codes.REFUSED or holder(home) is None:
+                raise
+            # Another one was a moment earlier.
+            return _is_up(home, options, wait=wait, wait_timeout_s=wait_timeout_s)
     if not inherited.is_handed_over():
         names = inherited.names_of(config_file or home.config / ADMIN_CONFIG)
         inherited.execute(["up", "--home", str(home.root), *options.words()], names)
     return start_here(home, options)
+
+
+def _is_up(home: Home, options: StartOptions, *, wait: bool, wait_timeout_s: float | None) -> int:
+    # By name: a start loads no client of the bus.
+    up_already = importlib.import_module("hobus.launch.launcher.up_already")
+    code: int = up_already.stay_up(home, options, wait=wait, ready_within_s=wait_timeout_s)
+    return code

@@ -407,3 +407,14 @@ def test_what_is_no_number_of_a_scalable_role_is_refused(item):
     with pytest.raises(CommandError, match="one of ho1, ho2, http and N from 1 to 1000") as caught:
         parse_scale([item], option="")
     assert caught.value.exit_code == 2 and caught.value.message.startswith(f"{item}: ")
+
+
+def test_who_is_not_heard_any_more_is_known_since_its_last_beat():
+    """Not at the first look of a broker that does not know it, which may have just begun; heard again, it is forgotten."""
+    soon = 100.5 + 2 * CONFIG.watch_interval_ms / 1000
+    assert after(READY, Seen(None, soon))[0].silent_since == 0.0
+    silent = after(READY, Seen(None, soon + 0.1), Seen(None, soon + 0.5))[0]
+    assert (silent.silent_since, silent.state, silent.row().silent_since) == (READY.seen_at, "ready", READY.seen_at)
+    assert after(silent, Seen(row(), soon + 1))[0].silent_since == 0.0
+    assert after(silent, Exited("ho1/1@a", "signal 9", soon + 1, 0.5))[0].silent_since == 0.0
+    assert after(STARTED, Seen(None, 102.9))[0].silent_since == 0.0, "it was never heard: it is starting"

@@ -7,9 +7,17 @@ from hobus.launch.cli.commands.ps import actor_row, listening, remote_row, shown
 from hobus.launch.launcher.supervision import Member
 
 
-def row(launcher, broker, *, note="", reason="", counters=None):
+def row(launcher, broker, *, note="", reason="", counters=None, silent_since=0.0):
     """The line of an executor of which the two say this; broker None: it does not know the process."""
-    child = Member(actor="ho1/1", role="ho1", state=launcher, instance="ho1/1@a", note=note, started_at=90.0).row()
+    child = Member(
+        actor="ho1/1",
+        role="ho1",
+        state=launcher,
+        instance="ho1/1@a",
+        note=note,
+        started_at=90.0,
+        silent_since=silent_since,
+    ).row()
     peer = broker and PeerRow(
         instance="ho1/1@a", role="ho1", offers=["ho1"], state=broker, reason=reason, slots=4, in_flight=2, keys=0,
         last_beat_ms=7, connected_ms=0, counters=counters or {},
@@ -24,14 +32,15 @@ def row(launcher, broker, *, note="", reason="", counters=None):
         ("ready", "degraded", "degraded"),
         ("ready", "draining", "draining"),
         ("degraded", "draining", "draining"),
-        ("ready", "lost", "lost"),
+        ("ready", "lost", "stalled"),
+        ("degraded", "lost", "stalled"),
         ("degraded", "ready", "degraded"),
         ("ready", "starting", "ready"),
         ("starting", "ready", "starting"),
         ("draining", "ready", "draining"),
         ("failed", "lost", "failed"),
         ("backoff", "lost", "backoff"),
-        ("ready", None, "ready"),
+        ("ready", None, "stalled"),
     ],
 )
 def test_the_worse_of_two_words_is_shown(launcher, broker, shown):
@@ -53,6 +62,9 @@ def test_a_process_that_is_not_on_the_bus_is_named(broker):
     assert "alive, but not on the bus" in found.note and found.last_beat_ms is None
     assert row("ready", broker, note="no beat for 9 s; killed").note == "no beat for 9 s; killed"
     assert row("starting", broker).note == ""
+    since = row("ready", broker, silent_since=95.5)
+    assert (since.state, since.last_beat_ms) == ("stalled", 4500) and since.note.endswith("no beat for 4.5 s")
+    assert shown(since)[7] == "4.5 s"
 
 
 def test_without_the_broker_the_launchers_word_stands():
@@ -73,7 +85,8 @@ def test_a_worker_elsewhere_is_shown_with_where_it_is_and_what_it_brings():
     assert (found.actor, found.pid, found.host, found.slots) == ("ho1/remote-1", None, "box 10.0.0.9", 8)
     cells = shown(found)
     assert cells[:4] == ("ho1/remote-1", "degraded", "-", "1.5 s")
-    assert cells[-1] == "remote: box 10.0.0.9, 8 slots, 1 tools, hobus 1.2  gateway: no_route"
+    assert cells[-2:] == ("box 10.0.0.9", "8 slots, 1 tool, hobus 1.2  gateway: no_route")
+    assert shown(row("ready", "ready"))[-2:] == ("local", "")
 
 
 def test_who_was_not_let_in_is_named_below_the_table():

@@ -1,0 +1,144 @@
+"""What is seen at a real terminal of 120, 80 and 60 columns: whole rows, in place, and the terminal as it was before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from bench.cluster import Cluster, cluster_in, eventually
+from hobus.launch.cluster import identity
+from tests.process.pseudo_terminal import Typing, typing
+
+pytestmark = pytest.mark.process
+
+WIDTHS = (120, 80, 60)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster that has answered a question; nobody stops or kills anything in it."""
+    cluster = cluster_in(tmp_path_factory.mktemp("screens") / "h")
+    try:
+        cluster.up("--scale", "ho1=2")
+        cluster.ask("is the ledger intact?")
+        yield cluster
+    finally:
+        cluster("down")
+
+
+def seen(cluster: Cluster, command: str, *words: str, columns: int, colours: bool = False) -> Typing:
+    """A command in a terminal, to its end."""
+    env = {"NO_COLOR": ""} if colours else {}
+    with typing(*command.split(), "--home", str(cluster.home.root), *words, columns=columns, rows=50, env=env) as typed:
+        assert typed.end() == 0, typed.text
+    return typed
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_processes_stand_in_rows_of_their_own(running: Cluster, columns: int) -> None:
+    """One row each, none broken by the terminal; what is left out in a narrow one is named."""
+    shown = seen(running, "ps", columns=columns).seen
+    names = [row.split()[0] for row in shown if row and not row.startswith(" ")]
+    actors = ["launcher", "zygote", *(row.actor for row in running.run().children)]
+    assert names[: len(actors) + 1] == ["ACTOR", *actors]
+    assert ("RSS" in shown[0]) == (columns >= 80) and ("NOTE" in shown[0]) == (columns == 120)
+    assert any("forks the others; not needed once they run" in row for row in shown)
+    assert any(row.startswith("too narrow here for RSS") for row in shown) == (columns < 80)
+    for row in shown[1 : len(actors) + 1]:
+        if not row.startswith(" "):
+            assert row[shown[0].index("STATE") :].startswith("ready")
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("command", ["ledger show", "session list", "cost", "tools", "agent list", "config show"])
+def test_no_listing_is_broken_in_the_middle_of_a_row(running: Cluster, command: str, columns: int) -> None:
+    """The terminal has broken no row: where one ends at the last column, the next one does not go on with it."""
+    typed = seen(running, command, columns=columns)
+    rows = typed.written.replace("\r\n", "\n").split("\n")
+    assert rows[:-1] and max(map(len, rows)) <= columns, max(rows, key=len)
+
+
+def test_a_watched_cluster_is_shown_in_place(running: Cluster) -> None:
+    """The same rows anew, nothing scrolls; in a window that became narrower it begins below. Ctrl-C ends it well."""
+    with typing("ps", "--watch", "--home", str(running.home.root), columns=120, rows=50) as typed:
+        typed.until("Ctrl-C ends")
+        first = typed.seen
+        eventually(lambda: (typed._read(0.1), typed.seen[-1] != first[-1])[1])
+        assert [row.split()[:2] for row in typed.seen[:-1]] == [row.split()[:2] for row in first[:-1]]
+        typed.resize(60, 50)
+        typed.until("too narrow here")
+        typed.press("c")
+        assert typed.end() == 0
+        assert typed.seen[-1].endswith("Ctrl-C ends") and not typed.screen.cursor.hidden
+    piped = running("ps", "--watch")
+    assert piped.code == 2 and "only for a terminal" in piped.err and "ps --json" in piped.err
+
+
+def test_who_stands_still_is_stalled(cluster: Cluster) -> None:
+    """Not ready and green: since when, as its last beat tells."""
+    cluster.up()
+    frozen = cluster.row("ho1/1")
+    identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
+    eventually(lambda: cluster.row("ho1/1").silent_since)
+    typed = seen(cluster, "ps", columns=120, colours=True)
+    (number,) = [number for number, row in enumerate(typed.screen.display) if row.startswith("ho1/1")]
+    cells = typed.screen.display[number].split()
+    assert cells[1] == "stalled" and typed.screen.buffer[number][typed.screen.display[0].index("STATE")].fg == "red"
+    assert "frozen or cut off" in " ".join(cell for row in typed.seen for cell in row.split("  ")[-1:])
+    shown = next(row for row in cluster("ps", "--json").json["actors"] if row["actor"] == "ho1/1")
+    assert shown["state"] == "stalled" and shown["last_beat_ms"] > 1000
+    identity.end(frozen.pid, frozen.mark, signal.SIGCONT)
+    eventually(lambda: not cluster.row("ho1/1").silent_since)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_start_shows_each_process_as_it_gets_ready(cluster: Cluster, columns: int) -> None:
+    """State, time and pid of each, what the gateway asks, and what to do next; a second one says that it is up."""
+    typed = seen(cluster, "up", "--wait", columns=columns)
+    rows = [row.split() for row in typed.seen if row.startswith("  ") and row[2] != " "]
+    assert {row[0] for row in rows} == {row.actor for row in cluster.run().children}
+    assert all(row[1] == "ready" and row[3:5] == ["ms", "pid"] for row in rows)
+    assert ("gateway/1 ready" in " ".join(typed.text.split())) and "offline/offline-rules-1" in typed.text
+    flat = "".join(row.strip() for row in typed.seen).replace(" ", "")
+    assert "talk:hobuschat" in flat and "watch:hobustap" in flat and "stop:hobusdown" in flat
+    assert "is up already" in seen(cluster, "up", "--wait", columns=columns).text
+
+
+def test_a_start_that_fails_shows_why(cluster: Cluster) -> None:
+    """Who died stands in a row with its reason."""
+    cluster.home.ledger.mkdir(parents=True)
+    (cluster.home.ledger / "segments").write_text("a file where a directory is needed")
+    with typing("up", "--wait", "--home", str(cluster.home.root), columns=80, rows=60) as typed:
+        assert typed.end() == 4
+    assert "ledger/1" in typed.text and "not ready after" in typed.text
+    assert any(row.split()[:2] in (["ledger/1", "backoff"], ["ledger/1", "failed"]) for row in typed.seen), typed.text
+
+
+def test_a_foreground_cluster_tells_of_deaths_in_colour(cluster: Cluster) -> None:
+    """Below `ready`: who died, was started again, is ready again; Ctrl-C drains it."""
+    with typing("up", "--home", str(cluster.home.root), columns=100, rows=50, env={"NO_COLOR": ""}) as typed:
+        typed.until("ready in")
+        os.kill(cluster.row("ho1/1").pid, signal.SIGKILL)
+        typed.until("ho1/1 died: signal 9")
+        typed.until("ho1/1 is ready")
+        typed.press("c")
+        assert typed.end() == 0
+    assert typed.seen[-1] == "stopped" and "stopping: whoever is at work" in typed.seen[-2]
+    (number,) = [number for number, row in enumerate(typed.screen.display) if "died: signal 9" in row]
+    at = typed.screen.display[number].index("died")
+    assert typed.screen.buffer[number][at].fg == "brown"  # as a terminal names its dark yellow
+
+
+def test_a_plain_terminal_gets_no_codes(running: Cluster) -> None:
+    """NO_COLOR and TERM=dumb: not one escape, whatever is listed."""
+    for env in ({"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}):
+        for command in ("ps", "ledger show", "ledger verify", "logs", "doctor"):
+            with typing(*command.split(), "--home", str(running.home.root), columns=80, env=env) as typed:
+                assert typed.end() == 0
+            assert "\x1b" not in typed.written, (env, command)
+    forced = json.dumps(running("ps").out)
+    assert "\\u001b" not in forced
