@@ -15,7 +15,7 @@ from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home, holder, remove_run, sweep
 from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
+from hobus.launch.console.errors import CommandError, next_command, next_here
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher.supervision import drain_bound_s
 
