@@ -246,8 +246,8 @@ def _ms(seconds: float | None) -> int | None:
 
 
 def _silent(silent_s: float | None) -> str:
-    since = "" if silent_s is None else f"; no beat for {duration(silent_s)}"
-    return f"alive, but not on the bus: frozen or cut off{since}"
+    known = "alive, but not on the bus" if silent_s is None else f"no beat for {duration(silent_s)}"
+    return f"{known}: frozen or cut off"
 
 
 def _missing_tools(peer: PeerRow) -> str:
