@@ -6,9 +6,11 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.cluster import identity
 from tests.process.pseudo_terminal import Typing, typing
@@ -78,9 +80,9 @@ def test_a_watched_cluster_is_shown_in_place(running: Cluster) -> None:
     assert piped.code == 2 and "only for a terminal" in piped.err and "ps --json" in piped.err
 
 
-def test_who_stands_still_is_stalled(cluster: Cluster) -> None:
+def test_who_stands_still_is_stalled(cluster: Cluster, tmp_path: Path) -> None:
     """Not ready and green: since when, as its last beat tells."""
-    cluster.up()
+    cluster.up("--config", str(write_config(tmp_path / "config.json", ("launcher.stuck_after_ms", 120_000))))
     frozen = cluster.row("ho1/1")
     identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
     eventually(lambda: cluster.row("ho1/1").silent_since)

@@ -63,7 +63,10 @@ def test_a_process_that_is_not_on_the_bus_is_named(broker):
     assert row("ready", broker, note="no beat for 9 s; killed").note == "no beat for 9 s; killed"
     assert row("starting", broker).note == ""
     since = row("ready", broker, silent_since=95.5)
-    assert (since.state, since.last_beat_ms) == ("stalled", 4500) and since.note == "no beat for 4.5 s: frozen or cut off"
+    assert (since.state, since.last_beat_ms) == (
+        "stalled",
+        4500,
+    ) and since.note == "no beat for 4.5 s: frozen or cut off"
     assert shown(since)[7] == "4.5 s"
 
 
