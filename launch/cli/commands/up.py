@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.cli.commands.options import duration_given, with_home
+from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
@@ -28,7 +28,7 @@ HTTP = "127.0.0.1:8420"
     help="Return when every process is ready (implies --detach); exit 4 if not, 3 if the record is damaged.",
 )
 @click.option(
-    "--wait-timeout", "wait_timeout_s", callback=duration_given, metavar="DURATION",
+    "--wait-timeout", "wait_timeout_s", type=DURATION,
     help="How long --wait waits, e.g. 20s (implies it); else launcher.ready_timeout_ms says.",
 )  # fmt: skip
 @click.option("--detach", is_flag=True, help="Run in the background.")
