@@ -174,11 +174,11 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
         "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST",
-        "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.cli.tap.table.*", "hobus.launch.console.errors._LINE_MAX_CHARS",
+        "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.changes._SOON_S", "hobus.launch.cli.tap.table.*", "hobus.launch.console.errors._LINE_MAX_CHARS",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
         "hobus.launch.cli.checkup.*", "hobus.launch.launcher.children._REAP_INTERVAL_S", "hobus.launch.cli.commands.logs._LOOK_INTERVAL_S",
-        "hobus.launch.launcher.stop._LOOK*", "hobus.launch.cli.tap.sink._GRACE_MS",
+        "hobus.launch.launcher.stop._LOOK*", "hobus.launch.launcher.up_already._LOOK*", "hobus.launch.cli.tap.sink._GRACE_MS",
     ),
     "the grammar of the embedded model: its answers are these numbers": ("hobus.gateway_service.providers.offline.*",),
     "the play of a demonstration, a drill or a simulation: a seed means these numbers": (
