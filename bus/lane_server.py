@@ -91,19 +91,16 @@ class LaneServer:
     _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
     _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
     _count: int = 0
+    service: str = field(init=False)  # whose lane this is
     _conduct: Conduct = field(init=False)
     _others: Others = field(init=False)
     _pacing: ClientIntake[_Client] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.service = role_of(self.instance)
         self._conduct = Conduct(self.settings)
         self._others = Others(self.settings.contended_ms / 1000, lambda _: False)  # the cluster's own ask often
         self._pacing = ClientIntake(self.settings, self._others.are_about)
-
-    @property
-    def service(self) -> str:
-        """The service whose lane this is."""
-        return role_of(self.instance)
 
     def bind(self, transport: LaneTransport) -> None:
         """Frames leave by this transport."""

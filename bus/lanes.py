@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from hobus.bus.catalog import ROWS
 from hobus.bus.messages.gateway import DegradedPrompt
 
 INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
 """`<role>/<n>@<incarnation>`."""
+_ROLES_KEPT = 1024
+"""Of the instances that asked last; each frame names one or two."""
 LANE_TYPES: dict[str, frozenset[str]] = {
     "ledger": frozenset(row.cls.TYPE for row in ROWS if row.service == "ledger"),
     "gateway": frozenset({DegradedPrompt.TYPE}),
@@ -29,6 +32,7 @@ def is_foreign(message_id: str, instance: str) -> bool:
     return match is not None and message_id[match.end() : match.end() + 1] == ":"
 
 
+@lru_cache(maxsize=_ROLES_KEPT)
 def role_of(instance: str) -> str:
     """The role in `<role>/<n>@<epoch>`; a service name is its own role."""
     return instance.partition("/")[0]

@@ -78,7 +78,7 @@ def advance(head: StreamHead, entry: WriteEntry | StoredEntry, origin: str) -> S
         return None
     if entry.event_type == TOOK_OVER and entry.tenure:
         return StreamHead(entry.submission_id, entry.tenure, origin)
-    return head._replace(head=entry.submission_id)
+    return StreamHead(entry.submission_id, head.tenure, head.owner)
 
 
 def answered(outcome: Literal["committed", "known", "lost"], earlier: Earlier) -> Ack:

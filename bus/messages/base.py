@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import msgpack
@@ -43,13 +44,25 @@ class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its ha
         """The same record with these fields, which are not checked: what it shares is frozen, and shared."""
         if deep:
             return super().model_copy(update=update, deep=True)
-        copied = type(self).__new__(type(self))
         changes = update or {}
-        _set(copied, "__dict__", {**self.__dict__, **changes})
-        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__.union(changes))
-        _set(copied, "__pydantic_extra__", None)
-        _set(copied, "__pydantic_private__", None)
-        return copied
+        return self._made({**self.__dict__, **changes}, self.__pydantic_fields_set__.union(changes))
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
+        """The record with these fields, which are not checked; where all are named, none is looked for."""
+        fields = cls.__pydantic_fields__
+        if _fields_set is not None or values.keys() != fields.keys():
+            return super().model_construct(_fields_set, **values)
+        return cls._made({name: values[name] for name in fields}, set(fields))
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], fields_set: set[str]) -> Self:
+        made = cls.__new__(cls)
+        _set(made, "__dict__", values)
+        _set(made, "__pydantic_fields_set__", fields_set)
+        _set(made, "__pydantic_extra__", None)
+        _set(made, "__pydantic_private__", None)
+        return made
 
 
 class Message(Record):
@@ -103,10 +116,24 @@ def named(value: Any) -> Any:
 
 def made_of(cls: type[T], *sources: object, **own: Any) -> T:
     """A value of this class: `own` fields, and others that a source has under the same name; the first one's counts."""
-    known = (getattr(cls, kind, ()) for kind in ("model_fields", "_fields", "__dataclass_fields__"))
-    names: Iterable[str] = next(filter(None, known))
-    found = {name: getattr(source, name) for source in reversed(sources) for name in names if hasattr(source, name)}
+    found = {name: getattr(source, name) for source in reversed(sources) for name in _common(cls, type(source))}
     return cls(**(found | own))
+
+
+@cache
+def _common(cls: type, source: type) -> tuple[str, ...]:
+    """Fields of `cls` that each value of the class `source` has, as a field or as a property.
+
+    Asked once of two classes: a model looks long for a name that it has not.
+    """
+    has = frozenset(_field_names(source))
+    return tuple(name for name in _field_names(cls) if name in has or hasattr(source, name))
+
+
+def _field_names(cls: type) -> Iterable[str]:
+    """Of a model, a named tuple or a dataclass."""
+    known = (getattr(cls, kind, ()) for kind in ("model_fields", "_fields", "__dataclass_fields__"))
+    return next(filter(None, known), ())
 
 
 def canonical_bytes(record: BaseModel) -> bytes:

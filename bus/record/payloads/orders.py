@@ -48,7 +48,7 @@ class Used(NamedTuple):
     @staticmethod
     def of(cost: Cost) -> Used:
         """The same as a payload has it."""
-        values: dict[str, Any] = dict(cost) | {"tool_ids_used": tuple(cost.tool_ids_used)}
+        values: dict[str, Any] = vars(cost) | {"tool_ids_used": tuple(cost.tool_ids_used)}
         return Used(**values)
 
     def cost(self) -> Cost:

@@ -204,7 +204,7 @@ class AnswerRead(ABC):
             finish_reason=self.finish_reason,
             usage_is_estimated=self.is_estimated,
         )
-        return answer.model_copy(update=self.used or {})
+        return answer.model_copy(update=self.used) if self.used else answer
 
 
 def call_said(call_id: Any, name: Any, arguments: Any) -> CallSaid:

@@ -1,0 +1,59 @@
+"""Records made without checks are what checked ones would be; values are made of what others have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+
+from hobus.bus.messages.base import Record, made_of
+
+
+class Told(Record):
+    text: str
+    count: int = 3
+    note: str | None = None
+
+
+class Counted(NamedTuple):
+    count: int
+
+
+@dataclass(slots=True)
+class Noted:
+    note: str
+
+    @property
+    def text(self) -> str:
+        return f"of {self.note}"
+
+
+def test_a_record_with_all_its_fields_named_is_what_a_checked_one_is():
+    """Equal, with the same fields set, in the same order, whatever the order of the call; frozen as ever."""
+    made = Told.model_construct(note="n", count=4, text="t")
+    checked = Told(text="t", count=4, note="n")
+    assert made == checked
+    assert hash(made) == hash(checked)
+    assert made.model_fields_set == checked.model_fields_set
+    assert list(made.model_dump()) == ["text", "count", "note"]
+    assert made.model_dump_json() == checked.model_dump_json()
+    assert made.model_copy(update={"count": 5}) == Told(text="t", count=5, note="n")
+    with pytest.raises(ValueError, match="frozen"):
+        made.count = 6
+
+
+def test_a_record_with_some_fields_named_has_the_defaults_of_the_others():
+    """As pydantic makes it; a given set of fields is kept."""
+    made = Told.model_construct(text="t")
+    assert made == Told(text="t")
+    assert made.model_fields_set == {"text"}
+    assert Told.model_construct({"text"}, text="t", count=3, note=None).model_fields_set == {"text"}
+
+
+def test_a_value_takes_of_each_source_what_it_has_under_the_same_name():
+    """Fields of models, named tuples and dataclasses, and properties; the first source counts, own values before all."""
+    assert made_of(Told, Noted("a"), Counted(7)) == Told(text="of a", count=7, note="a")
+    assert made_of(Told, Told(text="first"), Noted("second")) == Told(text="first", count=3, note=None)
+    assert made_of(Told, Noted("a"), text="own", note=None) == Told(text="own", note=None)
+    assert made_of(Counted, Told(text="t", count=9)) == Counted(9)
