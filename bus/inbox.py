@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
 from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
 from hobus.bus.codec import decode, encode
@@ -23,6 +23,7 @@ from hobus.bus.dispatch import Call, Handler
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
+from hobus.bus.histogram import Counters, counters
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
 from hobus.bus.outcome import failure_answer, follow_up, internal_fault
@@ -37,22 +38,12 @@ CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
 """The request whose handler is running: what is sent from there names it as its cause."""
 
 
-def _nobody(_principal: str) -> bool:
-    """No lane is served: nobody is behind."""
-    return False
+class ReplyRoute(NamedTuple):
+    """Where an answer goes: the broker, or the connection to a lane that the requester has by then."""
 
-
-class ReplyRoute(Protocol):
-    """Where an answer goes: the broker, or a lane's connection of the requester."""
-
-    @property
-    def lane(self) -> str:
-        """The service whose lane it is; "" for the broker."""
-        ...
-
-    def answer(self, request: Header, kind: Kind, answer: KeptReply) -> None:
-        """Sends one reply, failure or stream frame; an answer to nobody is dropped."""
-        ...
+    lane: str  # the service whose lane it is; "" for the broker
+    answer: Callable[[Header, Kind, KeptReply], None]
+    """Sends one reply, failure or stream frame to who sent this request; an answer to nobody is dropped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,17 +68,6 @@ class Running:
 
 
 @dataclass(slots=True)
-class InboxCounters:
-    """Since start; part of every beat."""
-
-    handled: int = 0
-    failed: int = 0
-    duplicates: int = 0
-    refused: int = 0
-    discarded: int = 0
-
-
-@dataclass(slots=True)
 class Inbox:
     """The requests of one incarnation, from whichever link or lane they came."""
 
@@ -96,12 +76,12 @@ class Inbox:
     settings: BusSettings
     clock: Clock
     on_deadline_set: Callable[[float], None]
-    counters: InboxCounters = field(default_factory=InboxCounters)
+    counters: Counters = field(default_factory=counters("handled", "failed", "duplicates", "refused", "discarded"))
     deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _shares: Shares = field(default_factory=Shares)  # of them, by principal
-    is_behind: Callable[[str], bool] = _nobody  # who has too much to read yet: nothing more of it begins
+    is_behind: Callable[[str], bool] = lambda _principal: False  # whoever has much to read yet begins nothing more
     _next: FairQueue[RequestKey, Running] = field(init=False)  # admitted; to begin in turns
     _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
     _is_beginning: bool = False  # one has begun in this turn of the loop
@@ -130,7 +110,7 @@ class Inbox:
                 self._demand_room(header, sender_role, len(body))
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
-            self.counters.refused += 1
+            self.counters["refused"] += 1
             self._refuse(header, route, fault)
             return
         principal = header.principal or principal_of(header.sender)
@@ -173,7 +153,7 @@ class Inbox:
         running = self._running.get(key)
         if answer is None and running is None:
             return False
-        self.counters.duplicates += 1
+        self.counters["duplicates"] += 1
         if answer is not None:
             route.answer(header, answer.kind, answer)
         elif running is not None and running.stopped:
@@ -361,12 +341,12 @@ class Inbox:
 
     def _answer(self, running: Running, outcome: KeptReply | RuntimeFault | None) -> None:
         """One answer; kept for duplicates unless a retry may bring another one."""
-        self.counters.handled += 1
+        self.counters["handled"] += 1
         if running.again is not None:  # the one that was stopped is nobody's any more
             self.receive(*running.again)
             return
         if isinstance(outcome, RuntimeFault):
-            self.counters.failed += 1
+            self.counters["failed"] += 1
             if outcome.code == "busy" and outcome.retry_after_ms is None:
                 outcome.retry_after_ms = self.settings.busy_retry_ms
             answer, is_final = (
@@ -419,7 +399,7 @@ class Inbox:
         for running in list(self._running.values()):
             is_meant = not requester or (running.header.sender, running.route.lane) == (requester, lane)
             if is_meant and not running.is_started:
-                self.counters.discarded += 1
+                self.counters["discarded"] += 1
                 running.stopped = "cancelled"
                 if running.task is not None:
                     running.task.cancel()

@@ -8,8 +8,7 @@ from __future__ import annotations
 from hobus.bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
-from hobus.bus.broker.intake import behalf_of, share_of
-from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service, behalf_of, share_of
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
@@ -119,7 +118,7 @@ class Delivery:
                 return None
         pending = OpenRequest(
             frame, body, row,
-            service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, now=state.now,
+            service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, came_at=state.now,
         )  # fmt: skip
         if share:
             pending.share = share

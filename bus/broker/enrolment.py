@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hobus.bus.broker.events import Origin
-from hobus.bus.broker.records import KeyRecord, RecordBook
+from hobus.bus.broker.records import Noted, RecordBook
 from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Kind, header
@@ -89,7 +89,7 @@ class Enrolment:
         name = self._refused_keys.add(fingerprint, address, state.now)
         if name is None:
             return
-        self._records.keep(KeyRecord("KEY_REFUSED", "REJECTED", "unknown_key", KeyRefused(name, address=address)))
+        self._records.keep(Noted("KEY_REFUSED", "REJECTED", "unknown_key", KeyRefused(name, address=address)))
         state.tap("denied", header(Kind.HELLO, ""), "", worker=f"{name} {address}", code="unknown_key")
 
     def refused_keys(self) -> list[RefusedKey]:
@@ -159,6 +159,6 @@ class KeyBook(Protocol):
         """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
         ...
 
-    def take_records(self) -> list[KeyRecord]:
+    def take_records(self) -> list[Noted]:
         """What is to be recorded since the last call; at first all that is known."""
         ...

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 
 from hobus.bus.broker.events import Action, Send
-from hobus.bus.broker.intake import shares_of
-from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service, shares_of
 from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header

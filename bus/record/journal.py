@@ -19,9 +19,10 @@ from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, TurnResult, form_of
+from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
-from hobus.bus.record.payloads.orders import SignalsNamed, Used
+from hobus.bus.record.payloads.orders import SignalsNamed
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"
@@ -222,7 +223,7 @@ def pack_result(result: TurnResult) -> bytes:
     """
     form = result.model_dump(exclude_defaults=True)
     if "cost" in form:
-        form["cost"] = Used.of(result.cost)
+        form["cost"] = result.cost
     if result.run_id is not None and result.run_id.session_id == result.session_id:
         form["run_id"] = result.run_id.run_seq
     if result.exchange_entry_ids:
@@ -278,7 +279,7 @@ def result_of(body: bytes) -> TurnResult:
         raise ValueError("not an answer")
     session_id, run_seq = form.get("session_id"), form.get("run_id")
     if "cost" in form:
-        form["cost"] = dict(zip(Used._fields, _listed(form["cost"]), strict=True))
+        form["cost"] = dict(zip(Cost.model_fields, _listed(form["cost"]), strict=True))
     if type(session_id) is str:
         if type(run_seq) is int:
             form["run_id"] = {"session_id": session_id, "run_seq": run_seq}

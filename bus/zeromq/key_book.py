@@ -21,7 +21,7 @@ import structlog
 from pydantic import ValidationError
 
 from hobus.bus import disk
-from hobus.bus.broker.records import KeyRecord
+from hobus.bus.broker.records import Noted
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Record
@@ -103,7 +103,7 @@ class KeyFiles:
         """Whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
         return public.decode("ascii", "replace") in self._workers or _hash(public) in self._tokens
 
-    def take_records(self) -> list[KeyRecord]:
+    def take_records(self) -> list[Noted]:
         """What is to be recorded since the last call; at first all that is known."""
         records, self._records = self._records, []
         return records
@@ -137,7 +137,7 @@ class KeyFiles:
         refused = self._refusal(join, key, token, now)
         if refused is not None:
             facts = KeyRefused(_shown(join.public_key), token=token.token_id if token else "")
-            self._records.append(KeyRecord("KEY_REFUSED", "REJECTED", refused.code, facts))
+            self._records.append(Noted("KEY_REFUSED", "REJECTED", refused.code, facts))
             return refused
         worker = self._workers.get(join.public_key)
         if worker is None and token is not None:
@@ -357,19 +357,19 @@ def _number_of(name: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _token_record(token: TokenFile) -> KeyRecord:
+def _token_record(token: TokenFile) -> Noted:
     facts = TokenMade(token.token_id, token.role, token.uses, token.created_at_us, token.expires_at_us)
-    return KeyRecord("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
+    return Noted("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
 
 
-def _worker_record(worker: WorkerFile) -> KeyRecord:
+def _worker_record(worker: WorkerFile) -> Noted:
     facts = KeyEnrolled(
         worker.fingerprint, worker.name, worker.role, worker.token_id, worker.host, worker.version,
         worker.enrolled_at_us,
     )  # fmt: skip
-    return KeyRecord("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
+    return Noted("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
 
 
-def _revoked_record(use: Use) -> KeyRecord:
+def _revoked_record(use: Use) -> Noted:
     facts = KeyRevoked(use.key, use.worker, use.token_id)
-    return KeyRecord("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{use.key}")
+    return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{use.key}")
