@@ -169,12 +169,9 @@ class LedgerClient:
             async with asyncio.timeout(self._outage_wait_s):
                 await waiting
         except TimeoutError:
-            raise self._unavailable(what or f"{self.outstanding} submitted entries") from None
-
-    def _unavailable(self, what: str) -> LedgerError:
-        return LedgerError(
-            "unavailable", f"{what}: no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
-        )
+            what = what or f"{self.outstanding} submitted entries"
+            limit = f"no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
+            raise LedgerError("unavailable", f"{what}: {limit}") from None
 
     # --- frames -----------------------------------------------------------------------------------------------------
 

@@ -331,12 +331,12 @@ class Outbox:
     def welcomed(self, connection: Connection) -> None:
         """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
         self._repeat_cancels(connection)
-        after = self._pending.welcomed(connection.name, connection.epoch)
-        for pending in after.lost:
+        to_send, lost = self._pending.welcomed(connection.name, connection.epoch)
+        for pending in lost:
             head = pending.header
             self._fail(pending, BusError("peer_lost", f"{head.type} {head.message_id}: its server restarted"))
         now = self.clock.monotonic()
-        for pending in after.send:
+        for pending in to_send:
             if pending.deadline <= now:
                 continue  # the guard speaks
             self.counters["resent"] += pending.sent_epoch is not None

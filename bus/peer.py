@@ -329,7 +329,8 @@ class Peer:
         if head.type == _PROBE:
             self._answer_probe(head, route)
             return
-        if head.key and not _names_a_tool(head):
+        row = row_of(role_of(head.destination), head.type) if head.key else None
+        if head.key and not (row is not None and row.by_tool):  # a tool that the request needs makes nobody its owner
             self._keys[head.key] = self.clock.monotonic()
             self._keys.move_to_end(head.key)
             if len(self._keys) > self._settings.dedupe_window:
@@ -401,12 +402,6 @@ class Peer:
         if self._actor is not None and self._is_open:  # what it counts is made while it starts
             counters |= self._actor.counters()
         return counters
-
-
-def _names_a_tool(head: Header) -> bool:
-    """Whether the key is the tool that the request needs, and so makes nobody its owner."""
-    row = row_of(role_of(head.destination), head.type)
-    return row is not None and row.by_tool
 
 
 MIRRORED = frozenset({"gateway"})

@@ -33,9 +33,7 @@ class EntryFilter:
             return False
         if self.work_order_id is not None and entry.provenance[7] != self.work_order_id:
             return False
-        return self.session is None or self._is_of_session(entry, self.session.removeprefix("SES-"))
-
-    def _is_of_session(self, entry: StoredEntry, prefix: str) -> bool:
+        prefix = (self.session or "").removeprefix("SES-")
         return entry.session_id.startswith(prefix) or entry.stream.startswith(session_stream(prefix))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -22,46 +22,38 @@ Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "
 ReasoningEffort = Literal["Low", "Medium", "High"]
 
 
-class SessionConfig(Record):
+class _Manner(Record):
+    """How runs are answered, whoever answers."""
+
+    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="how hard the model shall think, if it can"
+    )
+    caller_tools: list[ToolSpec] | None = Field(
+        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
+    )
+    tool_choice: ToolChoice | None = Field(
+        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
+    )
+    output_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
+    )
+
+
+class SessionConfig(_Manner):
     """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
 
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: str | None = Field(default=None, description="None: routed by tag or default")
     model: str | None = Field(default=None, description="None: routed by tag or default")
-    reasoning_effort: ReasoningEffort | None = Field(
-        default=None, description="how hard the model shall think, if it can"
-    )
     max_tokens: Chosen | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
-    caller_tools: list[ToolSpec] | None = Field(
-        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
-    )
-    tool_choice: ToolChoice | None = Field(
-        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
-    )
-    output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
-    )
 
 
-class RunConfig(Record):
+class RunConfig(_Manner):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: NonBlank = Field(description="provider id")
     model: NonBlank = Field(description="model id")
-    reasoning_effort: ReasoningEffort | None = Field(
-        default=None, description="how hard the model shall think, if it can"
-    )
     max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
-    caller_tools: list[ToolSpec] | None = Field(
-        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
-    )
-    tool_choice: ToolChoice | None = Field(
-        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
-    )
-    output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
-    )
 
 
 class Steer(Record):
@@ -373,33 +365,7 @@ class SessionEnded(SessionFact):
     turn_count: Count = Field(description="turns answered")
 
 
-SessionEventKind = (
-    SessionStarted
-    | TookOver
-    | RunRequested
-    | RunStarted
-    | RunAttached
-    | HostCommandReceived
-    | HostCommandApplied
-    | HostCommandRejected
-    | LifecycleChanged
-    | StepStarted
-    | OrderDispatched
-    | OrderEnded
-    | ToolBatchIssued
-    | ToolReceipt
-    | BatchSettled
-    | LeaseIssued
-    | TimePassed
-    | RunCompleted
-    | RunFailed
-    | RunCancelled
-    | TurnDegraded
-    | StateSnapshot
-    | SessionEnded
-)
-SESSION_FACTS: tuple[type[SessionFact], ...] = get_args(SessionEventKind)
-
+SESSION_FACTS: tuple[type[SessionFact], ...] = tuple(SessionFact.__subclasses__())
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
     "SessionEnded": "SESSION_END",
@@ -421,7 +387,7 @@ class SessionEvent(NamedTuple):
     session_id: SessionId
     session_epoch: int
     step_epoch: int
-    event: SessionEventKind
+    event: SessionFact
     run_id: RunId | None = None
     turn_id: TurnId | None = None
     step_id: StepId | None = None

@@ -64,6 +64,11 @@ class WorkerFile(Record):
         """The name of its key."""
         return curve.fingerprint(self.public_key.encode())
 
+    @property
+    def use(self) -> Use:
+        """Of the token that it came by."""
+        return Use(_short(self.name), self.token_id, self.fingerprint)
+
 
 class Use(NamedTuple):
     """One use of a token, as its file's name says it."""
@@ -116,9 +121,8 @@ class KeyFiles:
         if worker is None:
             return Refused(code="not_enrolled", detail="a token's key is for joining alone: hobus worker join TOKEN")
         if hello.role != worker.role or hello.instance.partition("@")[0] != worker.name:
-            return Refused(
-                code="role_mismatch", detail=f"{worker.fingerprint} is enrolled as {worker.name}, as no other"
-            )
+            why = f"{worker.fingerprint} is enrolled as {worker.name}, as no other"
+            return Refused(code="role_mismatch", detail=why)
         if hello.version != self._version:
             return self._other_version(hello.version)
         if hello.offers and hello.config_digest != self._digest:
@@ -156,33 +160,26 @@ class KeyFiles:
 
     def _refusal(self, join: Join, key: str, token: TokenFile | None, now: float) -> Refused | None:
         if join.protocol != HEADER_VERSION:
-            return Refused(
-                code="bad_protocol",
-                detail=f"the worker speaks protocol {join.protocol}, this cluster {HEADER_VERSION}: use one version",
-            )
+            why = f"the worker speaks protocol {join.protocol}, this cluster {HEADER_VERSION}: use one version"
+            return Refused(code="bad_protocol", detail=why)
         if join.version != self._version:
             return self._other_version(join.version)
         if why := self._unfit(join.public_key, key):
             return Refused(code="malformed", detail=f"the key to enrol is {why}")
-        known = self._workers.get(join.public_key)
-        if known is not None:
+        if join.public_key in self._workers:
             return None  # its answer was lost
         fingerprint = curve.fingerprint(join.public_key.encode())
         if any(use.key == fingerprint for use in self._uses):
-            return Refused(
-                code="not_enrolled",
-                detail=f"{fingerprint} was revoked: join with a key of its own, in a new directory",
-            )
+            why = f"{fingerprint} was revoked: join with a key of its own, in a new directory"
+            return Refused(code="not_enrolled", detail=why)
         if token is None:
             return Refused(code="bad_token", detail="this connection's key is not a join token's")
         if join.role != token.role:
             return Refused(code="role_mismatch", detail=f"{token.token_id} is for {token.role} alone")
         if now * 1_000_000 >= token.expires_at_us:
-            return Refused(
-                code="token_expired",
-                detail=f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one",
-            )
-        if self._uses_of(token) >= token.uses:
+            why = f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one"
+            return Refused(code="token_expired", detail=why)
+        if sum(use.token_id == token.token_id for use in self._uses) >= token.uses:
             return Refused(
                 code="token_used",
                 detail=f"{token.token_id} was good for {token.uses} worker{'s' * (token.uses > 1)} and is used up: "
@@ -197,13 +194,8 @@ class KeyFiles:
         return "" if _is_key(public) else "none that anybody can have: no secret fits it"
 
     def _other_version(self, version: str) -> Refused:
-        return Refused(
-            code="bad_version",
-            detail=f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version",
-        )
-
-    def _uses_of(self, token: TokenFile) -> int:
-        return sum(use.token_id == token.token_id for use in self._uses)
+        why = f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version"
+        return Refused(code="bad_version", detail=why)
 
     def _next_number(self) -> int:
         """Never one that was used: names stand in records."""
@@ -220,7 +212,7 @@ class KeyFiles:
             raise
 
     def _mark_used(self, worker: WorkerFile) -> None:
-        use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
+        use = worker.use
         if use not in self._uses:
             disk.write_private(self._folder / _USED / use.file_name, b"")
             self._uses.add(use)
@@ -235,10 +227,9 @@ class KeyFiles:
             raise BusError("unavailable", f"the key could not be revoked: {error.strerror}") from error
         if worker is None:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
-        use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
-        self._uses.add(use)
+        self._uses.add(worker.use)
         self._workers.pop(worker.public_key, None)
-        self._records.append(_revoked_record(use))
+        self._records.append(_revoked_record(worker.use))
         return worker.public_key
 
     # --- tokens -----------------------------------------------------------------------------------------------------
@@ -247,13 +238,9 @@ class KeyFiles:
         """The token's key counts from now on, durably; asked again, the same answer. Raises BusError."""
         if not _is_key(wanted.public_key):
             raise BusError("malformed", "the token's public key is none")
-        for name, value, limit in (
-            ("ttl", wanted.ttl_s, self._settings.join_ttl_max_s),
-            ("uses", wanted.uses, self._settings.join_uses_max),
-        ):
-            if value > limit:
-                setting = {"ttl": "bus.join_ttl_max_s", "uses": "bus.join_uses_max"}[name]
-                raise BusError("rejected", f"--{name} {value}: at most {limit} ({setting})")
+        for name, value, setting in (("ttl", wanted.ttl_s, "join_ttl_max_s"), ("uses", wanted.uses, "join_uses_max")):
+            if value > (limit := getattr(self._settings, setting)):
+                raise BusError("rejected", f"--{name} {value}: at most {limit} (bus.{setting})")
         key_hash = _hash(wanted.public_key.encode())
         token = self._tokens.get(key_hash) or self._new_token(key_hash, wanted, now)
         return TokenCreated(
@@ -304,8 +291,7 @@ def revoke(folder: Path, name: str) -> WorkerFile | None:
     """This worker's key is revoked, durably; for a broker that does not run. None: there is no such worker."""
     for worker in workers_in(folder):
         if worker.name == name:
-            use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
-            disk.write_private(folder / _USED / use.file_name, b"")
+            disk.write_private(folder / _USED / worker.use.file_name, b"")
             (folder / _ENROLLED / f"{_short(worker.name)}.json").unlink()
             return worker
     return None

@@ -19,7 +19,7 @@ from hobus.bus.errors import LedgerError, SessionFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import RunId, candidates_key, completed_id, delivered_key, requested_id, turn_key
 from hobus.bus.messages.ledger import Entry, session_stream
-from hobus.bus.messages.session import RunRequested, SessionEventKind, TurnDegraded, TurnResult
+from hobus.bus.messages.session import RunRequested, SessionFact, TurnDegraded, TurnResult
 from hobus.bus.record.ends import End, end_in, result_in
 from hobus.bus.record.journal import Recorded, answer_in, own_text, recorded
 
@@ -67,7 +67,7 @@ def _end_in(entry: Entry | None) -> End | None:
     return None if entry is None or event is None else end_in(event, entry)
 
 
-def _event_of(entry: Entry | None) -> SessionEventKind | None:
+def _event_of(entry: Entry | None) -> SessionFact | None:
     taken = recorded(entry)
     return None if taken is None else taken.event.event
 
