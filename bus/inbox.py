@@ -2,8 +2,8 @@
 
 Half of the shell (`bus/peer.py`). In this order:
 policy, duplicate, deadline, mailbox bound, strict decoding, handler. Handlers begin in fair turns: what one client has
-sent in a burst does not stand before what others sent meanwhile. The one broad `except Exception` of the project
-stands here: a programming error ends its handler, the requester gets Failure(internal), the log gets the traceback.
+sent in a burst does not stand before what others sent meanwhile. A programming error ends its handler: the requester
+gets Failure(internal), the log gets the traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
-from hobus.bus.codec import decode, encode
+from hobus.bus.codec import decode
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.dispatch import Call, Handler
 from hobus.bus.envelope import Header, Kind
@@ -26,7 +26,7 @@ from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, 
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
-from hobus.bus.outcome import failure_answer, follow_up, internal_fault
+from hobus.bus.outcome import answer_of, failure_answer, follow_up, internal_fault
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import DuplicateWindow, KeptReply, RequestKey
@@ -42,7 +42,7 @@ class ReplyRoute(NamedTuple):
     """Where an answer goes: the broker, or the connection to a lane that the requester has by then."""
 
     lane: str  # the service whose lane it is; "" for the broker
-    answer: Callable[[Header, Kind, KeptReply], None]
+    answer: Callable[[Header, KeptReply], None]
     """Sends one reply, failure or stream frame to who sent this request; an answer to nobody is dropped."""
 
 
@@ -155,7 +155,7 @@ class Inbox:
             return False
         self.counters["duplicates"] += 1
         if answer is not None:
-            route.answer(header, answer.kind, answer)
+            route.answer(header, answer)
         elif running is not None and running.stopped:
             running.again = (header, body, route)
         elif running is not None:
@@ -181,7 +181,7 @@ class Inbox:
 
     def _refuse(self, header: Header, route: ReplyRoute, fault: RuntimeFault) -> None:
         if header.kind == Kind.REQUEST:
-            route.answer(header, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+            route.answer(header, failure_answer(fault, self.settings.body_max_bytes))
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ class Inbox:
             answer = fault.with_traceback(
                 None
             )  # it would hold this frame, and that the answer: a body until the next GC
-        except Exception as error:  # noqa: BLE001 - the one broad except: see the module docstring
+        except Exception as error:  # noqa: BLE001 - whatever it is: see the module docstring
             answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
@@ -288,10 +288,8 @@ class Inbox:
             if running.stopped or self._running.get(running.key) is not running:
                 return  # answered, or given up: nobody waits for pieces of it
             with suppress(RuntimeFault):  # one that does not fit is lost; no answer fails for it
-                body = encode(message, self.settings.body_max_bytes)
-                running.route.answer(
-                    running.header, Kind.STREAM, KeptReply(Kind.STREAM, message.TYPE, message.VERSION, body)
-                )
+                piece = answer_of(Kind.STREAM, message, self.settings.body_max_bytes)
+                running.route.answer(running.header, piece)
 
         return Call(
             header.sender, role_of(header.sender), header.message_id, header.attempt, header.key, header.trace,
@@ -304,7 +302,7 @@ class Inbox:
             return None
         if not isinstance(reply, expected):
             raise TypeError(f"a handler of {running.header.type} answered {type(reply).__name__}")
-        return KeptReply(Kind.REPLY, reply.TYPE, reply.VERSION, encode(reply, self.settings.body_max_bytes))
+        return answer_of(Kind.REPLY, reply, self.settings.body_max_bytes)
 
     def _stopped(self, running: Running) -> RuntimeFault:
         if running.stopped == "expired":
@@ -361,7 +359,7 @@ class Inbox:
             return
         if is_final and not running.row.reads:
             self.window.record(running.key, answer)
-        running.route.answer(running.header, answer.kind, answer)
+        running.route.answer(running.header, answer)
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 

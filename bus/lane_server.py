@@ -121,7 +121,7 @@ class LaneServer:
                 fault = BusError(
                     "internal", f"{head.type} {head.message_id} met a defect of {self.instance}; see its log"
                 )
-                self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+                self.answer(client.instance, head, failure_answer(fault, self.settings.body_max_bytes))
         try:
             self._lose(client)
         except Exception:  # noqa: BLE001 - the defect may be in who is told: it is forgotten all the same
@@ -176,7 +176,7 @@ class LaneServer:
         if head.kind == _REQUEST:
             told = head._replace(message_id=head.message_id[:ID_MAX_CHARS], trace="")
             fault = BusError("malformed", wrong)
-            self.answer(client.instance, told, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+            self.answer(client.instance, told, failure_answer(fault, self.settings.body_max_bytes))
 
     def _request(self, client: _Client, head: Header, body: bytes) -> None:
         fault = self._refusal(head, body)
@@ -190,7 +190,7 @@ class LaneServer:
 
     def _fail(self, client: _Client, head: Header, fault: RuntimeFault, body: bytes = b"") -> None:
         self._tapped("denied", head, body)
-        self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+        self.answer(client.instance, head, failure_answer(fault, self.settings.body_max_bytes))
 
     def _refusal(self, head: Header, body: bytes) -> RuntimeFault | None:
         limit = self.settings.body_max_bytes
@@ -365,7 +365,7 @@ class LaneServer:
 
     # --- leaving ----------------------------------------------------------------------------------------------------
 
-    def answer(self, instance: str, request: Header, kind: Kind, answer: KeptReply) -> None:
+    def answer(self, instance: str, request: Header, answer: KeptReply) -> None:
         """Sends an answer to the connection that `instance` has now; dropped and counted if it has none."""
         client = self._by_instance.get(instance)
         if client is None:
@@ -376,7 +376,7 @@ class LaneServer:
             self._pacing.charge(client.principal, client.principal, units, self.clock.monotonic())
         row = row_of(self.service, request.type)
         head = header(
-            kind,
+            answer.kind,
             self._next_id(),
             correlation_id=request.message_id,
             causation_id=request.message_id,

@@ -289,33 +289,8 @@ class LedgerClient:
         question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=with_bodies)
         return (await self._ask(question, Found)).entries
 
-    async def read(  # noqa: PLR0913 - which entries, and how much of them
-        self,
-        stream: str,
-        *,
-        after: int = -1,
-        before: int | None = None,
-        limit: int,
-        with_bodies: bool = False,
-        newest_first: bool = False,
-    ) -> Entries:
-        """A page of one stream, up to the last acknowledged entry."""
-        question = Read(
-            stream=stream, after=after, before=before, limit=limit, with_bodies=with_bodies, newest_first=newest_first
-        )
-        return await self._ask(question, Entries)
-
-    async def query(
-        self,
-        where: dict[str, Any],
-        *,
-        after: int = -1,
-        limit: int,
-        newest_first: bool = False,
-        with_bodies: bool = False,
-    ) -> Entries:
-        """A page of entries by provenance, event type, decision …, from the index."""
-        question = Query(where=where, after=after, limit=limit, newest_first=newest_first, with_bodies=with_bodies)
+    async def page(self, question: Read | Query) -> Entries:
+        """A page of a stream, up to the last acknowledged entry, or of what the index finds."""
         return await self._ask(question, Entries)
 
     async def body(self, ref: str) -> bytes:

@@ -8,6 +8,7 @@ the deadline; the guard here, one `bus.peer_timeout_ms` later, only speaks when 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import trace_from
 from hobus.bus.port import Clock, R
 from hobus.bus.settings import BusSettings
+from hobus.bus.window import remember
 
 _REQUEST, _FAILURE = int(Kind.REQUEST), int(Kind.FAILURE)
 _COUNTED = counters("requests", "replies", "failures", "late", "posts", "resent", "expired")
@@ -84,7 +86,7 @@ class Outbox:
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
-    _cancels: dict[str, _Cancel] = field(default_factory=dict[str, "_Cancel"])  # by the request's id, oldest first
+    _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -270,9 +272,8 @@ class Outbox:
         if connection.is_bound:
             self._cancel(connection, pending.header)
             said_epoch = connection.epoch
-        self._cancels[message_id] = _Cancel(pending.header, connection.name, pending.deadline, said_epoch)
-        if len(self._cancels) > self.settings.mailbox_max:
-            del self._cancels[next(iter(self._cancels))]
+        cancel = _Cancel(pending.header, connection.name, pending.deadline, said_epoch)
+        remember(self._cancels, message_id, cancel, at_most=self.settings.mailbox_max)
 
     def _cancel(self, connection: Connection, request: Header) -> None:
         message = Cancelled(reason="requester")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import structlog
 
 from hobus.bus.catalog import row_of
-from hobus.bus.codec import decode, encode, pack_header
+from hobus.bus.codec import decode, pack_header
 from hobus.bus.conversation import Connection, Conversation, send_or_drop
 from hobus.bus.dispatch import Actor, handlers_of
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
@@ -31,11 +31,12 @@ from hobus.bus.link import Link
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, LaneFrame, Probe, Probed, Ready, Refused
 from hobus.bus.outbox import Outbox
+from hobus.bus.outcome import answer_of
 from hobus.bus.paging import parts_of
 from hobus.bus.port import Clock
 from hobus.bus.readiness import Readiness, State
 from hobus.bus.settings import BusSettings
-from hobus.bus.window import KeptReply
+from hobus.bus.window import KeptReply, remember
 
 _ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
 _PROBE = Probe.TYPE
@@ -94,7 +95,7 @@ class Peer:
         self._route = ReplyRoute("", self._answer_broker)
         self._is_open = False  # the actor has started: requests are let in
         self._early: deque[tuple[Header, bytes, ReplyRoute]] = deque()
-        self._held: list[tuple[Header, Kind, KeptReply]] = []  # answers given between a hello and its welcome
+        self._held: list[tuple[Header, KeptReply]] = []  # answers given between a hello and its welcome
         self._keys: OrderedDict[str, float] = OrderedDict()
         self._welcome: asyncio.Future[None] | None = None
         self._due_timer: asyncio.TimerHandle | None = None
@@ -276,8 +277,8 @@ class Peer:
             self._say_readiness()
             self._say_tools()
             held, self._held = self._held, []
-            for request, kind, answer in held:
-                self._answer_broker(request, kind, answer)
+            for request, answer in held:
+                self._answer_broker(request, answer)
             if self._welcome is not None and not self._welcome.done():
                 self._welcome.set_result(None)
         self._outbox.welcomed(connection)
@@ -331,10 +332,7 @@ class Peer:
             return
         row = row_of(role_of(head.destination), head.type) if head.key else None
         if head.key and not (row is not None and row.by_tool):  # a tool that the request needs makes nobody its owner
-            self._keys[head.key] = self.clock.monotonic()
-            self._keys.move_to_end(head.key)
-            if len(self._keys) > self._settings.dedupe_window:
-                self._keys.popitem(last=False)
+            remember(self._keys, head.key, self.clock.monotonic(), at_most=self._settings.dedupe_window)
         if self._is_open:
             self._inbox.receive(head, body, route)
         elif self._readiness.state == "starting" and len(self._early) < self._settings.mailbox_max:
@@ -349,10 +347,9 @@ class Peer:
 
     def _answer_probe(self, head: Header, route: ReplyRoute) -> None:
         probed = Probed(instance=self.instance, state=self._readiness.state, reason=self._readiness.reason)
-        body = encode(probed, self._settings.body_max_bytes)
-        route.answer(head, Kind.REPLY, KeptReply(Kind.REPLY, probed.TYPE, probed.VERSION, body))
+        route.answer(head, answer_of(Kind.REPLY, probed, self._settings.body_max_bytes))
 
-    def _answer_broker(self, request: Header, kind: Kind, answer: KeptReply) -> None:
+    def _answer_broker(self, request: Header, answer: KeptReply) -> None:
         """Sends an answer through the broker.
 
         While its welcome is awaited, answers wait for it: the hello has said that these requests are at work here. What
@@ -360,12 +357,12 @@ class Peer:
         """
         self._conversation.notice_standstill(self.clock.monotonic())
         if not self._broker.is_bound:
-            if kind != Kind.STREAM:
-                self._held.append((request, kind, answer))
+            if answer.kind != Kind.STREAM:
+                self._held.append((request, answer))
             return
         head = Header(
-            HEADER_VERSION, int(kind), self._outbox.next_id(), request.message_id, request.message_id, answer.type,
-            answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace,
+            HEADER_VERSION, int(answer.kind), self._outbox.next_id(), request.message_id, request.message_id,
+            answer.type, answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace,
             "", self.instance,
         )  # fmt: skip
         send_or_drop(self._broker, head, answer.body)

@@ -18,6 +18,7 @@ from hobus.bus.fair import is_client
 from hobus.bus.lanes import is_foreign
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import order_of_call
+from hobus.bus.window import remember
 
 _POST, _STREAM, _FAILURE = int(Kind.POST), int(Kind.STREAM), int(Kind.FAILURE)  # compared with every frame's
 _CANCEL_MAX_BYTES = 256
@@ -225,9 +226,8 @@ class Delivery:
                 return
         state.tap("late", frame, peer.instance, body=body)
         if state.is_collecting:
-            service.early_cancels[frame.correlation_id] = (frame, peer.instance, body)
-            while len(service.early_cancels) > state.settings.dedupe_window:
-                service.early_cancels.popitem(last=False)
+            cancel = (frame, peer.instance, body)
+            remember(service.early_cancels, frame.correlation_id, cancel, at_most=state.settings.dedupe_window)
 
     def fail_for_a_defect(self, peer: BoundPeer, frame: Header) -> None:
         """The one who asked is told that the broker failed, unless it has its answer."""

@@ -18,6 +18,7 @@ from hobus.bus.envelope import Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, RefusedKey, TokenCreated
 from hobus.bus.record.payloads.governance import KeyRefused
+from hobus.bus.window import remember
 
 Authenticate = Callable[[Hello], Refused | None]
 
@@ -115,9 +116,7 @@ class RefusedKeys:
     def add(self, fingerprint: str, address: str, now: float) -> str | None:
         """The name under which this is to be recorded; "others" beyond the bound; None when that was said already."""
         _, count, _ = self._seen.pop(fingerprint, ("", 0, 0.0))
-        self._seen[fingerprint] = (address, count + 1, now)
-        while len(self._seen) > self._named_max:
-            self._seen.popitem(last=False)
+        remember(self._seen, fingerprint, (address, count + 1, now), at_most=self._named_max)
         if now >= self._window_ends:
             self._window_ends = now + self._window_s
             self._named.clear()

@@ -32,6 +32,7 @@ from hobus.bus.messages.control import (
     ToolWord,
     Welcome,
 )
+from hobus.bus.window import remember
 
 TOLD: dict[int, type[Beat | Ready | Credit | AnnounceTools]] = {
     int(Kind.BEAT): Beat, int(Kind.READY): Ready, int(Kind.CREDIT): Credit, int(Kind.TOOLS): AnnounceTools,
@@ -245,10 +246,7 @@ class Membership:
     def forget(self, instance: str, why: str) -> None:
         """This incarnation never comes back."""
         self._state.met(instance)
-        gone = self._state.gone
-        gone[instance] = why
-        while len(gone) > self._state.settings.dedupe_window:
-            gone.popitem(last=False)
+        remember(self._state.gone, instance, why, at_most=self._state.settings.dedupe_window)
 
     def _conflict_of(self, connection: bytes, hello: Hello) -> Refused | None:
         why = self._state.gone.get(hello.instance)

@@ -225,7 +225,7 @@ def test_a_reconnected_instance_has_one_connection_the_newest(rig: Rig) -> None:
     rig.ask(b"c1")
     rig.hello(b"c2", "ho2/1@a")
     answer = KeptReply(Kind.REPLY, Body.TYPE, 1, b"bytes")
-    rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
+    rig.routes[0].answer(rig.delivered[0][0], answer)
     assert rig.wire.types_to(b"c2") == [WELCOME, Body.TYPE]
     rig.ask(b"c1")
     assert rig.wire.types_to(b"c1") == [WELCOME, REHELLO]
@@ -237,8 +237,8 @@ def test_an_answer_to_nobody_is_counted(rig: Rig) -> None:
     rig.ask(b"c1")
     answer = KeptReply(Kind.REPLY, Body.TYPE, 1, b"bytes")
     rig.wire.unreachable.append(b"c1")
-    rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
-    rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
+    rig.routes[0].answer(rig.delivered[0][0], answer)
+    rig.routes[0].answer(rig.delivered[0][0], answer)
     assert rig.server.counters["unreachable"] == 2
     assert rig.server.connected() == []
 
