@@ -22,13 +22,16 @@ Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "
 ReasoningEffort = Literal["Low", "Medium", "High"]
 
 
-class _Manner(Record):
-    """How runs are answered, whoever answers."""
+class SessionConfig(Record):
+    """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
 
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
+    provider: str | None = Field(default=None, description="None: routed by tag or default")
+    model: str | None = Field(default=None, description="None: routed by tag or default")
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="how hard the model shall think, if it can"
     )
+    max_tokens: Chosen | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
     caller_tools: list[ToolSpec] | None = Field(
         default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
     )
@@ -40,20 +43,25 @@ class _Manner(Record):
     )
 
 
-class SessionConfig(_Manner):
-    """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
-
-    provider: str | None = Field(default=None, description="None: routed by tag or default")
-    model: str | None = Field(default=None, description="None: routed by tag or default")
-    max_tokens: Chosen | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
-
-
-class RunConfig(_Manner):
+class RunConfig(Record):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
+    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: NonBlank = Field(description="provider id")
     model: NonBlank = Field(description="model id")
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="how hard the model shall think, if it can"
+    )
     max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
+    caller_tools: list[ToolSpec] | None = Field(
+        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
+    )
+    tool_choice: ToolChoice | None = Field(
+        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
+    )
+    output_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
+    )
 
 
 class Steer(Record):
