@@ -37,9 +37,9 @@ class Conduct:
         self._proven: OrderedDict[bytes, None] = OrderedDict()
         beat_s = settings.beat_interval_ms / 1000
         self.asking = Pace(beat_s, settings.mailbox_max)
-        """Of rehellos: who is this?"""
+        """How often a connection is asked who it is (Rehello)."""
         self.refusing = Pace(beat_s, settings.mailbox_max)
-        """Of refusals."""
+        """How often a connection is told why it was refused."""
 
     def unbound(self, connection: bytes, size_bytes: int) -> str:
         """So much came without a hello; why the connection is cut off now, "" if it is not.

@@ -66,7 +66,7 @@ class State:
         self.times[_QUEUE_WAIT].add(elapsed_s)
 
     def counters(self) -> dict[str, int]:
-        """As everybody's heartbeat has them."""
+        """What the broker has counted and timed since its start, named as in a heartbeat."""
         counts = dict(sorted(self.counts.items()))
         return counts | {key: value for name, one in self.times.items() for key, value in one.counters(name).items()}
 

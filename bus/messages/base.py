@@ -124,7 +124,7 @@ def canonical_bytes(record: BaseModel) -> bytes:
 
 
 def canonical_value(value: Any) -> bytes:
-    """The same of a record that was dumped already (`mode="json"`)."""
+    """The canonical bytes of a record that was dumped already (`mode="json"`)."""
     return pack(_sorted(value))
 
 

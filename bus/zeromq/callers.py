@@ -85,7 +85,7 @@ class Callers:
                 self._end(connection, caller)
 
     def receiver_of(self, router: zmq.Socket[bytes]) -> Receive:
-        """As `frames.receiver_of` of a ROUTER; the messages of who was cut off read as if there were none."""
+        """Takes one whole message of this ROUTER; raises zmq.Again if there is none, or if its sender was cut off."""
         receive, option, known = cast("Callable[[int], bytes]", router.recv), option_of(router), self._known
 
         def receive_message() -> list[bytes]:

@@ -93,7 +93,7 @@ class Unsent:
         self._of: OrderedDict[bytes, _Marks] = OrderedDict()
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        """As `DrainedSocket.send`."""
+        """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable peer."""
         marks = self._of.get(routing) or _Marks()
         if marks.since + len(body) < _MARK_BYTES:
             if not self._socket.send((routing, header, body)):

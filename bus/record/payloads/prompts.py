@@ -124,7 +124,7 @@ class PromptReceived(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """As settled."""
+        """Tokens at which the call was settled: of the prompt and of the answer."""
         return self.input_tokens + self.output_tokens
 
 
