@@ -31,7 +31,7 @@ from hobus.bus.messages.ids import (
     work_order_id,
 )
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.session import SessionEvent, SessionEventKind, TurnResult
+from hobus.bus.messages.session import SessionEvent, SessionFact, TurnResult
 from hobus.bus.record.journal import Recorded, pack_event, recorded
 
 SESSION = "11111111-2222-5333-8444-555555555555"
@@ -41,7 +41,7 @@ TERMS = events.LeaseTerms(ttl_secs=20, heartbeat_timeout_secs=9)
 CALLS = ["001", "002", "003"]
 
 Pick = Callable[[Sequence[Any]], Any]
-Move = tuple[SessionEventKind, list[bytes]]
+Move = tuple[SessionFact, list[bytes]]
 
 
 def at(second: int = 0) -> str:
@@ -119,7 +119,7 @@ class Life:
         self.entries.append(entry)
         record.take(_recorded(entry))
 
-    def _note(self, event: SessionEventKind) -> None:
+    def _note(self, event: SessionFact) -> None:
         match event:
             case events.StepStarted(step_id=step_id):
                 self.issued.append(f"step {step_id}")

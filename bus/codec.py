@@ -1,4 +1,4 @@
-"""Headers and bodies to bytes and back, with the size limit. Only this and `messages.base` know MessagePack."""
+"""Headers and bodies to bytes and back, with the size limit."""
 
 from __future__ import annotations
 

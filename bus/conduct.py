@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hobus.bus.settings import BusSettings
+from hobus.bus.window import remember
 
 Malformed = Literal["bear", "tell", "cut off"]
 FRAME_BYTES = 64
@@ -36,9 +37,9 @@ class Conduct:
         self._proven: OrderedDict[bytes, None] = OrderedDict()
         beat_s = settings.beat_interval_ms / 1000
         self.asking = Pace(beat_s, settings.mailbox_max)
-        """Of rehellos: who is this?"""
+        """How often a connection is asked who it is (Rehello)."""
         self.refusing = Pace(beat_s, settings.mailbox_max)
-        """Of refusals."""
+        """How often a connection is told why it was refused."""
 
     def unbound(self, connection: bytes, size_bytes: int) -> str:
         """So much came without a hello; why the connection is cut off now, "" if it is not.
@@ -71,17 +72,13 @@ class Conduct:
     def bound(self, connection: bytes) -> None:
         """It has said hello: what came before is forgiven."""
         self._records.pop(connection, None)
-        self._proven[connection] = None
-        self._proven.move_to_end(connection)
-        if len(self._proven) > self._connections_max:
-            self._proven.popitem(last=False)
+        remember(self._proven, connection, None, at_most=self._connections_max)
 
     def _record(self, connection: bytes) -> _Record:
         record = self._records.get(connection)
         if record is None:
-            record = self._records[connection] = _Record()
-            if len(self._records) > self._connections_max:
-                self._records.popitem(last=False)
+            record = _Record()
+            remember(self._records, connection, record, at_most=self._connections_max)
         return record
 
 
@@ -98,8 +95,5 @@ class Pace:
         last = self._answered.get(connection)
         if last is not None and now - last < self._interval_s:
             return False
-        self._answered[connection] = now
-        self._answered.move_to_end(connection)
-        while len(self._answered) > self._connections_max:
-            self._answered.popitem(last=False)
+        remember(self._answered, connection, now, at_most=self._connections_max)
         return True

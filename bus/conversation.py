@@ -18,6 +18,7 @@ import structlog
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.histogram import counters
 from hobus.bus.link import Link
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
@@ -61,15 +62,6 @@ class Shell(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class ConversationCounters:
-    """Since start; part of every beat."""
-
-    malformed: int = 0
-    standstills: int = 0
-    turned_down: int = 0
-
-
 class Conversation:
     """All connections of one peer; "" is the broker's."""
 
@@ -94,7 +86,7 @@ class Conversation:
         self._ticked_at: float | None = None
         """None until it is open: a clock that counts from the start of the machine tells no standstill."""
         self._timer: asyncio.TimerHandle | None = None
-        self.counters = ConversationCounters()
+        self.counters = counters("malformed", "standstills", "turned_down")()
 
     def open(self) -> None:
         """Says hello wherever it is wanted, and listens; from now on it ticks."""
@@ -125,7 +117,7 @@ class Conversation:
         if stood_still_s <= self._timeout_s:
             return
         _log.warning("loop_stood_still", instance=self._instance, seconds=round(stood_still_s, 3))
-        self.counters.standstills += 1
+        self.counters["standstills"] += 1
         self._ticked_at = now
         self._shell.stood_still()
         for connection in self._connections.values():
@@ -163,7 +155,7 @@ class Conversation:
         try:
             head = unpack_header(head_bytes)
         except BusError:
-            self.counters.malformed += 1
+            self.counters["malformed"] += 1
             return
         connection.heard_at = now
         if head.kind == _WELCOME:
@@ -184,11 +176,11 @@ class Conversation:
             elif head.type == Rehello.TYPE and connection.must_say_hello_again():
                 self._say_hello(connection, now)
         except RuntimeFault:
-            self.counters.malformed += 1
+            self.counters["malformed"] += 1
 
     def _turned_down(self, connection: Connection, failure: Failure) -> None:
         """What this peer said of itself was too much, or not of the protocol: for the server it is unsaid."""
-        self.counters.turned_down += 1
+        self.counters["turned_down"] += 1
         _log.error(
             "control_turned_down", instance=self._instance, link=connection.name, code=failure.code,
             detail=failure.detail,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from hobus.bus.envelope import Header
 from hobus.bus.messages.base import Message
@@ -34,13 +34,6 @@ class OwnRequest(Generic[W]):
     reached_within_s: float | None = None  # given up when its connection is down for so long; None: not before its end
     is_unreached: bool = False  # its connection was down at the last look
     after_cancel: bool = False  # this id was asked for and given up before: the end of that may still be on its way
-
-
-class AfterWelcome(NamedTuple, Generic[W]):
-    """What a welcome means for the requests of that connection."""
-
-    send: list[OwnRequest[W]]
-    lost: list[OwnRequest[W]]
 
 
 @dataclass(slots=True)
@@ -116,7 +109,7 @@ class PendingTable(Generic[W]):
             pending.is_counted = False
             self._under_way[pending.connection] -= len(pending.body)
 
-    def welcomed(self, connection: str, epoch: str) -> AfterWelcome[W]:
+    def welcomed(self, connection: str, epoch: str) -> tuple[list[OwnRequest[W]], list[OwnRequest[W]]]:
         """What to send now, in order, and what is lost; the lost ones are taken out.
 
         Never sent: send. Redeliverable: send again. Sent to the same incarnation of the server: its answer still comes.
@@ -135,7 +128,7 @@ class PendingTable(Generic[W]):
                 lost.append(pending)
         for pending in lost:
             del self._pending[pending.header.message_id]
-        return AfterWelcome(send, lost)
+        return send, lost
 
     def all(self) -> list[OwnRequest[W]]:
         """Every pending request, oldest first."""

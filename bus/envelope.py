@@ -6,7 +6,9 @@ A header is a positional MessagePack array, versioned; the broker reads headers 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 HEADER_VERSION = 2
 
@@ -34,21 +36,36 @@ class Kind(IntEnum):
 class Header(NamedTuple):
     """Positional fields in wire order."""
 
-    version: int
-    kind: int
-    message_id: str
-    correlation_id: str  # reply, failure, stream, cancel: the request's message id
-    causation_id: str  # the message whose handling caused this one
-    type: str
-    type_version: int
-    destination: str  # a service, or an instance
-    key: str  # routing key: same key, same owner while it lives
-    deadline_ms: int  # remaining, lowered at each hop; 0 where none applies
-    attempt: int
-    sensitive: bool
-    trace: str
-    principal: str  # stamped: on whose behalf, for fair shares; "" in what nobody asked for
-    sender: str  # the stamped instance; a claimed one counts for nothing
+    version: Annotated[int, Field(description=f"{HEADER_VERSION}")]
+    kind: Annotated[int, Field(description="see the next table")]
+    message_id: Annotated[
+        str,
+        Field(
+            description="the frame's id; a request's is unique per role while it is pending, and `<instance>:<n>` is "
+            "that instance's alone"
+        ),
+    ]
+    correlation_id: Annotated[str, Field(description="reply, failure, stream, cancel: the request's message id")]
+    causation_id: Annotated[str, Field(description="the message whose handling caused this one")]
+    type: Annotated[str, Field(description="the body's message type")]
+    type_version: Annotated[int, Field(description="its version")]
+    destination: Annotated[str, Field(description="a service, or an instance")]
+    key: Annotated[str, Field(description="routing key: same key, same owner while it lives; empty: none")]
+    deadline_ms: Annotated[
+        int,
+        Field(description="what remains of the request's time at sending, lowered at each hop; 0 where none applies"),
+    ]
+    attempt: Annotated[int, Field(description="deliveries of this request so far, this one included")]
+    sensitive: Annotated[bool, Field(description="stamped by the broker from the catalog")]
+    trace: Annotated[str, Field(description="trace context, passed on")]
+    principal: Annotated[
+        str,
+        Field(
+            description="stamped: on whose behalf it is asked; a claimed one counts for nothing but a local "
+            "supervisor's"
+        ),
+    ]
+    sender: Annotated[str, Field(description="stamped instance; a claimed one counts for nothing")]
 
 
 def header(  # noqa: PLR0913 - one argument per wire field

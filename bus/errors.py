@@ -76,7 +76,7 @@ class RuntimeFault(Exception):
         self.facts: dict[str, Any] = facts or {}
 
     def as_failure(self) -> Failure:
-        """The same fault as it crosses the wire."""
+        """This fault as it crosses the wire."""
         return Failure(
             code=self.code,
             retryable=self.retryable,

@@ -1,7 +1,7 @@
 """Who comes next where several want something: deficit round robin between principals, and each one's bounded share.
 
 A *principal* is on whose behalf something is asked: a client's process, or a service that asks for itself. The broker
-or the lane where a request enters stamps it (`bus/broker/intake.py`, `bus/lane_server.py`), and what is caused by the
+or the lane where a request enters stamps it (`bus/broker/peers.py`, `bus/lane_server.py`), and what is caused by the
 request carries it on; the asker's own word counts for nothing.
 
 The queue is the surplus form of deficit round robin: whoever has credit left is served and pays what its item costs,

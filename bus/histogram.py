@@ -1,20 +1,28 @@
-"""How long things took, counted by upper bounds, so that sums over processes and time stay true. Pure.
+"""Counters of the heartbeat: how often something happened, and how long things took. Pure.
 
-It travels as counters of the heartbeat: `<name>_ms_le_<bound>` (so many took at most that), `<name>_ms_sum`,
-`<name>_ms_count`. Readers make of them what they like (`launch/http/metrics.py`: Prometheus).
+Durations are counted by upper bounds, so that sums over processes and time stay true. They travel as counters, too:
+`<name>_ms_le_<bound>` (so many took at most that), `<name>_ms_sum`, `<name>_ms_count`. Readers make of them what they
+like (`launch/http/metrics.py`: Prometheus).
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
 BOUNDS_MS = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
 """From what costs nothing to what nobody waits for. The format's, not a setting: two processes must agree."""
 _PART = re.compile(r"(?P<name>[a-z_]+)_ms_(?:le_(?P<bound>[0-9]+)|sum|count)")
+Counters = dict[str, int]
+"""Name -> how often since start."""
+
+
+def counters(*names: str) -> Callable[[], Counters]:
+    """Makes counters of these names, at zero, so that each beat has all of them."""
+    return lambda: dict.fromkeys(names, 0)
 
 
 class Histogram:
@@ -33,7 +41,7 @@ class Histogram:
         self._sum_ms += elapsed_ms
 
     def counters(self, name: str) -> dict[str, int]:
-        """As the heartbeat carries it."""
+        """The counters of this histogram, whose names begin with `name`."""
         totals = list(accumulate(self._counts))
         found = {f"{name}_ms_le_{bound}": total for bound, total in zip(BOUNDS_MS, totals, strict=False)}
         return found | {f"{name}_ms_sum": round(self._sum_ms), f"{name}_ms_count": totals[-1]}

@@ -2,8 +2,8 @@
 
 Half of the shell (`bus/peer.py`). In this order:
 policy, duplicate, deadline, mailbox bound, strict decoding, handler. Handlers begin in fair turns: what one client has
-sent in a burst does not stand before what others sent meanwhile. The one broad `except Exception` of the project
-stands here: a programming error ends its handler, the requester gets Failure(internal), the log gets the traceback.
+sent in a burst does not stand before what others sent meanwhile. A programming error ends its handler: the requester
+gets Failure(internal), the log gets the traceback.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
 from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
-from hobus.bus.codec import decode, encode
+from hobus.bus.codec import decode
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.dispatch import Call, Handler
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
+from hobus.bus.histogram import Counters, counters
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
-from hobus.bus.outcome import failure_answer, follow_up, internal_fault
+from hobus.bus.outcome import answer_of, failure_answer, follow_up, internal_fault
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import DuplicateWindow, KeptReply, RequestKey
@@ -37,22 +38,12 @@ CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
 """The request whose handler is running: what is sent from there names it as its cause."""
 
 
-def _nobody(_principal: str) -> bool:
-    """No lane is served: nobody is behind."""
-    return False
+class ReplyRoute(NamedTuple):
+    """Where an answer goes: the broker, or the connection to a lane that the requester has by then."""
 
-
-class ReplyRoute(Protocol):
-    """Where an answer goes: the broker, or a lane's connection of the requester."""
-
-    @property
-    def lane(self) -> str:
-        """The service whose lane it is; "" for the broker."""
-        ...
-
-    def answer(self, request: Header, kind: Kind, answer: KeptReply) -> None:
-        """Sends one reply, failure or stream frame; an answer to nobody is dropped."""
-        ...
+    lane: str  # the service whose lane it is; "" for the broker
+    answer: Callable[[Header, KeptReply], None]
+    """Sends one reply, failure or stream frame to who sent this request; an answer to nobody is dropped."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,17 +68,6 @@ class Running:
 
 
 @dataclass(slots=True)
-class InboxCounters:
-    """Since start; part of every beat."""
-
-    handled: int = 0
-    failed: int = 0
-    duplicates: int = 0
-    refused: int = 0
-    discarded: int = 0
-
-
-@dataclass(slots=True)
 class Inbox:
     """The requests of one incarnation, from whichever link or lane they came."""
 
@@ -96,12 +76,12 @@ class Inbox:
     settings: BusSettings
     clock: Clock
     on_deadline_set: Callable[[float], None]
-    counters: InboxCounters = field(default_factory=InboxCounters)
+    counters: Counters = field(default_factory=counters("handled", "failed", "duplicates", "refused", "discarded"))
     deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _shares: Shares = field(default_factory=Shares)  # of them, by principal
-    is_behind: Callable[[str], bool] = _nobody  # who has too much to read yet: nothing more of it begins
+    is_behind: Callable[[str], bool] = lambda _principal: False  # whoever has much to read yet begins nothing more
     _next: FairQueue[RequestKey, Running] = field(init=False)  # admitted; to begin in turns
     _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
     _is_beginning: bool = False  # one has begun in this turn of the loop
@@ -130,7 +110,7 @@ class Inbox:
                 self._demand_room(header, sender_role, len(body))
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
-            self.counters.refused += 1
+            self.counters["refused"] += 1
             self._refuse(header, route, fault)
             return
         principal = header.principal or principal_of(header.sender)
@@ -173,9 +153,9 @@ class Inbox:
         running = self._running.get(key)
         if answer is None and running is None:
             return False
-        self.counters.duplicates += 1
+        self.counters["duplicates"] += 1
         if answer is not None:
-            route.answer(header, answer.kind, answer)
+            route.answer(header, answer)
         elif running is not None and running.stopped:
             running.again = (header, body, route)
         elif running is not None:
@@ -201,7 +181,7 @@ class Inbox:
 
     def _refuse(self, header: Header, route: ReplyRoute, fault: RuntimeFault) -> None:
         if header.kind == Kind.REQUEST:
-            route.answer(header, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+            route.answer(header, failure_answer(fault, self.settings.body_max_bytes))
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -294,7 +274,7 @@ class Inbox:
             answer = fault.with_traceback(
                 None
             )  # it would hold this frame, and that the answer: a body until the next GC
-        except Exception as error:  # noqa: BLE001 - the one broad except: see the module docstring
+        except Exception as error:  # noqa: BLE001 - whatever it is: see the module docstring
             answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
@@ -308,10 +288,8 @@ class Inbox:
             if running.stopped or self._running.get(running.key) is not running:
                 return  # answered, or given up: nobody waits for pieces of it
             with suppress(RuntimeFault):  # one that does not fit is lost; no answer fails for it
-                body = encode(message, self.settings.body_max_bytes)
-                running.route.answer(
-                    running.header, Kind.STREAM, KeptReply(Kind.STREAM, message.TYPE, message.VERSION, body)
-                )
+                piece = answer_of(Kind.STREAM, message, self.settings.body_max_bytes)
+                running.route.answer(running.header, piece)
 
         return Call(
             header.sender, role_of(header.sender), header.message_id, header.attempt, header.key, header.trace,
@@ -324,7 +302,7 @@ class Inbox:
             return None
         if not isinstance(reply, expected):
             raise TypeError(f"a handler of {running.header.type} answered {type(reply).__name__}")
-        return KeptReply(Kind.REPLY, reply.TYPE, reply.VERSION, encode(reply, self.settings.body_max_bytes))
+        return answer_of(Kind.REPLY, reply, self.settings.body_max_bytes)
 
     def _stopped(self, running: Running) -> RuntimeFault:
         if running.stopped == "expired":
@@ -361,12 +339,12 @@ class Inbox:
 
     def _answer(self, running: Running, outcome: KeptReply | RuntimeFault | None) -> None:
         """One answer; kept for duplicates unless a retry may bring another one."""
-        self.counters.handled += 1
+        self.counters["handled"] += 1
         if running.again is not None:  # the one that was stopped is nobody's any more
             self.receive(*running.again)
             return
         if isinstance(outcome, RuntimeFault):
-            self.counters.failed += 1
+            self.counters["failed"] += 1
             if outcome.code == "busy" and outcome.retry_after_ms is None:
                 outcome.retry_after_ms = self.settings.busy_retry_ms
             answer, is_final = (
@@ -381,7 +359,7 @@ class Inbox:
             return
         if is_final and not running.row.reads:
             self.window.record(running.key, answer)
-        running.route.answer(running.header, answer.kind, answer)
+        running.route.answer(running.header, answer)
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
@@ -419,7 +397,7 @@ class Inbox:
         for running in list(self._running.values()):
             is_meant = not requester or (running.header.sender, running.route.lane) == (requester, lane)
             if is_meant and not running.is_started:
-                self.counters.discarded += 1
+                self.counters["discarded"] += 1
                 running.stopped = "cancelled"
                 if running.task is not None:
                     running.task.cancel()

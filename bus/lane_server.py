@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -21,6 +22,8 @@ from hobus.bus.conduct import Conduct
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
+from hobus.bus.histogram import Counters, counters
+from hobus.bus.inbox import ReplyRoute
 from hobus.bus.lanes import LANE_TYPES, epoch_of, is_foreign, role_of
 from hobus.bus.link import LaneTransport
 from hobus.bus.messages.base import Message
@@ -35,22 +38,10 @@ from hobus.bus.window import KeptReply
 _log = structlog.get_logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
 _ASKS = (_REQUEST, int(Kind.CANCEL))
+_COUNTED = counters("welcomed", "refused", "malformed", "denied", "unreachable", "cut_off", "internal_errors")
 Authenticate = Callable[[Hello], Refused | None]
 OnFrame = Callable[[str, Header, bytes], None]
 """(verdict, header with the stamped sender, body) of every request, cancel and answer: the tap's `lane=direct`."""
-
-
-@dataclass(slots=True)
-class LaneCounters:
-    """Since start; part of the service's beats."""
-
-    welcomed: int = 0
-    refused: int = 0
-    malformed: int = 0
-    denied: int = 0
-    unreachable: int = 0
-    cut_off: int = 0
-    internal_errors: int = 0
 
 
 @dataclass(slots=True)
@@ -59,19 +50,6 @@ class _Client:
     instance: str
     principal: str
     heard_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class LaneRoute:
-    """Answers go to the connection that the requester has by then; if it has none, the window keeps them."""
-
-    server: LaneServer
-    lane: str
-    instance: str
-
-    def answer(self, request: Header, kind: Kind, answer: KeptReply) -> None:
-        """Sends one reply, failure or stream frame."""
-        self.server.answer(self.instance, request, kind, answer)
 
 
 @dataclass(slots=True)
@@ -83,9 +61,9 @@ class LaneServer:
     clock: Clock
     authenticate: Authenticate
     on_frame: OnFrame | None = None
-    counters: LaneCounters = field(default_factory=LaneCounters)
+    counters: Counters = field(default_factory=_COUNTED)
     _transport: LaneTransport | None = None
-    _deliver: Callable[[Header, bytes, LaneRoute], None] | None = None
+    _deliver: Callable[[Header, bytes, ReplyRoute], None] | None = None
     _on_gone: Callable[[str, str], None] | None = None
     _arm: Callable[[float], None] | None = None
     _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
@@ -108,7 +86,7 @@ class LaneServer:
 
     def attach(
         self,
-        deliver: Callable[[Header, bytes, LaneRoute], None],
+        deliver: Callable[[Header, bytes, ReplyRoute], None],
         on_gone: Callable[[str, str], None] | None = None,
         arm: Callable[[float], None] | None = None,
     ) -> None:
@@ -130,7 +108,7 @@ class LaneServer:
 
     def _survive(self, routing: bytes, frames: Sequence[bytes]) -> None:
         """After a defect: the frame's sender is told that its request fails, and lost; it may say hello again."""
-        self.counters.internal_errors += 1
+        self.counters["internal_errors"] += 1
         client = self._by_routing.get(routing)
         if client is None:
             return
@@ -140,7 +118,7 @@ class LaneServer:
                 fault = BusError(
                     "internal", f"{head.type} {head.message_id} met a defect of {self.instance}; see its log"
                 )
-                self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+                self.answer(client.instance, head, failure_answer(fault, self.settings.body_max_bytes))
         try:
             self._lose(client)
         except Exception:  # noqa: BLE001 - the defect may be in who is told: it is forgotten all the same
@@ -191,25 +169,25 @@ class LaneServer:
 
     def _refuse_malformed(self, client: _Client, head: Header, wrong: str) -> None:
         """Not tapped, and told without what may be too long in it."""
-        self.counters.denied += 1
+        self.counters["denied"] += 1
         if head.kind == _REQUEST:
             told = head._replace(message_id=head.message_id[:ID_MAX_CHARS], trace="")
             fault = BusError("malformed", wrong)
-            self.answer(client.instance, told, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+            self.answer(client.instance, told, failure_answer(fault, self.settings.body_max_bytes))
 
     def _request(self, client: _Client, head: Header, body: bytes) -> None:
         fault = self._refusal(head, body)
         if fault is not None and head.kind == Kind.REQUEST:
-            self.counters.denied += 1
+            self.counters["denied"] += 1
             self._fail(client, head, fault, body)
             return
         self._tapped("delivered", head, body)
         if self._deliver is not None:
-            self._deliver(head, body, LaneRoute(self, self.service, client.instance))
+            self._deliver(head, body, ReplyRoute(self.service, partial(self.answer, client.instance)))
 
     def _fail(self, client: _Client, head: Header, fault: RuntimeFault, body: bytes = b"") -> None:
         self._tapped("denied", head, body)
-        self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+        self.answer(client.instance, head, failure_answer(fault, self.settings.body_max_bytes))
 
     def _refusal(self, head: Header, body: bytes) -> RuntimeFault | None:
         limit = self.settings.body_max_bytes
@@ -276,7 +254,7 @@ class LaneServer:
     # --- who misbehaves ---------------------------------------------------------------------------------------------
 
     def _malformed(self, routing: bytes) -> None:
-        self.counters.malformed += 1
+        self.counters["malformed"] += 1
         what, why = self._conduct.malformed(routing)
         if what == "tell":
             self._send(routing, Kind.WELCOME, Refused(code="malformed", detail=why))
@@ -288,7 +266,7 @@ class LaneServer:
             self._cut_off(routing, why)
 
     def _cut_off(self, routing: bytes, why: str) -> None:
-        self.counters.cut_off += 1
+        self.counters["cut_off"] += 1
         client = self._by_routing.get(routing)
         if client is not None:
             self._lose(client)
@@ -301,7 +279,7 @@ class LaneServer:
         refused = self._checked(routing, body)
         if refused is None:
             return
-        self.counters.refused += 1
+        self.counters["refused"] += 1
         if self._conduct.refusing.allows(routing, self.clock.monotonic()):
             self._send(routing, Kind.WELCOME, refused)
 
@@ -323,7 +301,7 @@ class LaneServer:
         self._conduct.bound(routing)
         client = _Client(routing, instance, principal_of(instance), self.clock.monotonic())
         self._by_routing[routing] = self._by_instance[instance] = client
-        self.counters.welcomed += 1
+        self.counters["welcomed"] += 1
         welcome = Welcome(
             epoch=epoch_of(self.instance),
             beat_interval_ms=self.settings.beat_interval_ms,
@@ -384,18 +362,18 @@ class LaneServer:
 
     # --- leaving ----------------------------------------------------------------------------------------------------
 
-    def answer(self, instance: str, request: Header, kind: Kind, answer: KeptReply) -> None:
+    def answer(self, instance: str, request: Header, answer: KeptReply) -> None:
         """Sends an answer to the connection that `instance` has now; dropped and counted if it has none."""
         client = self._by_instance.get(instance)
         if client is None:
-            self.counters.unreachable += 1
+            self.counters["unreachable"] += 1
             return
         units = len(answer.body) // self.settings.fair_unit_bytes
         if units and role_of(instance) in CLIENT_ROLES:
             self._pacing.charge(client.principal, client.principal, units, self.clock.monotonic())
         row = row_of(self.service, request.type)
         head = header(
-            kind,
+            answer.kind,
             self._next_id(),
             correlation_id=request.message_id,
             causation_id=request.message_id,
@@ -416,7 +394,7 @@ class LaneServer:
     def _hand_over(self, routing: bytes, head: bytes, body: bytes) -> bool:
         if self._transport is not None and self._transport.send(routing, head, body):
             return True
-        self.counters.unreachable += 1
+        self.counters["unreachable"] += 1
         client = self._by_routing.get(routing)
         if client is not None:
             self._lose(client)

@@ -85,7 +85,7 @@ class LedgerClient:
         self._frame_entries_max = settings.batch_entries_max
         self._frame_bytes_max = settings.batch_bytes_max
         self._queue: deque[_Submitted] = deque()
-        self._outstanding = 0
+        self.outstanding = 0  # entries submitted and not yet acknowledged
         self._held: deque[_Submitted] = deque()  # the last ones of the queue: those that are not on their way
         self._held_entries = self._held_bytes = self._held_urgent = 0
         self._frames = self._urgent_frames = 0  # on their way
@@ -95,11 +95,6 @@ class LedgerClient:
         self._goes_back = False
         self._because: RuntimeFault | None = None  # the fault for which it goes back
         self._retry: asyncio.Task[None] | None = None
-
-    @property
-    def outstanding(self) -> int:
-        """Entries submitted and not yet acknowledged."""
-        return self._outstanding
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -120,10 +115,10 @@ class LedgerClient:
         The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
         denied). Raises LedgerError(busy) when `ledger.client_outstanding_max` entries are unacknowledged.
         """
-        if self._outstanding + len(entries) > self._outstanding_max:
+        if self.outstanding + len(entries) > self._outstanding_max:
             raise LedgerError(
                 "busy",
-                f"{self._outstanding} entries are unacknowledged; the limit is {self._outstanding_max} "
+                f"{self.outstanding} entries are unacknowledged; the limit is {self._outstanding_max} "
                 "(ledger.client_outstanding_max)",
                 retryable=True,
             )
@@ -135,7 +130,7 @@ class LedgerClient:
         except OverflowError:  # its own delivery says so, in its turn
             submitted.is_alone = True
         self._queue.append(submitted)
-        self._outstanding += len(entries)
+        self.outstanding += len(entries)
         self._hold(submitted)
         if self._held_urgent:
             self._leave_soon()
@@ -174,12 +169,9 @@ class LedgerClient:
             async with asyncio.timeout(self._outage_wait_s):
                 await waiting
         except TimeoutError:
-            raise self._unavailable(what or f"{self._outstanding} submitted entries") from None
-
-    def _unavailable(self, what: str) -> LedgerError:
-        return LedgerError(
-            "unavailable", f"{what}: no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
-        )
+            what = what or f"{self.outstanding} submitted entries"
+            limit = f"no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
+            raise LedgerError("unavailable", f"{what}: {limit}") from None
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
@@ -269,7 +261,7 @@ class LedgerClient:
                 self._goes_back, self._because = True, head.outcome
                 break
             self._queue.popleft()
-            self._outstanding -= len(head.entries)
+            self.outstanding -= len(head.entries)
             _resolve(head)
         if self._goes_back and self._retry is None and not self._frames:
             self._retry = asyncio.get_running_loop().create_task(self._submit_again())
@@ -297,33 +289,8 @@ class LedgerClient:
         question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=with_bodies)
         return (await self._ask(question, Found)).entries
 
-    async def read(  # noqa: PLR0913 - which entries, and how much of them
-        self,
-        stream: str,
-        *,
-        after: int = -1,
-        before: int | None = None,
-        limit: int,
-        with_bodies: bool = False,
-        newest_first: bool = False,
-    ) -> Entries:
-        """A page of one stream, up to the last acknowledged entry."""
-        question = Read(
-            stream=stream, after=after, before=before, limit=limit, with_bodies=with_bodies, newest_first=newest_first
-        )
-        return await self._ask(question, Entries)
-
-    async def query(
-        self,
-        where: dict[str, Any],
-        *,
-        after: int = -1,
-        limit: int,
-        newest_first: bool = False,
-        with_bodies: bool = False,
-    ) -> Entries:
-        """A page of entries by provenance, event type, decision …, from the index."""
-        question = Query(where=where, after=after, limit=limit, newest_first=newest_first, with_bodies=with_bodies)
+    async def page(self, question: Read | Query) -> Entries:
+        """A page of a stream, up to the last acknowledged entry, or of what the index finds."""
         return await self._ask(question, Entries)
 
     async def body(self, ref: str) -> bytes:

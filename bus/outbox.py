@@ -8,6 +8,7 @@ the deadline; the guard here, one `bus.peer_timeout_ms` later, only speaks when 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from hobus.bus.correlation import OwnRequest, PendingTable
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault, fault_of
+from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
 from hobus.bus.lanes import lane_for, role_of
 from hobus.bus.messages.base import Message
@@ -27,8 +29,10 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import trace_from
 from hobus.bus.port import Clock, R
 from hobus.bus.settings import BusSettings
+from hobus.bus.window import remember
 
 _REQUEST, _FAILURE = int(Kind.REQUEST), int(Kind.FAILURE)
+_COUNTED = counters("requests", "replies", "failures", "late", "posts", "resent", "expired")
 Outcome = tuple[Header, bytes]
 
 
@@ -58,19 +62,6 @@ class Callback:
 Waiter = asyncio.Future[Outcome] | Callback
 
 
-@dataclass(slots=True)
-class OutboxCounters:
-    """Since start; part of every beat."""
-
-    requests: int = 0
-    replies: int = 0
-    failures: int = 0
-    late: int = 0
-    posts: int = 0
-    resent: int = 0
-    expired: int = 0
-
-
 class _Cancel(NamedTuple):
     """A request that was given up; its cancel may not have reached a server that restarts."""
 
@@ -89,13 +80,13 @@ class Outbox:
     clock: Clock
     connections: dict[str, Connection]
     on_deadline_set: Callable[[float], None]
-    counters: OutboxCounters = field(default_factory=OutboxCounters)
+    counters: Counters = field(default_factory=_COUNTED)
     deadlines: Deadlines[str] = field(default_factory=Deadlines[str])
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
-    _cancels: dict[str, _Cancel] = field(default_factory=dict[str, "_Cancel"])  # by the request's id, oldest first
+    _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -213,7 +204,7 @@ class Outbox:
         self._pending.add(pending)
         if self._cancels:
             pending.after_cancel = self._cancels.pop(head.message_id, None) is not None  # wanted again
-        self.counters.requests += 1
+        self.counters["requests"] += 1
         if connection.is_bound and not self._pending.may_leave(pending, in_turn=row is None or not row.about):
             self._pending.hold(pending)
         elif connection.is_bound:
@@ -253,14 +244,13 @@ class Outbox:
         try:
             self._send_late(connection, pending)
         except BusError as fault:
-            self._pending.drop(pending.header.message_id)
             self._fail(pending, fault)
 
     def _decoded(self, head: Header, body: bytes, expect: type[R]) -> R:
         if head.kind == _FAILURE:
-            self.counters.failures += 1
+            self.counters["failures"] += 1
             raise fault_of(decode(Failure, body, self.settings.body_max_bytes))
-        self.counters.replies += 1
+        self.counters["replies"] += 1
         if head.type != expect.TYPE:
             raise BusError("malformed", f"the reply to {head.correlation_id} is a {head.type}, not a {expect.TYPE}")
         return decode(expect, body, self.settings.body_max_bytes)
@@ -282,9 +272,8 @@ class Outbox:
         if connection.is_bound:
             self._cancel(connection, pending.header)
             said_epoch = connection.epoch
-        self._cancels[message_id] = _Cancel(pending.header, connection.name, pending.deadline, said_epoch)
-        if len(self._cancels) > self.settings.mailbox_max:
-            del self._cancels[next(iter(self._cancels))]
+        cancel = _Cancel(pending.header, connection.name, pending.deadline, said_epoch)
+        remember(self._cancels, message_id, cancel, at_most=self.settings.mailbox_max)
 
     def _cancel(self, connection: Connection, request: Header) -> None:
         message = Cancelled(reason="requester")
@@ -300,7 +289,7 @@ class Outbox:
         """A reply or failure is the outcome of the request that it names; a late one is counted and dropped."""
         pending = self._pending.settle(head.correlation_id, connection.name)
         if pending is None:
-            self.counters.late += 1
+            self.counters["late"] += 1
             return
         if pending.after_cancel and head.kind == _FAILURE and self._is_asked_again(connection, pending, body):
             return
@@ -333,25 +322,25 @@ class Outbox:
         pending = self._pending.get(head.correlation_id)
         cls = CLASSES.get(head.type)
         if pending is None or pending.connection != connection.name or pending.on_stream is None or cls is None:
-            self.counters.late += 1
+            self.counters["late"] += 1
             return
         try:
             pending.on_stream(decode(cls, body, self.settings.body_max_bytes))
         except RuntimeFault:
-            self.counters.late += 1
+            self.counters["late"] += 1
 
     def welcomed(self, connection: Connection) -> None:
         """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
         self._repeat_cancels(connection)
-        after = self._pending.welcomed(connection.name, connection.epoch)
-        for pending in after.lost:
+        to_send, lost = self._pending.welcomed(connection.name, connection.epoch)
+        for pending in lost:
             head = pending.header
             self._fail(pending, BusError("peer_lost", f"{head.type} {head.message_id}: its server restarted"))
         now = self.clock.monotonic()
-        for pending in after.send:
+        for pending in to_send:
             if pending.deadline <= now:
                 continue  # the guard speaks
-            self.counters.resent += pending.sent_epoch is not None
+            self.counters["resent"] += pending.sent_epoch is not None
             if self._pending.may_leave(pending):
                 self._send_or_fail(connection, pending)
             else:
@@ -382,25 +371,20 @@ class Outbox:
                     pending.is_unreached = not connection.is_bound
                     self._look_again(pending, guard, now)
                     continue
-                self._give_up(pending, connection)
+                fault = BusError("no_route", f"{pending.header.type} {message_id}: {connection.why_down()}")
+                self._fail(pending, fault)
+                self._send_held(connection)
                 continue
             if pending.sent_epoch is not None and now < guard:  # sent since: give its server the time to speak first
                 self.deadlines.set(message_id, guard)
                 continue
-            self._pending.drop(message_id)
-            self.counters.expired += 1
+            self.counters["expired"] += 1
             why = "no answer came" if connection.is_bound else connection.why_down()
             self._fail(pending, BusError("expired", f"{pending.header.type} {message_id}: {why} by the deadline"))
             self._send_held(connection)
 
-    def _give_up(self, pending: OwnRequest[Waiter], connection: Connection) -> None:
-        """Nobody is there who could answer it."""
-        self._pending.drop(pending.header.message_id)
-        head = pending.header
-        self._fail(pending, BusError("no_route", f"{head.type} {head.message_id}: {connection.why_down()}"))
-        self._send_held(connection)
-
     def _fail(self, pending: OwnRequest[Waiter], fault: RuntimeFault) -> None:
+        self._pending.drop(pending.header.message_id)
         self.deadlines.forget(pending.header.message_id)
         for waiter in pending.waiters:
             if not waiter.done():
@@ -410,7 +394,6 @@ class Outbox:
         """Nothing is sent any more; whoever still waits is told."""
         self.is_closed = True
         for pending in self._pending.all():
-            self._pending.drop(pending.header.message_id)
             self._fail(
                 pending, BusError("cancelled", f"{self.instance} stopped before {pending.header.type} was answered")
             )
@@ -426,12 +409,7 @@ class Outbox:
         row = row_of(role_of(service), message.TYPE)
         head = self._header(int(kind), service, message, row, key=key, message_id=None, attempt=1, trace=trace)
         connection.link.send(pack_header(head), body)
-        self.counters.posts += 1
-
-    def _passes_broker(self, service: str, type_name: str) -> bool:
-        """Whether the tap sees it: what goes by a lane needs no trace."""
-        lane = lane_for(service, type_name)
-        return not lane or lane not in self.connections
+        self.counters["posts"] += 1
 
     def _header(  # noqa: PLR0913 - an envelope has these fields
         self, kind: int, service: str, message: Message, row: Row | None, *, key: str, message_id: str | None,
@@ -439,8 +417,10 @@ class Outbox:
     ) -> Header:  # fmt: skip
         cause = CAUSE.get()
         # A derived id names its turn itself; a counted one gets a trace that does, so that its answer has it too.
-        if not trace and cause is not None and message_id is None and self._passes_broker(service, message.TYPE):
-            trace = cause.trace or trace_from(cause.message_id)
+        if not trace and cause is not None and message_id is None:
+            lane = lane_for(service, message.TYPE)
+            if not lane or lane not in self.connections:  # what goes by a lane is not on the tap, and needs none
+                trace = cause.trace or trace_from(cause.message_id)
         return Header(
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,

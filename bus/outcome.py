@@ -13,19 +13,23 @@ import structlog
 from hobus.bus.codec import encode
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
-from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.base import Message
 from hobus.bus.window import KeptReply
 
 _log = structlog.get_logger("bus")
 
 
+def answer_of(kind: Kind, message: Message, max_bytes: int) -> KeptReply:
+    """A reply, failure or stream frame that says this message. Raises RuntimeFault as `encode` does."""
+    return KeptReply(kind, message.TYPE, message.VERSION, encode(message, max_bytes))
+
+
 def failure_answer(fault: RuntimeFault, max_bytes: int) -> KeptReply:
     """The Failure frame of a fault; one whose facts are too large says that instead."""
     try:
-        body = encode(fault.as_failure(), max_bytes)
+        return answer_of(Kind.FAILURE, fault.as_failure(), max_bytes)
     except MessageTooLarge as too_large:
-        body = encode(too_large.as_failure(), max_bytes)
-    return KeptReply(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
+        return answer_of(Kind.FAILURE, too_large.as_failure(), max_bytes)
 
 
 def internal_fault(request: Header, error: BaseException) -> BusError:

@@ -27,21 +27,13 @@ P = TypeVar("P", Peers, Tools)
 
 async def read_peers(bus: Bus, *, timeout_s: float) -> Peers:
     """Everybody who is connected. Raises BusError when the broker does not answer all of it within `timeout_s`."""
-    ends_at = bus.clock.monotonic() + timeout_s
-    pages: list[Peers] = []
-    while not _is_whole(pages):
-        question = ReadPeers(after=pages[-1].next if pages else "")
-        pages.append(await bus.request("broker", question, expect=Peers, timeout_s=_left(bus, ends_at)))
+    pages = await _pages(bus, ReadPeers, Peers, timeout_s)
     return pages[0].model_copy(update={"peers": [row for page in pages for row in page.peers], "next": ""})
 
 
 async def read_tools(bus: Bus, *, timeout_s: float) -> Tools:
     """Every tool and every source of tools. Raises BusError as `read_peers` does."""
-    ends_at = bus.clock.monotonic() + timeout_s
-    pages: list[Tools] = []
-    while not _is_whole(pages):
-        question = ReadTools(after=pages[-1].next if pages else "")
-        pages.append(await bus.request("broker", question, expect=Tools, timeout_s=_left(bus, ends_at)))
+    pages = await _pages(bus, ReadTools, Tools, timeout_s)
     rows = {
         "tools": [row for page in pages for row in page.tools],
         "sources": [row for page in pages for row in page.sources],
@@ -58,18 +50,19 @@ async def is_held(bus: Bus, instance: str, *, timeout_s: float) -> bool:
     return row.state != "lost"
 
 
-def _is_whole(pages: list[P]) -> bool:
-    """Whether the last page is there; pages of two brokers are none."""
-    if pages and pages[-1].epoch != pages[0].epoch:
-        pages.clear()
-    return bool(pages) and not pages[-1].next
-
-
-def _left(bus: Bus, ends_at: float) -> float:
-    left_s = ends_at - bus.clock.monotonic()
-    if left_s <= 0:
-        raise BusError("expired", "the broker's answer has more pages than could be read in time")
-    return left_s
+async def _pages(bus: Bus, question: type[ReadPeers | ReadTools], expect: type[P], timeout_s: float) -> list[P]:
+    """All of them, of one broker."""
+    ends_at = bus.clock.monotonic() + timeout_s
+    pages: list[P] = []
+    while not pages or pages[-1].next:
+        left_s = ends_at - bus.clock.monotonic()
+        if left_s <= 0:
+            raise BusError("expired", "the broker's answer has more pages than could be read in time")
+        asked = question(after=pages[-1].next if pages else "")
+        pages.append(await bus.request("broker", asked, expect=expect, timeout_s=left_s))
+        if pages[-1].epoch != pages[0].epoch:
+            pages.clear()
+    return pages
 
 
 def parts_of(said: AnnounceTools, max_bytes: int) -> list[AnnounceTools]:

@@ -18,39 +18,29 @@ from dataclasses import dataclass
 import structlog
 
 from hobus.bus.catalog import row_of
-from hobus.bus.codec import decode, encode, pack_header
-from hobus.bus.conversation import Connection, Conversation, ConversationCounters, send_or_drop
+from hobus.bus.codec import decode, pack_header
+from hobus.bus.conversation import Connection, Conversation, send_or_drop
 from hobus.bus.dispatch import Actor, handlers_of
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
-from hobus.bus.inbox import CAUSE, Inbox, InboxCounters, ReplyRoute
-from hobus.bus.lane_server import LaneCounters, LaneServer
+from hobus.bus.inbox import CAUSE, Inbox, ReplyRoute
+from hobus.bus.lane_server import LaneServer
 from hobus.bus.lanes import role_of
 from hobus.bus.link import Link
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, LaneFrame, Probe, Probed, Ready, Refused
-from hobus.bus.outbox import Outbox, OutboxCounters
+from hobus.bus.outbox import Outbox
+from hobus.bus.outcome import answer_of
 from hobus.bus.paging import parts_of
 from hobus.bus.port import Clock
 from hobus.bus.readiness import Readiness, State
 from hobus.bus.settings import BusSettings
-from hobus.bus.window import KeptReply
+from hobus.bus.window import KeptReply, remember
 
 _ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
 _PROBE = Probe.TYPE
 _log = structlog.get_logger("bus")
-
-
-@dataclass(slots=True)
-class _BrokerRoute:
-    """Answers to requests that came through the broker."""
-
-    peer: Peer
-    lane: str = ""
-
-    def answer(self, request: Header, kind: Kind, answer: KeptReply) -> None:
-        self.peer.answer_broker(request, kind, answer)
 
 
 class Peer:
@@ -74,9 +64,9 @@ class Peer:
         host: str = "",
     ) -> None:
         self._actor = actor
-        self._instance = instance
+        self.instance = instance
         self._settings = settings
-        self._clock = clock
+        self.clock = clock
         self._slots = slots
         self._hello = Hello(
             instance=instance, token=token, role=role, offers=list(offers), slots=slots, version=version,
@@ -102,10 +92,10 @@ class Peer:
         self._inbox = Inbox(role, handlers_of(actor) if actor is not None else {}, settings, clock, self._arm)
         self._tools: list[AnnounceTools] = []  # the parts of its announcement; none: nothing beyond the hello's list
         self._servers: list[LaneServer] = []
-        self._route = _BrokerRoute(self)
+        self._route = ReplyRoute("", self._answer_broker)
         self._is_open = False  # the actor has started: requests are let in
         self._early: deque[tuple[Header, bytes, ReplyRoute]] = deque()
-        self._held: list[tuple[Header, Kind, KeptReply]] = []  # answers given between a hello and its welcome
+        self._held: list[tuple[Header, KeptReply]] = []  # answers given between a hello and its welcome
         self._keys: OrderedDict[str, float] = OrderedDict()
         self._welcome: asyncio.Future[None] | None = None
         self._due_timer: asyncio.TimerHandle | None = None
@@ -119,15 +109,10 @@ class Peer:
     # --- the Bus port -----------------------------------------------------------------------------------------------
 
     @property
-    def instance(self) -> str:
-        """`<role>/<n>@<epoch>` of this incarnation."""
-        return self._instance
-
-    @property
     def principal(self) -> str:
         """On whose behalf the running handler works."""
         cause = CAUSE.get()
-        return (cause.principal if cause is not None else "") or principal_of(self._instance)
+        return (cause.principal if cause is not None else "") or principal_of(self.instance)
 
     @contextmanager
     def on_behalf_of(self, principal: str) -> Generator[None]:
@@ -143,11 +128,6 @@ class Peer:
             CAUSE.reset(token)
 
     @property
-    def clock(self) -> Clock:
-        """The clock port."""
-        return self._clock
-
-    @property
     def cluster_digest(self) -> str:
         """The snapshot that the broker runs under; empty before its first welcome."""
         return self._broker.config_digest
@@ -159,11 +139,11 @@ class Peer:
 
     def now(self) -> float:
         """Wall-clock seconds since 1970 UTC."""
-        return self._clock.now()
+        return self.clock.now()
 
     def new_id(self) -> str:
         """A fresh UUID."""
-        return self._clock.new_id()
+        return self.clock.new_id()
 
     async def sleep(self, seconds: float) -> None:
         """Returns after `seconds` of the running loop's time."""
@@ -199,7 +179,7 @@ class Peer:
                 await self._welcome
         except TimeoutError:
             self.close()
-            raise BusError("no_route", f"{self._instance}: {self._broker.why_down()} within {timeout_s} s") from None
+            raise BusError("no_route", f"{self.instance}: {self._broker.why_down()} within {timeout_s} s") from None
         except BusError:
             self.close()
             raise
@@ -238,9 +218,9 @@ class Peer:
                     await self._actor.drain()
                 await self._inbox.idle()
         except TimeoutError:
-            _log.warning("drain_timed_out", instance=self._instance, at_work=len(self._inbox), drain_s=drain_s)
+            _log.warning("drain_timed_out", instance=self.instance, at_work=len(self._inbox), drain_s=drain_s)
         except RuntimeFault as fault:
-            _log.warning("drain_failed", instance=self._instance, code=fault.code, detail=fault.detail)
+            _log.warning("drain_failed", instance=self.instance, code=fault.code, detail=fault.detail)
         await self._cancel_handlers(drain_s)
         for connection in self._connections.values():
             self._conversation.say(connection, Kind.BYE, Bye())
@@ -254,7 +234,7 @@ class Peer:
             async with asyncio.timeout(within_s):
                 await asyncio.gather(*tasks, return_exceptions=True)
         except TimeoutError:
-            _log.warning("handlers_ignored_cancel", instance=self._instance, at_work=len(self._inbox))
+            _log.warning("handlers_ignored_cancel", instance=self.instance, at_work=len(self._inbox))
 
     def close(self) -> None:
         """Closed without another word: timers, links, lanes; own requests fail."""
@@ -297,8 +277,8 @@ class Peer:
             self._say_readiness()
             self._say_tools()
             held, self._held = self._held, []
-            for request, kind, answer in held:
-                self.answer_broker(request, kind, answer)
+            for request, answer in held:
+                self._answer_broker(request, answer)
             if self._welcome is not None and not self._welcome.done():
                 self._welcome.set_result(None)
         self._outbox.welcomed(connection)
@@ -307,7 +287,7 @@ class Peer:
         """The broker's no is final for this incarnation; a lane is asked again after the next time-out."""
         if connection is not self._broker:
             return
-        detail = f"{self._instance} was refused ({refused.code}): {refused.detail}"
+        detail = f"{self.instance} was refused ({refused.code}): {refused.detail}"
         fault = BusError("denied", detail, facts={"refused": refused.code, "detail": refused.detail})
         if self._welcome is not None and not self._welcome.done():
             self._welcome.set_exception(fault)
@@ -316,7 +296,7 @@ class Peer:
 
     def stood_still(self) -> None:
         """What was received and not started is forgotten; lane clients have to ask again."""
-        self._inbox.counters.discarded += len(self._early)
+        self._inbox.counters["discarded"] += len(self._early)
         self._early.clear()
         self._inbox.discard_unstarted()
         for server in self._servers:
@@ -333,7 +313,7 @@ class Peer:
         if kind in _ANSWERS:
             self._outbox.settle(connection, head, body)
         elif not connection.is_bound:
-            self._inbox.counters.discarded += 1
+            self._inbox.counters["discarded"] += 1
         elif kind in _ASKS:
             self._admit(head, body, self._route)
         elif kind == Kind.CANCEL:
@@ -350,43 +330,40 @@ class Peer:
         if head.type == _PROBE:
             self._answer_probe(head, route)
             return
-        if head.key and not _names_a_tool(head):
-            self._keys[head.key] = self._clock.monotonic()
-            self._keys.move_to_end(head.key)
-            if len(self._keys) > self._settings.dedupe_window:
-                self._keys.popitem(last=False)
+        row = row_of(role_of(head.destination), head.type) if head.key else None
+        if head.key and not (row is not None and row.by_tool):  # a tool that the request needs makes nobody its owner
+            remember(self._keys, head.key, self.clock.monotonic(), at_most=self._settings.dedupe_window)
         if self._is_open:
             self._inbox.receive(head, body, route)
         elif self._readiness.state == "starting" and len(self._early) < self._settings.mailbox_max:
             self._early.append((head, body, route))  # the actor is still starting
 
     def _from_lane(self, head: Header, body: bytes, route: ReplyRoute) -> None:
-        self._conversation.notice_standstill(self._clock.monotonic())
+        self._conversation.notice_standstill(self.clock.monotonic())
         if head.kind == Kind.CANCEL:
             self._inbox.cancel(head.correlation_id, head.sender, route.lane)
         else:
             self._admit(head, body, route)
 
     def _answer_probe(self, head: Header, route: ReplyRoute) -> None:
-        probed = Probed(instance=self._instance, state=self._readiness.state, reason=self._readiness.reason)
-        body = encode(probed, self._settings.body_max_bytes)
-        route.answer(head, Kind.REPLY, KeptReply(Kind.REPLY, probed.TYPE, probed.VERSION, body))
+        probed = Probed(instance=self.instance, state=self._readiness.state, reason=self._readiness.reason)
+        route.answer(head, answer_of(Kind.REPLY, probed, self._settings.body_max_bytes))
 
-    def answer_broker(self, request: Header, kind: Kind, answer: KeptReply) -> None:
+    def _answer_broker(self, request: Header, answer: KeptReply) -> None:
         """Sends an answer through the broker.
 
         While its welcome is awaited, answers wait for it: the hello has said that these requests are at work here. What
         was answered before that hello is asked for again by whoever still wants it, and comes from the window.
         """
-        self._conversation.notice_standstill(self._clock.monotonic())
+        self._conversation.notice_standstill(self.clock.monotonic())
         if not self._broker.is_bound:
-            if kind != Kind.STREAM:
-                self._held.append((request, kind, answer))
+            if answer.kind != Kind.STREAM:
+                self._held.append((request, answer))
             return
         head = Header(
-            HEADER_VERSION, int(kind), self._outbox.next_id(), request.message_id, request.message_id, answer.type,
-            answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace,
-            "", self._instance,
+            HEADER_VERSION, int(answer.kind), self._outbox.next_id(), request.message_id, request.message_id,
+            answer.type, answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace,
+            "", self.instance,
         )  # fmt: skip
         send_or_drop(self._broker, head, answer.body)
 
@@ -403,7 +380,7 @@ class Peer:
 
     def _deadline_reached(self) -> None:
         self._due_at = float("inf")
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         self._outbox.expire(now)
         self._inbox.expire(now)
         for server in self._servers:
@@ -414,27 +391,14 @@ class Peer:
 
     def counters(self) -> dict[str, int]:
         """What the beats carry."""
-        counters = _values(self._outbox.counters) | {
-            "at_work": len(self._inbox),
-            "waiting": len(self._outbox),
-        }
-        counters |= {f"inbox_{name}": value for name, value in _values(self._inbox.counters).items()}
-        counters |= _values(self._conversation.counters)
+        counters = dict(self._outbox.counters) | {"at_work": len(self._inbox), "waiting": len(self._outbox)}
+        counters |= {f"inbox_{name}": value for name, value in self._inbox.counters.items()}
+        counters |= self._conversation.counters
         for server in self._servers:
-            counters |= {f"lane_{name}": value for name, value in _values(server.counters).items()}
+            counters |= {f"lane_{name}": value for name, value in server.counters.items()}
         if self._actor is not None and self._is_open:  # what it counts is made while it starts
             counters |= self._actor.counters()
         return counters
-
-
-def _values(counters: OutboxCounters | InboxCounters | ConversationCounters | LaneCounters) -> dict[str, int]:
-    return {name: getattr(counters, name) for name in counters.__slots__}
-
-
-def _names_a_tool(head: Header) -> bool:
-    """Whether the key is the tool that the request needs, and so makes nobody its owner."""
-    row = row_of(role_of(head.destination), head.type)
-    return row is not None and row.by_tool
 
 
 MIRRORED = frozenset({"gateway"})

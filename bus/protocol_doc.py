@@ -33,24 +33,6 @@ _AS_ARRAY = " Its body is an array of these fields, in this order."
 _FOLDER = Path(__file__).parent
 PAGE = _FOLDER / "PROTOCOL.md"
 
-_HEADER_FIELDS = {
-    "version": f"{HEADER_VERSION}",
-    "kind": "see the next table",
-    "message_id": "the frame's id; a request's is unique per role while it is pending, and `<instance>:<n>` is that "
-    "instance's alone",
-    "correlation_id": "reply, failure, stream, cancel: the request's message id",
-    "causation_id": "the message whose handling caused this one",
-    "type": "the body's message type",
-    "type_version": "its version",
-    "destination": "a service, or an instance",
-    "key": "routing key: same key, same owner while it lives; empty: none",
-    "deadline_ms": "what remains of the request's time at sending, lowered at each hop; 0 where none applies",
-    "attempt": "deliveries of this request so far, this one included",
-    "sensitive": "stamped by the broker from the catalog",
-    "trace": "trace context, passed on",
-    "principal": "stamped: on whose behalf it is asked; a claimed one counts for nothing but a local supervisor's",
-    "sender": "stamped instance; a claimed one counts for nothing",
-}
 _KINDS = {
     Kind.REQUEST: "awaits one answer",
     Kind.REPLY: "the answer",
@@ -83,7 +65,7 @@ def render() -> str:
         "header_max": str(HEADER_MAX_BYTES),
         "header_room": str(HEADER_ROOM_BYTES),
         "id_max": str(ID_MAX_CHARS),
-        "header_table": _header_table(),
+        "header_table": _table(("field", "type", "meaning"), _items(Header)),
         "kind_table": _table(("kind", "number", "meaning"), ((k.name, str(int(k)), _KINDS[k]) for k in Kind)),
         "hello": f"`{control.Hello.TYPE}`",
         "tap_version": str(TAP_VERSION),
@@ -95,14 +77,11 @@ def render() -> str:
     parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", *_messages()]
     records = _records([*CLASSES.values(), *_CONTROL])
     parts += ["## Records inside messages", *(_described(cls) for cls in records)]
-    parts += ["## Failure codes", "Codes of the bus and of what it carries: " + _codes(FAILURE_CODES) + "."]
+    parts += [
+        "## Failure codes",
+        "Codes of the bus and of what it carries: " + ", ".join(f"`{code}`" for code in FAILURE_CODES) + ".",
+    ]
     return "\n\n".join(parts) + "\n"
-
-
-def _header_table() -> str:
-    types = get_type_hints(Header)
-    rows = ((f"`{name}`", types[name].__name__, _HEADER_FIELDS[name]) for name in Header._fields)
-    return _table(("field", "type", "meaning"), rows)
 
 
 def _routes() -> Iterable[str]:
@@ -150,12 +129,15 @@ def _described(cls: Described) -> str:
 
 def _positional(cls: type[tuple[Any, ...]]) -> str:
     """A value that is an array on the wire, its fields in their order."""
-    rows: list[tuple[str, ...]] = []
-    for number, (name, hint) in enumerate(get_type_hints(cls, include_extras=True).items()):
-        field = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, FieldInfo)), FieldInfo())
-        rows.append((str(number), f"`{name}`", type_text(hint), _meaning(field, is_positional=True)))
+    rows = ((str(number), *item) for number, item in enumerate(_items(cls)))
     text = " ".join((inspect.getdoc(cls) or "").split())
     return "\n\n".join((f"### {cls.__name__}", text, _table(("item", "field", "type", "meaning"), rows)))
+
+
+def _items(cls: type[tuple[Any, ...]]) -> Iterable[tuple[str, ...]]:
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        field = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, FieldInfo)), FieldInfo())
+        yield f"`{name}`", type_text(hint), _meaning(field, is_positional=True)
 
 
 def _meaning(field: FieldInfo, *, is_positional: bool = False) -> str:
@@ -225,26 +207,25 @@ def _held(annotation: Any) -> list[Described]:
     return [cls for argument in get_args(annotation) for cls in _held(argument)]
 
 
-def _codes(codes: Iterable[str]) -> str:
-    return ", ".join(f"`{code}`" for code in codes)
-
-
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines)
 
 
+def redraw(page: Path, text: str, arguments: list[str], module: str) -> int:
+    """Writes the page's new text; with `--check` says whether it is current, by the exit code and to stderr."""
+    if "--check" not in arguments:
+        page.write_text(text, encoding="utf-8")
+    elif not page.exists() or page.read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{page} is stale: run python -m {module}\n")
+        return 1
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     """Writes the page, or with `--check` says whether it is current."""
-    page = render()
-    if "--check" in arguments:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page:
-            return 0
-        sys.stderr.write(f"{PAGE} is stale: run python -m hobus.bus.protocol_doc\n")
-        return 1
-    PAGE.write_text(page, encoding="utf-8")
-    return 0
+    return redraw(PAGE, render(), arguments, "hobus.bus.protocol_doc")
 
 
 if __name__ == "__main__":

@@ -106,11 +106,6 @@ class Spool:
         return list(content.entries)
 
     @property
-    def has_waiting(self) -> bool:
-        """Whether there are such entries."""
-        return bool(self._waiting)
-
-    @property
     def waiting(self) -> list[WriteEntry]:
         """Entries that are not known to be in the ledger, in order."""
         return list(self._waiting.values())
@@ -311,7 +306,7 @@ class RecordKeeper:
         self._hand_over_left()
 
     def _hand_over_left(self) -> None:
-        if self._silent or self._spool.has_waiting:
+        if self._silent or self._spool.waiting:
             for entry in self._left():
                 self._hand_over(entry)
 

@@ -3,7 +3,6 @@
 A piece continues what was said if it is the next one of the same delivery and call; piece 0 begins anew; any other is
 behind a hole, and everything behind a hole is dropped: the reply says all of it. So whoever relays pieces, and whoever
 shows them, needs no promise of the bus about them.
-Reply.
 """
 
 from __future__ import annotations

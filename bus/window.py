@@ -1,4 +1,4 @@
-"""Replies kept for duplicates of the requests they answered, bounded in number and bytes. Plain rules.
+"""Bounded memories: replies kept for duplicates of the requests they answered, and the newest of anything. Plain rules.
 
 Receivers keep message ids in a bounded window and answer a duplicate with the recorded
 reply. A request is known by its sender's role, its type and its id: under a derived id (a work order's) the successor
@@ -10,12 +10,24 @@ guessing an id.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from hobus.bus.envelope import Kind
 
 RequestKey = tuple[str, str, str]
 """(role of the sender, or the client itself, type, message id)."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def remember(table: OrderedDict[K, V], key: K, value: V, *, at_most: int) -> None:
+    """This is the newest entry of the table, whose oldest one goes when it holds more than `at_most`."""
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > at_most:
+        table.popitem(last=False)
 
 
 class KeptReply(NamedTuple):

@@ -21,7 +21,6 @@ from hobus.bus.record.entry import checked
 from hobus.bus.record.payload import pack_payload, payload_in, payload_of
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
-    CallAsked,
     PromptFailed,
     PromptReceived,
     PromptSent,
@@ -141,8 +140,7 @@ def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
 
 
 def _said(message: PromptMessage) -> list[Any]:
-    calls = [_asked_for(call) for call in message.tool_calls]
-    return [message.role, message.text, calls, message.tool_call_id]
+    return [message.role, message.text, message.tool_calls, message.tool_call_id]
 
 
 def _manner(prompt: Prompt) -> bytes:
@@ -218,7 +216,7 @@ def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at
         model_id=route.model_id,
         answered_by="" if answered_by == route.model_id else answered_by,
     )
-    calls = [pack_payload(AnswerCalls(tuple(map(_asked_for, response.tool_calls))))] if response.tool_calls else []
+    calls = [pack_payload(AnswerCalls(tuple(response.tool_calls)))] if response.tool_calls else []
     return _end_of(attempt, "PROMPT_RECEIVED", payload, response.content.encode(), *calls, at=at)
 
 
@@ -264,7 +262,7 @@ def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, *
 
 def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
     parts = tuple(_part(segment, of_pack) for segment in message.segments)
-    return SentMessage(message.role, parts, tuple(map(_asked_for, message.tool_calls)), message.tool_call_id)
+    return SentMessage(message.role, parts, tuple(message.tool_calls), message.tool_call_id)
 
 
 def _part(segment: Segment, of_pack: Mapping[str, int]) -> int | SentText:
@@ -272,10 +270,6 @@ def _part(segment: Segment, of_pack: Mapping[str, int]) -> int | SentText:
         return SentText(segment.name, segment.ref)
     number = of_pack.get(segment.text)
     return SentText(segment.name, None, segment.text) if number is None else number
-
-
-def _asked_for(call: ToolCall) -> CallAsked:
-    return CallAsked(call.call_id, call.provider_call_id, call.tool_id, call.arguments)
 
 
 def name_in(entry: Entry) -> str:
@@ -331,7 +325,7 @@ def response_in(sent: Entry, entry: Entry) -> PromptResponse:
         outcome="SUCCESS",
         content=content.decode(),
         content_ref=body_ref(entry.submission_id, 1),
-        tool_calls=[ToolCall(**call._asdict()) for call in calls],
+        tool_calls=list(calls),
         context_hash="" if request is None else request.sha256.hex(),
         tools_told=[] if asked is None else list(asked.tools),
         sent_record_id=entry_id("PROMPT_SENT", name),

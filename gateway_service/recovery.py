@@ -13,7 +13,7 @@ import structlog
 from hobus.bus.errors import MessageTooLarge
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import entry_id
-from hobus.bus.messages.ledger import Entry, WriteEntry
+from hobus.bus.messages.ledger import Entry, Query, Read, WriteEntry
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
@@ -55,7 +55,8 @@ class Recovery:
     async def breaker_changes(self) -> Sequence[Entry]:
         """The newest BREAKER_CHANGED, newest first: a page of them. Raises LedgerError while the ledger is away."""
         where = {"stream": records.STREAM, "event_type": "BREAKER_CHANGED"}
-        return (await self._ledger.query(where, limit=self._page, newest_first=True, with_bodies=True)).entries
+        question = Query(where=where, limit=self._page, newest_first=True, with_bodies=True)
+        return (await self._ledger.page(question)).entries
 
     async def take_snapshot(self, *, read_on: bool = True) -> None:
         """Folds what was recorded since, and records what it comes to if that is `gateway.snapshot_entries` or more.
@@ -94,7 +95,7 @@ class Recovery:
     async def _begin_at_snapshot(self) -> None:
         """The newest one, if there is any: nothing before it is read but the calls that were open there."""
         where = {"stream": records.STREAM, "event_type": "BUDGET_SNAPSHOT"}
-        newest = await self._ledger.query(where, limit=1, newest_first=True, with_bodies=True)
+        newest = await self._ledger.page(Query(where=where, limit=1, newest_first=True, with_bodies=True))
         for entry in newest.entries:
             try:
                 if (snapshot := payload_in(BudgetSnapshot, entry)) is None:
@@ -112,7 +113,8 @@ class Recovery:
         more = True
         while more:
             try:
-                found = await self._ledger.read(records.STREAM, after=self._after, limit=self._page, with_bodies=True)
+                question = Read(stream=records.STREAM, after=self._after, limit=self._page, with_bodies=True)
+                found = await self._ledger.page(question)
             except MessageTooLarge:
                 if self._page == 1:
                     raise

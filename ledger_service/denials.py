@@ -13,17 +13,13 @@ from hobus.bus.record.payloads.governance import Denied
 DENIED = "DENIED"
 
 
-_What = tuple[str, str, str, str]
-"""Sender, type of the message, type and stream of the entry (for a write): what denials are counted by."""
-
-
 class Denials:
     """Counts until the next batch of records; beyond `kinds_max` different ones only their number is kept."""
 
     def __init__(self, instance: str, *, kinds_max: int) -> None:
         self._instance = instance
         self._kinds_max = kinds_max
-        self._counts: dict[_What, tuple[int, int]] = {}  # what -> (first at, count)
+        self._counts: dict[Denied, tuple[int, int]] = {}  # what, without how often and when -> (first at, count)
         self._made: list[WriteEntry] = []
         self._made_count = 0
         self.total = 0  # since start
@@ -32,9 +28,10 @@ class Denials:
         """One more."""
         self.total += 1
         is_stream = stream in STREAMS or is_session_stream(stream)
-        what = (sender, type_name, event_type if event_type in EVENT_TYPES else "", stream if is_stream else "")
+        known_type = event_type if event_type in EVENT_TYPES else ""
+        what = Denied(sender, 0, 0, type_name, event_type=known_type, stream=stream if is_stream else "")
         if what not in self._counts and len(self._counts) >= self._kinds_max:
-            what = (self._instance, "", "", "")
+            what = Denied(self._instance, 0, 0)
         first_us, count = self._counts.get(what, (now_us, 0))
         self._counts[what] = (first_us, count + 1)
 
@@ -48,15 +45,14 @@ class Denials:
         """What `records` gave last stands."""
         self._made = []
 
-    def _entry(self, what: _What, first_us: int, count: int, now_us: int) -> WriteEntry:
+    def _entry(self, what: Denied, first_us: int, count: int, now_us: int) -> WriteEntry:
         self._made_count += 1
-        sender, type_name, denied_type, stream = what
         return WriteEntry(
             submission_id=f"{DENIED}:{self._instance}/{self._made_count}",
             stream="governance",
             event_type=DENIED,
             decision="REJECTED",
-            reason="not_kept" if sender == self._instance else "scope",
+            reason="not_kept" if what.sender == self._instance else "scope",
             at_us=now_us,
-            bodies=[pack_payload(Denied(sender, count, first_us, type_name, event_type=denied_type, stream=stream))],
+            bodies=[pack_payload(what._replace(times=count, first_at_us=first_us))],
         )

@@ -57,7 +57,8 @@ class FrameHeader(NamedTuple):
     @property
     def frame_bytes(self) -> int:
         """Length of the whole frame, padding and trailer included."""
-        return _frame_bytes(self.entries_bytes, self.bodies_bytes)
+        content = HEADER_BYTES + self.entries_bytes + self.bodies_bytes
+        return content + (-content % ALIGNMENT) + len(_TRAILER)
 
 
 class StoredBody(NamedTuple):
@@ -234,8 +235,3 @@ def _pack_header(header: FrameHeader) -> bytes:
         header.previous_chain, bytes(32), header.entries_crc, header.mask,
     )  # fmt: skip
     return fields + _HEADER_CRC.pack(crc32(fields)) + _END_MARK
-
-
-def _frame_bytes(entries_bytes: int, bodies_bytes: int) -> int:
-    content = HEADER_BYTES + entries_bytes + bodies_bytes
-    return content + (-content % ALIGNMENT) + len(_TRAILER)

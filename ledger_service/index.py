@@ -33,7 +33,7 @@ from hobus.ledger_service.segment import EntryPlace
 FILE = "index.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
-"""The same, with write-ahead log and shared memory."""
+"""All files of the index: the database, its write-ahead log and its shared memory."""
 SCHEMA_VERSION = 4
 """1 had one tree of each kind and no checks, 3 no partitions."""
 _NAMED = (
@@ -134,7 +134,7 @@ class IndexConnection(sqlite3.Connection):
             raise sqlite3.DatabaseError("the index holds no text any more") from error
 
     def executemany(self, *arguments: Any) -> sqlite3.Cursor:
-        """The same."""
+        """As `execute`, once for each row of values."""
         try:
             return super().executemany(*arguments)
         except UnicodeDecodeError as error:

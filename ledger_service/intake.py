@@ -63,14 +63,14 @@ class Batch:
     size_bytes: int = 0
 
 
+@dataclass(slots=True)
 class Intake:
     """Decides writes one by one; what it stages is seen by every later decision."""
 
-    def __init__(self, config: LedgerConfig, tables: Tables, files: SegmentFiles, world: Surroundings) -> None:
-        self._config = config
-        self._tables = tables
-        self._files = files
-        self._world = world
+    _config: LedgerConfig
+    _tables: Tables
+    _files: SegmentFiles
+    _world: Surroundings
 
     def is_full(self, batch: Batch) -> bool:
         """Whether the batch takes no further entry."""

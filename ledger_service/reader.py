@@ -12,7 +12,7 @@ from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Whole, walk
 from hobus.ledger_service.segment import DIRECTORY, segment_name
-from hobus.ledger_service.source import SegmentFile
+from hobus.ledger_service.source import segment_file
 from hobus.ledger_service.verify import segment_firsts
 
 
@@ -33,9 +33,7 @@ class EntryFilter:
             return False
         if self.work_order_id is not None and entry.provenance[7] != self.work_order_id:
             return False
-        return self.session is None or self._is_of_session(entry, self.session.removeprefix("SES-"))
-
-    def _is_of_session(self, entry: StoredEntry, prefix: str) -> bool:
+        prefix = (self.session or "").removeprefix("SES-")
         return entry.session_id.startswith(prefix) or entry.stream.startswith(session_stream(prefix))
 
 
@@ -85,13 +83,13 @@ def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[st
     start = max((number for number, first in enumerate(firsts) if first <= after + 1), default=0)
     firsts = firsts[start:]
     for first in reversed(firsts) if newest_first else firsts:
-        with SegmentFile(path / DIRECTORY / segment_name(first)) as segment:
-            header = read_header(segment.source.get(0, HEADER_BYTES))  # of what stands before it that is believed
+        with segment_file(path / DIRECTORY / segment_name(first)) as source:
+            header = read_header(source.get(0, HEADER_BYTES))  # of what stands before it that is believed
             chain = GENESIS if header is None else header.previous_chain
-            found = walk(segment.source, first, chain, tries=TRIES_BESIDE_WRITER)
+            found = walk(source, first, chain, tries=TRIES_BESIDE_WRITER)
             walked = (whole for whole in found if isinstance(whole, Whole))
             for whole in reversed(list(walked)) if newest_first else walked:
-                yield segment.source.name, whole
+                yield source.name, whole
 
 
 def _messages(name: str, found: Whole, wanted: EntryFilter, *, after: int, with_bodies: bool) -> list[Entry]:

@@ -68,7 +68,7 @@ def recover(disk: Disk, files: SegmentFiles, indexed: Sequence[Position]) -> Rec
     removed = _set_aside(disk, files, firsts[-1], end.tail)
     if last is not None:
         _make_durable(files, rewritten_in, last)
-    return Recovered(end.position, _ledger_time(last), removed)
+    return Recovered(end.position, decode_stored(last.frame.entries[-1]).ledger_at_us if last else 0, removed)
 
 
 def catch_up(files: SegmentFiles, tables: Tables, indexed: Position | None, target: Position) -> Iterator[int]:
@@ -213,7 +213,3 @@ def _make_durable(files: SegmentFiles, first: int, last: Whole) -> None:
     handle.write_at(last.at, last.data)
     handle.sync()
     handle.close()
-
-
-def _ledger_time(last: Whole | None) -> int:
-    return decode_stored(last.frame.entries[-1]).ledger_at_us if last else 0

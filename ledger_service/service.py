@@ -68,7 +68,10 @@ class LedgerService(Actor):
             opening = await self._caught_up(bus)
         except sqlite3.DatabaseError:
             discard_index(self._disk)
-            opening = await self._caught_up_anew(bus)
+            try:
+                opening = await self._caught_up(bus)
+            except sqlite3.Error as error:
+                raise no_index(self._disk, error) from error
         try:
             self._ledger = opening.accept(self._config, world)
         except BaseException:
@@ -77,12 +80,6 @@ class LedgerService(Actor):
         opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
         works = (self._commit_queued(), self._keep_index(), self._record_denials(), self._learn_known())
         self._tasks = [self._own(work) for work in works]
-
-    async def _caught_up_anew(self, bus: Bus) -> Opening:
-        try:
-            return await self._caught_up(bus)
-        except sqlite3.Error as error:
-            raise no_index(self._disk, error) from error
 
     async def _caught_up(self, bus: Bus) -> Opening:
         opening = open_ledger(self._disk, self._config)

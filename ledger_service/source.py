@@ -1,12 +1,14 @@
-"""What the writer takes for granted of the parts that it calls, said where it does, and looked at in every commit."""
+"""A segment's bytes (`Source`), what is wrong with them (`Damage`), and what is taken for granted (`trusted`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from hobus.bus.disk import RealFile
 from hobus.bus.errors import LedgerError
 from hobus.bus.port import FileHandle
 
@@ -97,21 +99,11 @@ class Source:
             raise Damage(self.name, offset, f"cannot be read ({error.strerror})") from None
 
 
-class SegmentFile:
-    """A plain file opened read-only, for tools that work without a running ledger."""
-
-    def __init__(self, path: Path, mask: bytes | None = None) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.source = Source(f"{path.parent.name}/{path.name}", self._read_at, self._size, mask)
-
-    def _read_at(self, offset: int, size: int) -> bytes:
-        return os.pread(self._descriptor, size, offset)
-
-    def _size(self) -> int:
-        return os.fstat(self._descriptor).st_size
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+@contextmanager
+def segment_file(path: Path, mask: bytes | None = None) -> Generator[Source]:
+    """A plain file opened read-only, for tools that work without a running ledger. Raises OSError."""
+    file = RealFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    try:
+        yield Source.of_handle(f"{path.parent.name}/{path.name}", file, mask)
+    finally:
+        file.close()

@@ -21,7 +21,7 @@ from hobus.ledger_service.index import FILE, Position, read_fault, read_obstacle
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Damage, Whole, walk
 from hobus.ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
-from hobus.ledger_service.source import SegmentFile, Source
+from hobus.ledger_service.source import Source, segment_file
 
 
 class VerifyFault(NamedTuple):
@@ -138,9 +138,9 @@ def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) ->
             raise Damage(f"{DIRECTORY}/{file.name}", 0, "the segment is missing", sequence=current)
         done.segments += 1
         done.at = 0
-        with SegmentFile(file, done.mask) as segment:
-            tail = _verify_segment(segment.source, current, done, progress, is_last=not later)
-            done.mask = segment.source.mask
+        with segment_file(file, done.mask) as source:
+            tail = _verify_segment(source, current, done, progress, is_last=not later)
+            done.mask = source.mask
         if not later:
             _demand_all(done, current)
             return tail

@@ -75,7 +75,7 @@ class Writer:
         self._intake = Intake(config, tables, files, world)
         self._ledger_at_us = recovered.ledger_at_us
         self._queue: deque[_Pending] = deque()
-        self._outstanding = self._outstanding_bytes = 0
+        self.outstanding = self._outstanding_bytes = 0  # entries that are queued or being written
         self._space_checked_us: int | None = None
         self._mask = files.mask or mask_of(world.draw_salt())
         files.begin(self._mask)
@@ -86,11 +86,6 @@ class Writer:
         """Whether something is queued."""
         return bool(self._queue)
 
-    @property
-    def outstanding(self) -> int:
-        """Entries that are queued or being written."""
-        return self._outstanding
-
     def submit(
         self, entries: list[WriteEntry], origin: str, *, parts: Sequence[Part] = (), denied: Container[int] = ()
     ) -> asyncio.Future[list[Outcome]]:
@@ -100,7 +95,7 @@ class Writer:
         """
         size = sum([sum(map(len, entry.bodies)) for entry in entries])
         self._demand_room(len(entries), size)
-        self._outstanding += len(entries)
+        self.outstanding += len(entries)
         self._outstanding_bytes += size
         answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(origin, entries, parts or (Part(len(entries)),), denied, answer, size, [], []))
@@ -109,10 +104,10 @@ class Writer:
     def _demand_room(self, count: int, size_bytes: int) -> None:
         """Any one frame is taken; what waits beside it is bounded in number and in bytes."""
         config = self._config
-        if not self._outstanding:
+        if not self.outstanding:
             return
-        if self._outstanding + count > config.outstanding_max:
-            what = f"{self._outstanding} entries wait; the limit is {config.outstanding_max} (ledger.outstanding_max)"
+        if self.outstanding + count > config.outstanding_max:
+            what = f"{self.outstanding} entries wait; the limit is {config.outstanding_max} (ledger.outstanding_max)"
         elif self._outstanding_bytes + size_bytes > config.outstanding_max_bytes:
             limit = config.outstanding_max_bytes
             what = f"{self._outstanding_bytes} bytes wait; the limit is {limit} (ledger.outstanding_max_bytes)"
@@ -184,7 +179,7 @@ class Writer:
         self._queue.clear()
 
     def _gone(self, pending: _Pending) -> None:
-        self._outstanding -= len(pending.entries)
+        self.outstanding -= len(pending.entries)
         self._outstanding_bytes -= pending.size_bytes
 
     def close(self) -> None:

@@ -17,7 +17,6 @@ from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.memory import (
     Artifact,
     DeactivateOverlay,
-    GateResult,
     LogConsolidationFailure,
     Signal,
     SignalId,
@@ -27,7 +26,6 @@ from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
-    GateThen,
     OverlayDeactivated,
     OverlayWritten,
     SignalLogged,
@@ -129,25 +127,23 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
 
 
 def _logged(artifact: Artifact) -> OverlayWritten:
-    gate, labels = artifact.gate_snapshot, artifact.labels
+    labels = artifact.labels
     said: dict[str, Any] = {name: getattr(artifact, name) for name in OverlayWritten._fields if hasattr(artifact, name)}
     said |= {"domain_labels": labels.domain, "task_labels": labels.task}
     said |= {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
-    said["gate_snapshot"] = None if gate is None else GateThen(*gate.model_dump().values())
     return OverlayWritten(**said)
 
 
 def _artifact_of(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifact:
     if len(bodies) < 2:  # noqa: PLR2004 - payload and line
         raise ValueError("an overlay without a line")
-    line, gate = bodies[1], said.gate_snapshot
+    line = bodies[1]
     values = said._asdict()
     labels = {"domain": list(values.pop("domain_labels")), "task": list(values.pop("task_labels"))}
     values |= {
         "labels": labels,
         "source_signal_ids": list(said.source_signal_ids),
         "source_event_ids": list(said.source_event_ids),
-        "gate_snapshot": None if gate is None else dict(zip(GateResult.model_fields, gate, strict=True)),
         "context_line": ERASED_LINE if line is None else line.decode(),
     }
     return Artifact.model_validate(values if line is not None else values | {"enabled": False})

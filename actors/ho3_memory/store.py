@@ -23,7 +23,7 @@ from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
 from hobus.actors.ho3_memory.records import STREAMS, Fact, fact_of
 from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
+from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
 from hobus.bus.port import Bus
 from hobus.config.schema import Ho3Config
 
@@ -114,7 +114,8 @@ class Store:
         while True:
             after = self._read_to[stream]
             try:
-                found = await self._ledger.read(stream, after=after, limit=self._page, with_bodies=with_bodies)
+                question = Read(stream=stream, after=after, limit=self._page, with_bodies=with_bodies)
+                found = await self._ledger.page(question)
             except MessageTooLarge:
                 if self._page == 1:
                     raise

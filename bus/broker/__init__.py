@@ -8,11 +8,12 @@ delivery.py     requests, replies, posts, cancels: placing, forwarding, failing,
 membership.py   hello, readiness, credit, leaving; who is lost
 enrolment.py    who a hello is from, who may join; refused keys
 admission.py    which hello and which frame is allowed, how much it may say (plain functions)
-intake.py       on whose behalf, and how much of one principal; paced.py: at which rate
+paced.py        at which rate clients' requests come in
 operations.py   what the broker answers itself (service `broker`)
 records.py      denials and dead letters on their way into the ledger
 waiting.py      bounded fair queues; sticky.py: key -> owner
-state.py        peers, services, pending requests, and the list of actions of the running step
+peers.py        peers, services, pending requests: on whose behalf, of whose share
+state.py        all of them, and the list of actions of the running step
 tap_record.py   what is said about every frame; tap_wire.py: batches, losses
 ring.py         recent frames, and answers from them within their share of the broker's time
 """

@@ -28,7 +28,7 @@ from hobus.bus.broker.events import (
     Origin,
     UnknownKey,
 )
-from hobus.bus.broker.membership import Membership
+from hobus.bus.broker.membership import TOLD, Membership
 from hobus.bus.broker.operations import Operations
 from hobus.bus.broker.paced import Paced
 from hobus.bus.broker.peers import BoundPeer
@@ -80,11 +80,6 @@ class BrokerCore:
             state.expected = set(expected)
             state.met("")
         self._grace_s = settings.service_grace_ms / 1000
-
-    @property
-    def epoch(self) -> str:
-        """Of this incarnation of the broker."""
-        return self._state.epoch
 
     @property
     def instance(self) -> str:
@@ -218,14 +213,8 @@ class BrokerCore:
 
     def _control(self, peer: BoundPeer, frame: Header, body: bytes, origin: Origin) -> None:
         membership = self._membership
-        if frame.kind == Kind.BEAT:
-            membership.beat(peer, frame, body)
-        elif frame.kind == Kind.READY:
-            membership.ready(peer, frame, body)
-        elif frame.kind == Kind.CREDIT:
-            membership.credit(peer, frame, body)
-        elif frame.kind == Kind.TOOLS:
-            membership.tools(peer, frame, body)
+        if frame.kind in TOLD:
+            membership.tells(peer, frame, body)
         elif frame.kind == Kind.HELLO:
             membership.hello(peer.connection, frame, body, origin)
         elif frame.kind == Kind.BYE:
@@ -252,7 +241,7 @@ class BrokerCore:
         if state.is_collecting and state.now >= state.collects_until:
             self._end_collecting()
         for pending in state.deadlines.take_due(state.now):
-            if not pending.is_done:  # ended by what became of an earlier one
+            if pending.state != "done":  # ended by what became of an earlier one
                 self._delivery.look_at(pending)
         for asked in self._paced.due():
             self._ask(asked.client, asked.frame, asked.header_bytes, asked.body or b"")

@@ -8,8 +8,7 @@ from __future__ import annotations
 from hobus.bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
-from hobus.bus.broker.intake import behalf_of, share_of
-from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service, behalf_of, share_of
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
@@ -19,6 +18,7 @@ from hobus.bus.fair import is_client
 from hobus.bus.lanes import is_foreign
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import order_of_call
+from hobus.bus.window import remember
 
 _POST, _STREAM, _FAILURE = int(Kind.POST), int(Kind.STREAM), int(Kind.FAILURE)  # compared with every frame's
 _CANCEL_MAX_BYTES = 256
@@ -119,7 +119,7 @@ class Delivery:
                 return None
         pending = OpenRequest(
             frame, body, row,
-            service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, now=state.now,
+            service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, came_at=state.now,
         )  # fmt: skip
         if share:
             pending.share = share
@@ -226,9 +226,8 @@ class Delivery:
                 return
         state.tap("late", frame, peer.instance, body=body)
         if state.is_collecting:
-            service.early_cancels[frame.correlation_id] = (frame, peer.instance, body)
-            while len(service.early_cancels) > state.settings.dedupe_window:
-                service.early_cancels.popitem(last=False)
+            cancel = (frame, peer.instance, body)
+            remember(service.early_cancels, frame.correlation_id, cancel, at_most=state.settings.dedupe_window)
 
     def fail_for_a_defect(self, peer: BoundPeer, frame: Header) -> None:
         """The one who asked is told that the broker failed, unless it has its answer."""

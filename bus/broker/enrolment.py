@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hobus.bus.broker.events import Origin
-from hobus.bus.broker.records import KeyRecord, RecordBook
+from hobus.bus.broker.records import Noted, RecordBook
 from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, RefusedKey, TokenCreated
 from hobus.bus.record.payloads.governance import KeyRefused
+from hobus.bus.window import remember
 
 Authenticate = Callable[[Hello], Refused | None]
 
@@ -89,7 +90,7 @@ class Enrolment:
         name = self._refused_keys.add(fingerprint, address, state.now)
         if name is None:
             return
-        self._records.keep(KeyRecord("KEY_REFUSED", "REJECTED", "unknown_key", KeyRefused(name, address=address)))
+        self._records.keep(Noted("KEY_REFUSED", "REJECTED", "unknown_key", KeyRefused(name, address=address)))
         state.tap("denied", header(Kind.HELLO, ""), "", worker=f"{name} {address}", code="unknown_key")
 
     def refused_keys(self) -> list[RefusedKey]:
@@ -115,9 +116,7 @@ class RefusedKeys:
     def add(self, fingerprint: str, address: str, now: float) -> str | None:
         """The name under which this is to be recorded; "others" beyond the bound; None when that was said already."""
         _, count, _ = self._seen.pop(fingerprint, ("", 0, 0.0))
-        self._seen[fingerprint] = (address, count + 1, now)
-        while len(self._seen) > self._named_max:
-            self._seen.popitem(last=False)
+        remember(self._seen, fingerprint, (address, count + 1, now), at_most=self._named_max)
         if now >= self._window_ends:
             self._window_ends = now + self._window_s
             self._named.clear()
@@ -159,6 +158,6 @@ class KeyBook(Protocol):
         """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
         ...
 
-    def take_records(self) -> list[KeyRecord]:
+    def take_records(self) -> list[Noted]:
         """What is to be recorded since the last call; at first all that is known."""
         ...

@@ -6,7 +6,8 @@ connection; a different incarnation fences the older one, which never comes back
 
 from __future__ import annotations
 
-from typing import TypeVar
+from dataclasses import dataclass
+from functools import partial
 
 from hobus.bus.broker.admission import Announced, excess_of, refusal_of
 from hobus.bus.broker.endings import Endings, remember_late
@@ -19,7 +20,6 @@ from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import (
     AnnounceTools,
     Beat,
@@ -32,26 +32,23 @@ from hobus.bus.messages.control import (
     ToolWord,
     Welcome,
 )
+from hobus.bus.window import remember
 
-M = TypeVar("M", bound=Message)
+TOLD: dict[int, type[Beat | Ready | Credit | AnnounceTools]] = {
+    int(Kind.BEAT): Beat, int(Kind.READY): Ready, int(Kind.CREDIT): Credit, int(Kind.TOOLS): AnnounceTools,
+}  # fmt: skip
+"""What a bound peer tells of itself, by the kind of frame."""
 
 
+@dataclass
 class Membership:
     """Binds connections to principals and unbinds them."""
 
-    def __init__(
-        self,
-        state: State,
-        endings: Endings,
-        placement: Placement,
-        records: RecordBook,
-        enrolment: Enrolment,
-    ) -> None:
-        self._state = state
-        self._endings = endings
-        self._placement = placement
-        self._records = records
-        self._enrolment = enrolment
+    _state: State
+    _endings: Endings
+    _placement: Placement
+    _records: RecordBook
+    _enrolment: Enrolment
 
     def hello(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
         """The connection is bound, or refused and as unbound as before."""
@@ -100,49 +97,43 @@ class Membership:
             self._state.control(connection, Kind.WELCOME, answer)
             self._state.tap("control", _without_body(frame), "", worker=answer.name, code="joined")
 
-    def ready(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """The peer's readiness is known and acted on."""
-        ready = self._decoded(Ready, peer, frame, body)
-        if ready is None:
-            return
-        peer.ready_state, peer.reason = ready.state, ready.reason
-        self._state.tap("control", frame, peer.instance, body=body, code=ready.state)
-        self._rejudge(peer)
-
-    def credit(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """The peer takes this many slots at once from now on."""
-        credit = self._decoded(Credit, peer, frame, body)
-        if credit is not None:
-            peer.slots = credit.slots
-            self._state.tap("control", frame, peer.instance, body=body, code=str(credit.slots))
-            self._placement.pump(peer)
-
-    def tools(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """The peer runs these tools from now on; what waits for one that it no longer has is placed anew."""
-        said = self._decoded(AnnounceTools, peer, frame, body)
-        if said is None:
-            return
+    def tells(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
+        """A bound peer tells of itself (one of TOLD), and that is known and acted on; what it may not say is not."""
+        state, whole = self._state, None
         try:
-            whole = peer.announcement.add(said, len(body), self._state.settings)
-        except BusError as fault:
+            said = decode(TOLD[frame.kind], body, state.settings.body_max_bytes)
+            if excess := excess_of(said, state.settings):
+                raise BusError("too_large", excess)
+            if isinstance(said, AnnounceTools):
+                whole = peer.announcement.add(said, len(body), state.settings)
+        except RuntimeFault as fault:
             self._turn_down(peer, frame, body, fault)
             return
-        self._state.tap("control", frame, peer.instance, body=body, code=f"{said.part}/{said.parts}")
-        if whole is None:
-            return
+        tapped = partial(state.tap, "control", frame, peer.instance, body=body)
+        if isinstance(said, Beat):
+            peer.counters = said.counters
+            tapped()
+            state.control(peer.connection, Kind.BEAT, state.word_on_readiness)  # and it learns that the broker lives
+        elif isinstance(said, Ready):
+            peer.ready_state, peer.reason = said.state, said.reason
+            tapped(code=said.state)
+            self._rejudge(peer)
+        elif isinstance(said, Credit):
+            peer.slots = said.slots
+            tapped(code=str(said.slots))
+            self._placement.pump(peer)
+        else:
+            tapped(code=f"{said.part}/{said.parts}")
+            if whole is not None:
+                self._runs(peer, whole)
+
+    def _runs(self, peer: BoundPeer, whole: Announced) -> None:
+        """These tools from now on; what waits for one that it no longer has is placed anew."""
         had = peer.tool_queues
         peer.announced_tools = self._known_words(whole)
         peer.can_run(whole.tools)
         self._replace_waiting_in(peer, had)
         self._placement.pump(peer)
-
-    def beat(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """Its loop is alive; it learns that the broker's is."""
-        beat = self._decoded(Beat, peer, frame, body)
-        if beat is not None:
-            peer.counters = beat.counters
-            self._state.control(peer.connection, Kind.BEAT, self._state.word_on_readiness)
-            self._state.tap("control", frame, peer.instance, body=body)
 
     def tell_readiness(self) -> None:
         """Everybody learns at once when a role gains its first ready peer, or loses its last."""
@@ -244,11 +235,7 @@ class Membership:
                 self._endings.fail(pending, "peer_lost", f"{peer.instance} was lost ({why})")
             else:
                 self._placement.replace_waiting([pending])
-        self._replace_waiting_for_tools(peer)
-
-    def _replace_waiting_for_tools(self, peer: BoundPeer) -> None:
-        """Perhaps it was the last one that had the tool."""
-        self._replace_waiting_in(peer, peer.tool_queues)
+        self._replace_waiting_in(peer, peer.tool_queues)  # perhaps it was the last one that had the tool
 
     def _replace_waiting_in(self, peer: BoundPeer, queues: tuple[str, ...]) -> None:
         service = peer.service
@@ -259,10 +246,7 @@ class Membership:
     def forget(self, instance: str, why: str) -> None:
         """This incarnation never comes back."""
         self._state.met(instance)
-        gone = self._state.gone
-        gone[instance] = why
-        while len(gone) > self._state.settings.dedupe_window:
-            gone.popitem(last=False)
+        remember(self._state.gone, instance, why, at_most=self._state.settings.dedupe_window)
 
     def _conflict_of(self, connection: bytes, hello: Hello) -> Refused | None:
         why = self._state.gone.get(hello.instance)
@@ -379,7 +363,7 @@ class Membership:
         if peer.is_leaving and not was_leaving:
             service.sticky.release(peer)
             self._placement.replace_waiting(service.waiting.waiting_for(peer.instance))
-            self._replace_waiting_for_tools(peer)
+            self._replace_waiting_in(peer, peer.tool_queues)
         elif peer.takes_work:
             if not self._state.is_collecting:
                 keyed = [p for p in service.waiting.waiting_for("") if p.header.key]
@@ -397,18 +381,6 @@ class Membership:
                 tool_id: known[tool_id] if known.get(tool_id) == word else word for tool_id, word in whole.tools.items()
             }
         )
-
-    def _decoded(self, cls: type[M], peer: BoundPeer, frame: Header, body: bytes) -> M | None:
-        settings = self._state.settings
-        try:
-            message = decode(cls, body, settings.body_max_bytes)
-        except RuntimeFault as fault:
-            self._turn_down(peer, frame, body, fault)
-            return None
-        if excess := excess_of(message, settings):
-            self._turn_down(peer, frame, body, BusError("too_large", excess))
-            return None
-        return message
 
     def _turn_down(self, peer: BoundPeer, frame: Header, body: bytes, fault: RuntimeFault) -> None:
         """What a bound peer may not say changes nothing; it is counted, recorded, and the peer told why."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hobus.bus.broker.admission import row_for
 from hobus.bus.broker.endings import Endings
-from hobus.bus.broker.intake import share_of, shares_of
 from hobus.bus.broker.membership import Membership
-from hobus.bus.broker.peers import BoundPeer
+from hobus.bus.broker.peers import BoundPeer, share_of, shares_of
 from hobus.bus.broker.state import State
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.pacing import TOO_MUCH, WaitingAsk
 
 
+@dataclass
 class Paced:
     """Who has its turn, who waits for it, and what was asked too often to wait."""
 
-    def __init__(self, state: State, endings: Endings, membership: Membership) -> None:
-        self._state = state
-        self._endings = endings
-        self._membership = membership
+    _state: State
+    _endings: Endings
+    _membership: Membership
 
     def has_turn(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> bool:
         """Whether this may come in now, and is charged; if not it waits, or was told `busy`."""

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 from hobus.bus.broker.admission import Announced, Announcement
 from hobus.bus.broker.sticky import StickyTable
 from hobus.bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, RequestEvent, RequestState
 from hobus.bus.broker.waiting import Place, WaitingRoom
-from hobus.bus.catalog import Row
+from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.fair import principal_of
 from hobus.bus.settings import BusSettings
 
 _POST = int(Kind.POST)
+_BELIEVED, _ABOUT = "ho2", ":about"
 
 
 class Late(NamedTuple):
@@ -87,6 +89,35 @@ def tool_queue(tool: str) -> str:
     return f"tool:{tool}"
 
 
+def behalf_of(peer: BoundPeer, frame: Header) -> str:
+    """The principal on whose behalf this request is. Nobody can ask in another's name.
+
+    A client asks for itself, whoever works on a request asks for that one's principal, and only a supervisor of this
+    machine, whose runs outlive the requests that began them, is believed what it says.
+    """
+    if peer.role in CLIENT_ROLES:
+        return peer.principal
+    if peer.role == _BELIEVED and not peer.address and frame.principal:
+        return frame.principal
+    cause = peer.in_flight.get(frame.causation_id)
+    return peer.principal if cause is None else cause.principal
+
+
+def share_of(peer: BoundPeer, row: Row) -> str:
+    """Whose share a request of this peer is of; "" for the cluster's own processes, which ask because others did.
+
+    A command about what its sender has open is not kept out by that.
+    """
+    if peer.role not in CLIENT_ROLES and not peer.address:
+        return ""
+    return peer.principal + _ABOUT if row.about else peer.principal
+
+
+def shares_of(principal: str) -> tuple[str, str]:
+    """Both that a client has."""
+    return principal, principal + _ABOUT
+
+
 class Service:
     """One addressable service: who offers it and what waits for it."""
 
@@ -115,64 +146,40 @@ class Service:
             self.is_flushed = False
 
 
+@dataclass(slots=True, eq=False)
 class OpenRequest:
     """One request without an answer, or one post without a taker."""
 
-    __slots__ = (
-        "also",
-        "answers_from",
-        "body",
-        "came_at",
-        "deadline",
-        "direct",
-        "header",
-        "is_post",
-        "place",
-        "principal",
-        "requester",
-        "row",
-        "service",
-        "share",
-        "slotted",
-        "state",
-        "tool",
-        "unable_since",
-        "waits_since",
-        "worker",
-    )  # fmt: skip
+    header: Header
+    body: bytes
+    row: Row
+    _: KW_ONLY
+    service: Service
+    requester: BoundPeer  # the newest one
+    principal: str  # on whose behalf it is asked: it waits, and is counted, as that one's
+    deadline: float
+    came_at: float
+    state: RequestState = "placing"
+    waits_since: float = field(init=False)  # for a worker
+    also: list[BoundPeer] = field(default_factory=list[BoundPeer])
+    """Earlier requesters that still live: whoever asks gets the answer."""
+    direct: str = field(init=False)  # the one instance that it is for; "": any
+    tool: str = field(init=False)  # the one that its worker must have announced; "": none
+    is_post: bool = field(init=False)
+    slotted: bool = field(init=False)
+    unable_since: float | None = None  # nobody that has the tool is there since
+    answers_from: int = 0  # a failure of an earlier attempt is that of a run that was stopped, or expired
+    worker: BoundPeer | None = None  # while in flight or stopping
+    place: Place | None = None  # while waiting
+    share: str = ""  # of whose share it is while it is open; "": of none
 
-    def __init__(  # noqa: PLR0913 - what a request consists of
-        self,
-        header: Header,
-        body: bytes,
-        row: Row,
-        *,
-        service: Service,
-        requester: BoundPeer,
-        principal: str,
-        deadline: float,
-        now: float,
-    ) -> None:
-        self.state: RequestState = "placing"
-        self.came_at = now
-        self.waits_since = now  # for a worker
-        self.header = header
-        self.body = body
-        self.row = row
-        self.service = service
-        self.direct = header.destination if "/" in header.destination else ""  # the one instance that it is for
-        self.requester = requester  # the newest one
-        self.also: list[BoundPeer] = []  # earlier ones that still live: whoever asks gets the answer
-        self.deadline = deadline
-        self.tool = header.key if row.by_tool and not self.direct else ""  # the one that its worker must have announced
-        self.unable_since: float | None = None  # nobody that has the tool is there since
+    def __post_init__(self) -> None:
+        header = self.header
+        self.waits_since = self.came_at
+        self.direct = header.destination if "/" in header.destination else ""
+        self.tool = header.key if self.row.by_tool and not self.direct else ""
         self.is_post = header.kind == _POST
-        self.slotted = row.mode != "immediate" and not self.is_post
-        self.answers_from = 0  # a failure of an earlier attempt is that of a run that was stopped, or expired
-        self.worker: BoundPeer | None = None  # while in flight or stopping
-        self.place: Place | None = None  # while waiting
-        self.principal = principal  # on whose behalf it is asked: it waits, and is counted, as that one's
-        self.share = ""  # of whose share it is while it is open; "": of none
+        self.slotted = self.row.mode != "immediate" and not self.is_post
 
     def after(self, event: RequestEvent) -> RequestState:
         """Its state once this has happened to it. Raises IllegalMove."""
@@ -184,11 +191,6 @@ class OpenRequest:
     def move(self, event: RequestEvent) -> None:
         """This happened to it. Raises IllegalMove, and its state is as it was."""
         self.state = REQUEST_TRANSITIONS[self.state].get(event) or self.after(event)  # one look, at every step
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it is in no table any more."""
-        return self.state == "done"
 
     @property
     def shared_queue(self) -> str:

@@ -21,25 +21,15 @@ from hobus.bus.settings import BusSettings
 _ID = re.compile(r"[A-Za-z0-9._:@#/-]{1,200}")
 
 
-class KeyRecord(NamedTuple):
-    """Something about a key that stands in the ledger; with a `submission_id` a repeat adds nothing."""
+class Noted(NamedTuple):
+    """Something that is to stand in the ledger; with a `submission_id` a repeat adds nothing."""
 
     event_type: str
     decision: str
     reason: str
-    facts: TokenMade | KeyEnrolled | KeyRevoked | KeyRefused
+    facts: Denied | TokenMade | KeyEnrolled | KeyRevoked | KeyRefused
+    """What happens often is counted, without its `times` and `first_at_us`, until it is written."""
     submission_id: str = ""
-
-
-class _Note(NamedTuple):
-    """What notes are counted by."""
-
-    event_type: str
-    code: str
-    sender: str
-    type: str
-    service: str
-    message_id: str
 
 
 class RecordBook:
@@ -49,7 +39,7 @@ class RecordBook:
         self._settings = settings
         self._instance = instance
         self._interval_s = settings.record_interval_ms / 1000
-        self._notes: dict[_Note | KeyRecord, tuple[int, int]] = {}  # what -> (first at, count)
+        self._notes: dict[Noted, tuple[int, int]] = {}  # what -> (first at, count)
         self._batch: bytes = b""  # the write that is not acknowledged yet
         self._is_sent = False
         self._entries_made = 0
@@ -67,18 +57,16 @@ class RecordBook:
         """One more of this kind. Dead letters are kept one by one, denials by sender, type and reason."""
         known_type = frame.type if frame is not None and frame.type in CLASSES else ""
         message_id = frame.message_id if frame is not None and event_type == "DEAD_LETTER" else ""
-        self._add(_Note(event_type, code, sender, known_type, service, message_id if _ID.fullmatch(message_id) else ""))
+        facts = Denied(sender, 0, 0, known_type, service, message_id if _ID.fullmatch(message_id) else "")
+        self.keep(Noted(event_type, "REJECTED" if event_type == "DENIED" else "", code, facts))
 
-    def keep(self, record: KeyRecord) -> None:
-        """One more of what concerns a key."""
-        self._add(record)
-
-    def _add(self, key: _Note | KeyRecord) -> None:
-        known = self._notes.get(key)
+    def keep(self, noted: Noted) -> None:
+        """One more of just this."""
+        known = self._notes.get(noted)
         if known is not None:
-            self._notes[key] = (known[0], known[1] + 1)
+            self._notes[noted] = (known[0], known[1] + 1)
         elif len(self._notes) < self._settings.records_max:
-            self._notes[key] = (self._wall_us, 1)
+            self._notes[noted] = (self._wall_us, 1)
         else:
             self.dropped += 1
             self._dropped_unsaid += 1
@@ -120,37 +108,23 @@ class RecordBook:
     def _make_batch(self) -> bytes:
         entries = [self._entry(note, first_us, count) for note, (first_us, count) in self._notes.items()]
         if self._dropped_unsaid:
-            overflow = _Note("DENIED", "not_kept", self._instance, "", "", "")
+            overflow = Noted("DENIED", "REJECTED", "not_kept", Denied(self._instance, 0, 0))
             entries.append(self._entry(overflow, self._wall_us, self._dropped_unsaid))
             self._dropped_unsaid = 0
         self._notes.clear()
         return encode(Write(entries=entries), self._settings.body_max_bytes)
 
-    def _entry(self, note: _Note | KeyRecord, first_us: int, count: int) -> WriteEntry:
+    def _entry(self, noted: Noted, first_us: int, count: int) -> WriteEntry:
         self._entries_made += 1
-        if isinstance(note, KeyRecord):
-            return self._key_entry(note, first_us, count)
-        payload = Denied(note.sender, count, first_us, note.type, note.service, note.message_id)
+        facts = noted.facts
+        if isinstance(facts, Denied | KeyRefused):
+            facts = facts._replace(times=count, first_at_us=first_us)
         return WriteEntry(
-            submission_id=f"{self._instance}/{self._entries_made}",
+            submission_id=noted.submission_id or f"{self._instance}/{self._entries_made}",
             stream="governance",
-            event_type=note.event_type,
-            decision="REJECTED" if note.event_type == "DENIED" else "",
-            reason=note.code,
+            event_type=noted.event_type,
+            decision=noted.decision,
+            reason=noted.reason,
             at_us=self._wall_us,
-            bodies=[pack_payload(payload)],
-        )
-
-    def _key_entry(self, record: KeyRecord, first_us: int, count: int) -> WriteEntry:
-        payload = record.facts
-        if isinstance(payload, KeyRefused):
-            payload = payload._replace(times=count, first_at_us=first_us)
-        return WriteEntry(
-            submission_id=record.submission_id or f"{self._instance}/{self._entries_made}",
-            stream="governance",
-            event_type=record.event_type,
-            decision=record.decision,
-            reason=record.reason,
-            at_us=self._wall_us,
-            bodies=[pack_payload(payload)],
+            bodies=[pack_payload(facts)],
         )

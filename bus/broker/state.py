@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 
 from hobus.bus.broker.events import Action, Send
-from hobus.bus.broker.intake import shares_of
-from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service, shares_of
 from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header
@@ -67,7 +66,7 @@ class State:
         self.times[_QUEUE_WAIT].add(elapsed_s)
 
     def counters(self) -> dict[str, int]:
-        """As everybody's heartbeat has them."""
+        """What the broker has counted and timed since its start, named as in a heartbeat."""
         counts = dict(sorted(self.counts.items()))
         return counts | {key: value for name, one in self.times.items() for key, value in one.counters(name).items()}
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from hobus.bus.text import cut
 
 T = TypeVar("T")
-_PACKER = msgpack.Packer(use_bin_type=True)
 _set = object.__setattr__  # of a frozen model, as pydantic does it
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
@@ -65,6 +64,16 @@ class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its ha
         return made
 
 
+def _positional(value: Any) -> list[Any]:
+    """A record within a value that is packed: its fields, in their order. MessagePack asks for all that it has not."""
+    if isinstance(value, Record):
+        return [getattr(value, name) for name in type(value).model_fields]
+    raise OverflowError("more than 64 bits") if isinstance(value, int) else TypeError(f"a {type(value).__name__}")
+
+
+_PACKER = msgpack.Packer(use_bin_type=True, default=_positional)
+
+
 class Message(Record):
     """A typed body of an envelope; on the wire it is named by its class parameter `wire`, and `VERSION`."""
 
@@ -88,7 +97,7 @@ class Message(Record):
 
 
 def pack(value: Any) -> bytes:
-    """MessagePack bytes of a JSON-like value (bytes allowed); dicts keep their insertion order."""
+    """MessagePack bytes of a JSON-like value (bytes and records allowed); dicts keep their insertion order."""
     packed: Any = _PACKER.pack(value)  # msgpack ships no types; this one is bytes
     return packed
 
@@ -142,7 +151,7 @@ def canonical_bytes(record: BaseModel) -> bytes:
 
 
 def canonical_value(value: Any) -> bytes:
-    """The same of a record that was dumped already (`mode="json"`)."""
+    """The canonical bytes of a record that was dumped already (`mode="json"`)."""
     return pack(_sorted(value))
 
 

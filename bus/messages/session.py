@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -373,33 +373,7 @@ class SessionEnded(SessionFact):
     turn_count: Count = Field(description="turns answered")
 
 
-SessionEventKind = (
-    SessionStarted
-    | TookOver
-    | RunRequested
-    | RunStarted
-    | RunAttached
-    | HostCommandReceived
-    | HostCommandApplied
-    | HostCommandRejected
-    | LifecycleChanged
-    | StepStarted
-    | OrderDispatched
-    | OrderEnded
-    | ToolBatchIssued
-    | ToolReceipt
-    | BatchSettled
-    | LeaseIssued
-    | TimePassed
-    | RunCompleted
-    | RunFailed
-    | RunCancelled
-    | TurnDegraded
-    | StateSnapshot
-    | SessionEnded
-)
-SESSION_FACTS: tuple[type[SessionFact], ...] = get_args(SessionEventKind)
-
+SESSION_FACTS: tuple[type[SessionFact], ...] = tuple(SessionFact.__subclasses__())
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
     "SessionEnded": "SESSION_END",
@@ -421,7 +395,7 @@ class SessionEvent(NamedTuple):
     session_id: SessionId
     session_epoch: int
     step_epoch: int
-    event: SessionEventKind
+    event: SessionFact
     run_id: RunId | None = None
     turn_id: TurnId | None = None
     step_id: StepId | None = None

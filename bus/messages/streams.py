@@ -1,7 +1,4 @@
-"""Provisional output on its way: deltas, and the word that takes them back. Only the reply is the answer.
-
-Reply.
-"""
+"""Provisional output on its way: deltas, and the word that takes them back. Only the reply is the answer."""
 
 from __future__ import annotations
 

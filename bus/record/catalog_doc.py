@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from hobus.bus.messages.ledger import STREAMS
+from hobus.bus.protocol_doc import redraw
 from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"
@@ -43,13 +44,7 @@ def main(arguments: list[str]) -> int:
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     made = f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
-    if "--check" in arguments:
-        if made == page:
-            return 0
-        sys.stderr.write(f"{PAGE} is stale: run python -m hobus.bus.record.catalog_doc\n")
-        return 1
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
+    return redraw(PAGE, made, arguments, "hobus.bus.record.catalog_doc")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import body_ref
-from hobus.bus.messages.session import RUN_ENDS, SessionEventKind, TurnResult
+from hobus.bus.messages.session import RUN_ENDS, SessionFact, TurnResult
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.journal import Recorded, own_text, result_of
 
@@ -28,7 +28,7 @@ class End(NamedTuple):
     reason: str = ""  # the same in words: of who cancelled, of who had not answered before the host did
 
 
-def end_in(event: SessionEventKind, entry: Entry | WriteEntry | Recorded) -> End | None:
+def end_in(event: SessionFact, entry: Entry | WriteEntry | Recorded) -> End | None:
     """What this event of this entry says; None for one that ends no input."""
     match event:
         case events.RunCompleted():

@@ -123,35 +123,8 @@ class Ack(NamedTuple):
         return self.outcome in ("committed", "known")
 
 
-class StoredEntry(NamedTuple):
-    """The fields of a committed entry in stored order: those of its writer, then the ledger's own."""
-
-    version: Annotated[int, Field(description="of this order")]
-    submission_id: Annotated[str, Field(description="the key under which its writer submitted it")]
-    stream: Annotated[str, Field(description="named stream or `session/<id>`")]
-    event_type: Annotated[str, Field(description="what happened, e.g. PROMPT_SENT")]
-    at_us: Annotated[int, Field(description="the writer's time, microseconds since 1970 UTC")]
-    decision: Annotated[str, Field(description="e.g. DEGRADED; empty: none")]
-    reason: Annotated[str, Field(description="a reason code; empty: none")]
-    provenance: Provenance
-    parents: Annotated[tuple[str, ...], Field(description="submission ids that caused this entry")]
-    trace: Annotated[str, Field(description="id that ties the entries of one turn together")]
-    prev: Annotated[str | None, Field(description="session streams: submission id of the stream's head before it")]
-    tenure: Annotated[int | None, Field(description="session streams: tenure of the writer; None elsewhere")]
-    once: Annotated[str | None, Field(description="key of which only the first entry commits")]
-    origin: Annotated[str, Field(description="stamped instance that wrote it")]
-    ledger_at_us: Annotated[int, Field(description="the ledger's time, microseconds since 1970 UTC")]
-    body_hashes: Annotated[tuple[bytes, ...], Field(description="SHA-256 of salt + body, one per body")]
-    body_lengths: Annotated[tuple[int, ...], Field(description="bytes of each body")]
-
-    @property
-    def session_id(self) -> str:
-        """Of the provenance."""
-        return self.provenance.session_id
-
-
 class Entry(NamedTuple):
-    """One committed entry as readers get it."""
+    """One committed entry as readers get it: the fields that are stored, in that order, and where it stands."""
 
     submission_id: Annotated[str, Field(description="the key under which its writer submitted it")]
     stream: Annotated[str, Field(description="named stream or `session/<id>`")]
@@ -169,20 +142,31 @@ class Entry(NamedTuple):
     ledger_at_us: Annotated[int, Field(description="the ledger's time, microseconds since 1970 UTC")]
     body_hashes: Annotated[Sequence[bytes], Field(description="SHA-256 of salt + body, one per body")]
     body_lengths: Annotated[Sequence[int], Field(description="bytes of each body")]
-    sequence: Annotated[int, Field(description="position in the ledger, from 0")]
-    chain: Annotated[bytes, Field(description="SHA-256 chain value after this entry")]
+    sequence: Annotated[int, Field(description="position in the ledger, from 0")] = -1
+    chain: Annotated[bytes, Field(description="SHA-256 chain value after this entry")] = b""
     bodies: Annotated[Sequence[bytes | None], Field(description="empty unless asked for; None where erased")] = ()
+
+
+class StoredEntry(Entry):
+    """An entry as the ledger holds it, the fields that are stored alone; its place is told beside it."""
+
+    __slots__ = ()
+
+    @property
+    def session_id(self) -> str:
+        """Of the provenance."""
+        return self.provenance.session_id
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 _WRITTEN_FIELDS = WriteEntry._fields.index("bodies")
-_STORED_FIELDS = len(StoredEntry._fields)
+_STORED_FIELDS, _NO_PLACE = Entry._fields.index("sequence"), (-1, b"", ())
 _WIRE_BYTES = 16
 """More than MessagePack's heads of a value and of the arrays that it begins."""
 _SHORT_ARRAY = 0x90  # MessagePack's head of an array of up to fifteen items, and their number
 _HEAD = bytes([_SHORT_ARRAY + _WRITTEN_FIELDS])
-_STORED_HEAD = b"\xdc" + _STORED_FIELDS.to_bytes(2) + pack(SCHEMA_VERSION)
+_STORED_HEAD = b"\xdc" + (1 + _STORED_FIELDS).to_bytes(2) + pack(SCHEMA_VERSION)
 
 _WRITTEN = (str, str, str, int, str, str, tuple, tuple, str)
 _OPTIONAL = frozenset(
@@ -267,7 +251,7 @@ def to_stored(
 ) -> StoredEntry:
     """The entry as it stands in the record, with the ledger's own fields."""
     own = (origin, ledger_at_us, body_hashes, body_lengths)
-    fields = (SCHEMA_VERSION, *entry[:7], tuple(entry.parents), *entry[8:_WRITTEN_FIELDS], *own)
+    fields = (*entry[:7], tuple(entry.parents), *entry[8:_WRITTEN_FIELDS], *own, *_NO_PLACE)
     stored: StoredEntry = tuple.__new__(StoredEntry, fields)
     return stored
 
@@ -277,8 +261,8 @@ def encode_stored(stored: StoredEntry, packed: bytes = b"") -> bytes:
 
     Raises ValueError or OverflowError for a value that MessagePack cannot hold.
     """
-    written = packed or pack(_abridged(stored[1:]))
-    return _STORED_HEAD + written[1:] + pack(stored[1 + _WRITTEN_FIELDS :])[1:]
+    written = packed or pack(_abridged(stored))
+    return _STORED_HEAD + written[1:] + pack(stored[_WRITTEN_FIELDS:_STORED_FIELDS])[1:]
 
 
 def spelled_more_bytes(stored: StoredEntry) -> int:
@@ -288,15 +272,15 @@ def spelled_more_bytes(stored: StoredEntry) -> int:
 
 def to_entry(stored: StoredEntry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
     """The entry as readers get it."""
-    return _read(stored[1:], sequence, chain, bodies)
+    return _read(stored[:_STORED_FIELDS], sequence, chain, bodies)
 
 
 def decode_stored(data: bytes) -> StoredEntry:
     """The entry behind stored bytes. Raises ValueError, naming the first field that is not what an entry has there."""
     fields = unpack_frozen(data)
-    if type(fields) is not tuple or len(fields) != _STORED_FIELDS or fields[0] != SCHEMA_VERSION:
+    if type(fields) is not tuple or len(fields) != 1 + _STORED_FIELDS or fields[0] != SCHEMA_VERSION:
         raise ValueError(f"not an entry of schema version {SCHEMA_VERSION}")
-    return StoredEntry._make((SCHEMA_VERSION, *_stored(fields[1:])))
+    return StoredEntry._make((*_stored(fields[1:]), *_NO_PLACE))
 
 
 def entry_of(fields: Any) -> Entry:

@@ -19,9 +19,10 @@ from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, TurnResult, form_of
+from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
-from hobus.bus.record.payloads.orders import SignalsNamed, Used
+from hobus.bus.record.payloads.orders import SignalsNamed
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"
@@ -71,7 +72,7 @@ def pack_event(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
     values = said.__dict__
     fields += [
         value if (value := values[name]) is None or written is None else written(value, about)
-        for name, written in _FIELDS[said.kind]
+        for name, written, _ in _FIELDS[said.kind]
     ]
     return pack(fields)
 
@@ -108,7 +109,7 @@ def _hash(text: str, _about: _About) -> str | bytes:
 
 
 def _digest(text: str, about: _About) -> str | bytes:
-    """The same of `sha256:<hex>`."""
+    """A digest, `sha256:<hex>`, as the 32 bytes of its hash; what is none as it is."""
     found = _hash(text.removeprefix(_SHA256), about) if text.startswith(_SHA256) else text
     return found if type(found) is bytes else text
 
@@ -129,14 +130,6 @@ def _step(step: StepId, about: _About) -> list[int]:
 
 def _batch(batch: ToolBatchId, about: _About) -> list[int]:
     return [*_step(batch.step_id, about), batch.batch_seq]
-
-
-def _record(record: Any, _about: _About) -> dict[str, Any]:
-    return record.model_dump(exclude_defaults=True)
-
-
-def _command(command: events.HostCommand, _about: _About) -> dict[str, Any]:
-    return command.model_dump()
 
 
 def _given(results: list[events.GivenResult], about: _About) -> list[Any]:
@@ -222,7 +215,7 @@ def pack_result(result: TurnResult) -> bytes:
     """
     form = result.model_dump(exclude_defaults=True)
     if "cost" in form:
-        form["cost"] = Used.of(result.cost)
+        form["cost"] = result.cost
     if result.run_id is not None and result.run_id.session_id == result.session_id:
         form["run_id"] = result.run_id.run_seq
     if result.exchange_entry_ids:
@@ -260,8 +253,7 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
     where = _where(session_id, fields)
     about = _About(session_id, entry.submission_id, entry.at_us, where["run_id"], fields[3], fields[4])
     values: dict[str, Any] = {"at": _time(fields[5], about)}
-    for (name, writer), value in zip(written, fields[len(_HEAD) :], strict=True):
-        read = _READERS.get(writer)
+    for (name, _, read), value in zip(written, fields[len(_HEAD) :], strict=True):
         try:
             values[name] = value if read is None or value is None else read(value, about)
         except (TypeError, KeyError, AttributeError, ValueError) as fault:
@@ -278,7 +270,7 @@ def result_of(body: bytes) -> TurnResult:
         raise ValueError("not an answer")
     session_id, run_seq = form.get("session_id"), form.get("run_id")
     if "cost" in form:
-        form["cost"] = dict(zip(Used._fields, _listed(form["cost"]), strict=True))
+        form["cost"] = dict(zip(Cost.model_fields, _listed(form["cost"]), strict=True))
     if type(session_id) is str:
         if type(run_seq) is int:
             form["run_id"] = {"session_id": session_id, "run_seq": run_seq}
@@ -429,35 +421,39 @@ def _fill(kind: type[Any], values: dict[str, Any], about: _About) -> None:
 
 # --- which field is written how ---------------------------------------------------------------------------------------
 
-_Writer = Callable[[Any, _About], Any] | None
+_Turned = Callable[[Any, _About], Any]
+_AS_IS: tuple[_Turned | None, _Turned | None] = (None, None)
 
-_WRITTEN: dict[str, _Writer] = {
-    "wo_id": _subject,
-    "step_id": _step,
-    "tool_batch_id": _batch,
-    "steers": _shorts,
-    "results": _given,
-    "open_calls": _open_calls,
-    "input_digest": _hash,
-    "config_digest": _digest,
-    "command": _command,
-    **dict.fromkeys(("order", "receipt"), _form),
-    **dict.fromkeys(("session_config", "run_overrides", "lease"), _record),
-    **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), _us_after),
-    **dict.fromkeys(("after", "lease_id", "continues"), _short),
-    **dict.fromkeys(("input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref"), _short),
-}
-"""Fields of these names are written so, in whatever event; every other one is a text, a number or a flag as it is."""
-
-_READERS: dict[_Writer, Callable[[Any, _About], Any]] = {
-    _short: _long, _shorts: _longs, _subject: _of_subject, _us_after: _time, _step: _step_of, _batch: _batch_of,
-    _hash: _hash_of, _digest: _digest_of, _given: _given_of, _open_calls: _open_calls_of, _form: _form_of,
+_WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
+    "wo_id": (_subject, _of_subject),
+    "step_id": (_step, _step_of),
+    "tool_batch_id": (_batch, _batch_of),
+    "steers": (_shorts, _longs),
+    "results": (_given, _given_of),
+    "open_calls": (_open_calls, _open_calls_of),
+    "input_digest": (_hash, _hash_of),
+    "config_digest": (_digest, _digest_of),
+    "command": (lambda command, _about: command.model_dump(), None),
+    **dict.fromkeys(("order", "receipt"), (_form, _form_of)),
+    **dict.fromkeys(
+        ("session_config", "run_overrides", "lease"),
+        (lambda record, _about: record.model_dump(exclude_defaults=True), None),
+    ),
+    **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), (_us_after, _time)),
+    **dict.fromkeys(
+        (
+            "after", "lease_id", "continues",
+            "input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref",
+        ),
+        (_short, _long),
+    ),
 }  # fmt: skip
+"""How fields of these names are written and read, in whatever event; every other one is a text, a number or a flag."""
 
 _CLASSES: dict[str, type[events.SessionFact]] = {
     ENTRY_NAMES.get(cls.kind, cls.kind): cls for cls in events.SESSION_FACTS
 }
-_FIELDS: dict[str, tuple[tuple[str, _Writer], ...]] = {
-    cls.kind: tuple((name, _WRITTEN.get(name)) for name in cls.model_fields if name != "at")
+_FIELDS: dict[str, tuple[tuple[str, _Turned | None, _Turned | None], ...]] = {
+    cls.kind: tuple((name, *_WAYS.get(name, _AS_IS)) for name in cls.model_fields if name != "at")
     for cls in _CLASSES.values()
 }

@@ -1,7 +1,8 @@
 """Body 0 of an entry as a typed value: a named tuple with described fields, positional in the record. Pure.
 
 A class says all: its annotations are what a reader holds the bytes against, exactly (True is no int here, and nothing
-is coerced; a whole number may stand where a float is meant). What an entry's own fields say already (its session, its
+is coerced; a whole number may stand where a float is meant). A record of a message stands in it as an array, its fields
+in their order. What an entry's own fields say already (its session, its
 order, its reason, the call in its id) is no field of a payload. Fields with defaults come last: a writer leaves those
 out that are at theirs, and a reader fills them in, so that one that is added later is no reason to refuse an old entry.
 """
@@ -9,11 +10,13 @@ out that are at theirs, and a reader fills them in, so that one that is added la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hobus.bus.messages.base import pack, unpack
+from pydantic import ValidationError
+
+from hobus.bus.messages.base import Record, pack, unpack
 
 P = TypeVar("P", bound=tuple[Any, ...])
 
@@ -109,7 +112,20 @@ def _reads(annotation: Any) -> _Read:
         return _plain(annotation)
     if isinstance(annotation, type) and hasattr(annotation, "_fields"):
         return _reader(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Record):
+        return partial(_record, annotation)
     raise TypeError(f"no field of a payload is a {annotation}")
+
+
+def _record(cls: type[Record], found: Any) -> Record:
+    names = tuple(cls.model_fields)
+    if type(found) is not list or len(found) != len(names):
+        raise ValueError(f": {type(found).__name__}, not {len(names)} fields")
+    try:
+        return cls.model_validate(dict(zip(names, found, strict=True)))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        raise ValueError(f".{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _plain(kind: type) -> _Read:

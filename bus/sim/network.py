@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hobus.bus.broker.core import BrokerCore
-from hobus.bus.broker.events import Connected, ConnectionLost, CutKey, CutOff, Event, FrameReceived, Send, Tick
+from hobus.bus.broker.events import Connected, ConnectionLost, CutOff, Event, FrameReceived, Send, Tick
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.lane_server import Authenticate, LaneServer
 from hobus.bus.lanes import role_of
@@ -257,10 +257,7 @@ class SimNetwork:
         connection.links_made += 1
         connection.link = connection.links_made
         connection.arrives_at = {"up": 0.0, "down": 0.0}
-        if connection.server == "":
-            self._later(connection, "up", lambda: self._at_broker(connection, connection.link, None))
-        else:
-            self._later(connection, "up", lambda: self._at_lane(connection, connection.link, (b"",)))
+        self._later(connection, "up", lambda: self._at_server(connection, connection.link, (b"",)))
         waiting, connection.waiting = connection.waiting, []
         for header, body in waiting:
             self.to_server(connection, header, body)
@@ -286,24 +283,15 @@ class SimNetwork:
 
     def to_server(self, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Arrives at the broker or the lane after the delay; lost if no lane is bound then."""
-        link = connection.link
-        if connection.server == "":
-            self._on_its_way(
-                connection, "up", header, lambda copy: self._at_broker(connection, link, (header, body), is_copy=copy)
-            )
-        else:
-            self._on_its_way(
-                connection, "up", header, lambda copy: self._at_lane(connection, link, (header, body), is_copy=copy)
-            )
+        link, frame = connection.link, (header, body)
+        self._on_its_way(connection, "up", header, lambda copy: self._at_server(connection, link, frame, is_copy=copy))
 
     def to_client(self, sender: str, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Arrives at the process after the delay; lost if it is dead then, or its connection has broken."""
         breaks = connection.breaks
+        frame = (header, body)
         self._on_its_way(
-            connection,
-            "down",
-            header,
-            lambda copy: self._at_client(sender, connection, breaks, (header, body), is_copy=copy),
+            connection, "down", header, lambda copy: self._at_client(sender, connection, breaks, frame, is_copy=copy)
         )
 
     def _on_its_way(
@@ -319,31 +307,30 @@ class SimNetwork:
         if fate.breaks:
             self.break_off(connection)
 
-    def _at_broker(
-        self, connection: SimConnection, link: int, frame: tuple[bytes, bytes] | None, *, is_copy: bool = False
-    ) -> None:
-        """A frame, or the beginning of a connection; lost if the broker that it was sent to is gone."""
-        if link != connection.link:
-            return
-        if self.is_broker_frozen:
-            self._unread.append(lambda: self._at_broker(connection, link, frame, is_copy=is_copy))
-        elif frame is None:
-            self.step(Connected(connection.routing))
-        else:
-            self._note(connection.process.instance, "broker", *frame, is_copy=is_copy)
-            self.step(FrameReceived(connection.routing, *frame))
-
-    def _at_lane(
+    def _at_server(
         self, connection: SimConnection, link: int, frames: tuple[bytes, ...], *, is_copy: bool = False
     ) -> None:
+        """A frame, or the beginning of a connection (an empty one); lost if the server that it was sent to is gone."""
+        if link != connection.link:
+            return
+        process, is_frame = connection.process.instance, len(frames) > 1
+        if connection.server == "":
+            if self.is_broker_frozen:
+                self._unread.append(lambda: self._at_server(connection, link, frames, is_copy=is_copy))
+                return
+            if is_frame:
+                self._note(process, "broker", frames[0], frames[1], is_copy=is_copy)
+            name = connection.routing
+            self.step(FrameReceived(name, frames[0], frames[1]) if is_frame else Connected(name))
+            return
         end = self._lanes.get(connection.server)
-        if link != connection.link or end is None or not end.is_open or not end.process.is_alive:
+        if end is None or not end.is_open or not end.process.is_alive:
             return
         if end.process.is_frozen:
-            end.process.hold(lambda: self._at_lane(connection, link, frames, is_copy=is_copy))
+            end.process.hold(lambda: self._at_server(connection, link, frames, is_copy=is_copy))
             return
-        if len(frames) > 1:
-            self._note(connection.process.instance, end.server.instance, frames[0], frames[1], is_copy=is_copy)
+        if is_frame:
+            self._note(process, end.server.instance, frames[0], frames[1], is_copy=is_copy)
         end.process.context.copy().run(end.server.receive, connection.routing, frames)
 
     def _at_client(
@@ -364,20 +351,16 @@ class SimNetwork:
         events = [event]
         while events:
             for action in self.broker.step(events.pop(0), self.loop.time()):
-                if isinstance(action, CutOff):
+                if isinstance(action, Send):
+                    connection = self.connections.get(action.connection)
+                    if connection is None or not connection.is_reachable:
+                        events.append(ConnectionLost(action.connection))
+                    else:
+                        self.to_client("broker", connection, action.header, action.body)
+                elif isinstance(action, CutOff):
                     self.break_named(action.connection)
-                    continue
-                if isinstance(action, CutKey):
-                    continue  # nobody comes from elsewhere here
-                if not isinstance(action, Send):
-                    if self.on_tap is not None:
-                        self.on_tap(action)
-                    continue
-                connection = self.connections.get(action.connection)
-                if connection is None or not connection.is_reachable:
-                    events.append(ConnectionLost(action.connection))
-                else:
-                    self.to_client("broker", connection, action.header, action.body)
+                elif isinstance(action, Tap) and self.on_tap is not None:  # else a key's: nobody comes from elsewhere
+                    self.on_tap(action)
         self._set_alarm()
 
     def _set_alarm(self) -> None:

@@ -111,7 +111,6 @@ class World:
         *,
         role: str,
         instance: str | None = None,
-        offers: Sequence[str] | None = None,
         slots: int = 0,
         lanes: Sequence[str] | None = None,
         tools: Sequence[str] = (),
@@ -120,11 +119,11 @@ class World:
     ) -> Peer:
         """A process that runs this actor; it connects once the loop runs.
 
-        `offers`: its role's service if it has an actor. `lanes`: services it has a lane to; the ledger (and for the
-        host the gateway) unless said otherwise. An actor that offers a service with a lane binds that lane as well.
+        With an actor it offers its role's service, and binds the lane of that if it has one. `lanes`: services it has
+        a lane to; the ledger (and for the host the gateway) unless said otherwise.
         """
         instance = instance or self.instance_of(role)
-        offered = list(offers) if offers is not None else ([role] if actor is not None else [])
+        offered = [role] if actor is not None else []
         process = SimProcess(instance)
         clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=self._wall_epoch)
         connects_to = ["", *(lanes if lanes is not None else _lanes(role))]

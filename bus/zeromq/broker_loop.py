@@ -184,7 +184,8 @@ class BrokerLoop:
             if at is not None and at <= now:
                 core.set_wall(now, clock.now())
                 self._do(self._step(Tick(), now), now)
-                self._count_at_doors()
+                for door in (self._door, tap.door, *((self._remote.door,) if self._remote is not None else ())):
+                    core.count(door.take_counts())
                 more = True
                 at = core.next_wakeup()
             if self._stops or self._told:
@@ -239,7 +240,7 @@ class BrokerLoop:
         return True
 
     def _drain_remote(self, remote: RemoteRouter) -> bool:
-        """The same for connections from elsewhere, and who was not let in; whether anything was handled."""
+        """Handles what connections from elsewhere have sent, and who was not let in; whether there was anything."""
         step, monotonic = self._step, self._clock.monotonic
         for fingerprint, address in remote.hear_strangers():
             now = monotonic()
@@ -261,11 +262,6 @@ class BrokerLoop:
             else:
                 self._do(step(_garbage(connection, parts), now), now)
         return count > 0
-
-    def _count_at_doors(self) -> None:
-        remote = (self._remote.door,) if self._remote is not None else ()
-        for door in (self._door, self._tap.door, *remote):
-            self._core.count(door.take_counts())
 
     def _do(self, actions: list[Action], now: float) -> None:
         """Carries out actions in order; losses come after them, so that tapped frames stay in sequence."""

@@ -16,6 +16,7 @@ import zmq
 
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
+from hobus.bus.window import remember
 from hobus.bus.zeromq.doorkeeper import Doorkeeper, look, shut
 from hobus.bus.zeromq.drained import NOBLOCK, Receive, option_of
 
@@ -49,9 +50,7 @@ class Callers:
     def hears(self, connection: bytes, frame: zmq.Frame, who: str = "") -> bool:
         """Whether this connection may speak; asked for its first message, and whenever the table does not know it."""
         caller = _caller_of(frame, who)
-        self._known[connection] = caller
-        if len(self._known) > self._known_max:
-            self._known.popitem(last=False)
+        remember(self._known, connection, caller, at_most=self._known_max)
         is_one_too_many = self._door is not None and caller.inode and not self._door.heard(caller.inode, caller.who)
         if is_one_too_many or self.is_banned(caller.who):
             self._end(connection, caller)
@@ -75,10 +74,7 @@ class Callers:
         """The connection is over, and whoever had it comes back no sooner than `bus.ban_ms`; who that was."""
         caller = self._known.get(connection, _GONE)
         if caller.who:
-            self._banned[caller.who] = self._clock.monotonic() + self._ban_s
-            self._banned.move_to_end(caller.who)
-            if len(self._banned) > self._known_max:
-                self._banned.popitem(last=False)
+            remember(self._banned, caller.who, self._clock.monotonic() + self._ban_s, at_most=self._known_max)
         self._end(connection, caller)
         return caller.who
 
@@ -89,7 +85,7 @@ class Callers:
                 self._end(connection, caller)
 
     def receiver_of(self, router: zmq.Socket[bytes]) -> Receive:
-        """As `frames.receiver_of` of a ROUTER; the messages of who was cut off read as if there were none."""
+        """Takes one whole message of this ROUTER; raises zmq.Again if there is none, or if its sender was cut off."""
         receive, option, known = cast("Callable[[int], bytes]", router.recv), option_of(router), self._known
 
         def receive_message() -> list[bytes]:

@@ -87,7 +87,7 @@ def end_monitor(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
 
 
 class Features(NamedTuple):
-    """Of this process's libzmq."""
+    """What this process's libzmq is, and can do."""
 
     version: str
     has_curve: bool

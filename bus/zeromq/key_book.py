@@ -21,7 +21,7 @@ import structlog
 from pydantic import ValidationError
 
 from hobus.bus import disk
-from hobus.bus.broker.records import KeyRecord
+from hobus.bus.broker.records import Noted
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Record
@@ -64,6 +64,11 @@ class WorkerFile(Record):
         """The name of its key."""
         return curve.fingerprint(self.public_key.encode())
 
+    @property
+    def use(self) -> Use:
+        """Of the token that it came by."""
+        return Use(_short(self.name), self.token_id, self.fingerprint)
+
 
 class Use(NamedTuple):
     """One use of a token, as its file's name says it."""
@@ -103,7 +108,7 @@ class KeyFiles:
         """Whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
         return public.decode("ascii", "replace") in self._workers or _hash(public) in self._tokens
 
-    def take_records(self) -> list[KeyRecord]:
+    def take_records(self) -> list[Noted]:
         """What is to be recorded since the last call; at first all that is known."""
         records, self._records = self._records, []
         return records
@@ -116,9 +121,8 @@ class KeyFiles:
         if worker is None:
             return Refused(code="not_enrolled", detail="a token's key is for joining alone: hobus worker join TOKEN")
         if hello.role != worker.role or hello.instance.partition("@")[0] != worker.name:
-            return Refused(
-                code="role_mismatch", detail=f"{worker.fingerprint} is enrolled as {worker.name}, as no other"
-            )
+            why = f"{worker.fingerprint} is enrolled as {worker.name}, as no other"
+            return Refused(code="role_mismatch", detail=why)
         if hello.version != self._version:
             return self._other_version(hello.version)
         if hello.offers and hello.config_digest != self._digest:
@@ -137,7 +141,7 @@ class KeyFiles:
         refused = self._refusal(join, key, token, now)
         if refused is not None:
             facts = KeyRefused(_shown(join.public_key), token=token.token_id if token else "")
-            self._records.append(KeyRecord("KEY_REFUSED", "REJECTED", refused.code, facts))
+            self._records.append(Noted("KEY_REFUSED", "REJECTED", refused.code, facts))
             return refused
         worker = self._workers.get(join.public_key)
         if worker is None and token is not None:
@@ -156,33 +160,26 @@ class KeyFiles:
 
     def _refusal(self, join: Join, key: str, token: TokenFile | None, now: float) -> Refused | None:
         if join.protocol != HEADER_VERSION:
-            return Refused(
-                code="bad_protocol",
-                detail=f"the worker speaks protocol {join.protocol}, this cluster {HEADER_VERSION}: use one version",
-            )
+            why = f"the worker speaks protocol {join.protocol}, this cluster {HEADER_VERSION}: use one version"
+            return Refused(code="bad_protocol", detail=why)
         if join.version != self._version:
             return self._other_version(join.version)
         if why := self._unfit(join.public_key, key):
             return Refused(code="malformed", detail=f"the key to enrol is {why}")
-        known = self._workers.get(join.public_key)
-        if known is not None:
+        if join.public_key in self._workers:
             return None  # its answer was lost
         fingerprint = curve.fingerprint(join.public_key.encode())
         if any(use.key == fingerprint for use in self._uses):
-            return Refused(
-                code="not_enrolled",
-                detail=f"{fingerprint} was revoked: join with a key of its own, in a new directory",
-            )
+            why = f"{fingerprint} was revoked: join with a key of its own, in a new directory"
+            return Refused(code="not_enrolled", detail=why)
         if token is None:
             return Refused(code="bad_token", detail="this connection's key is not a join token's")
         if join.role != token.role:
             return Refused(code="role_mismatch", detail=f"{token.token_id} is for {token.role} alone")
         if now * 1_000_000 >= token.expires_at_us:
-            return Refused(
-                code="token_expired",
-                detail=f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one",
-            )
-        if self._uses_of(token) >= token.uses:
+            why = f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one"
+            return Refused(code="token_expired", detail=why)
+        if sum(use.token_id == token.token_id for use in self._uses) >= token.uses:
             return Refused(
                 code="token_used",
                 detail=f"{token.token_id} was good for {token.uses} worker{'s' * (token.uses > 1)} and is used up: "
@@ -197,13 +194,8 @@ class KeyFiles:
         return "" if _is_key(public) else "none that anybody can have: no secret fits it"
 
     def _other_version(self, version: str) -> Refused:
-        return Refused(
-            code="bad_version",
-            detail=f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version",
-        )
-
-    def _uses_of(self, token: TokenFile) -> int:
-        return sum(use.token_id == token.token_id for use in self._uses)
+        why = f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version"
+        return Refused(code="bad_version", detail=why)
 
     def _next_number(self) -> int:
         """Never one that was used: names stand in records."""
@@ -220,7 +212,7 @@ class KeyFiles:
             raise
 
     def _mark_used(self, worker: WorkerFile) -> None:
-        use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
+        use = worker.use
         if use not in self._uses:
             disk.write_private(self._folder / _USED / use.file_name, b"")
             self._uses.add(use)
@@ -235,10 +227,9 @@ class KeyFiles:
             raise BusError("unavailable", f"the key could not be revoked: {error.strerror}") from error
         if worker is None:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
-        use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
-        self._uses.add(use)
+        self._uses.add(worker.use)
         self._workers.pop(worker.public_key, None)
-        self._records.append(_revoked_record(use))
+        self._records.append(_revoked_record(worker.use))
         return worker.public_key
 
     # --- tokens -----------------------------------------------------------------------------------------------------
@@ -247,13 +238,9 @@ class KeyFiles:
         """The token's key counts from now on, durably; asked again, the same answer. Raises BusError."""
         if not _is_key(wanted.public_key):
             raise BusError("malformed", "the token's public key is none")
-        for name, value, limit in (
-            ("ttl", wanted.ttl_s, self._settings.join_ttl_max_s),
-            ("uses", wanted.uses, self._settings.join_uses_max),
-        ):
-            if value > limit:
-                setting = {"ttl": "bus.join_ttl_max_s", "uses": "bus.join_uses_max"}[name]
-                raise BusError("rejected", f"--{name} {value}: at most {limit} ({setting})")
+        for name, value, setting in (("ttl", wanted.ttl_s, "join_ttl_max_s"), ("uses", wanted.uses, "join_uses_max")):
+            if value > (limit := getattr(self._settings, setting)):
+                raise BusError("rejected", f"--{name} {value}: at most {limit} (bus.{setting})")
         key_hash = _hash(wanted.public_key.encode())
         token = self._tokens.get(key_hash) or self._new_token(key_hash, wanted, now)
         return TokenCreated(
@@ -304,8 +291,7 @@ def revoke(folder: Path, name: str) -> WorkerFile | None:
     """This worker's key is revoked, durably; for a broker that does not run. None: there is no such worker."""
     for worker in workers_in(folder):
         if worker.name == name:
-            use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
-            disk.write_private(folder / _USED / use.file_name, b"")
+            disk.write_private(folder / _USED / worker.use.file_name, b"")
             (folder / _ENROLLED / f"{_short(worker.name)}.json").unlink()
             return worker
     return None
@@ -357,19 +343,19 @@ def _number_of(name: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _token_record(token: TokenFile) -> KeyRecord:
+def _token_record(token: TokenFile) -> Noted:
     facts = TokenMade(token.token_id, token.role, token.uses, token.created_at_us, token.expires_at_us)
-    return KeyRecord("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
+    return Noted("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
 
 
-def _worker_record(worker: WorkerFile) -> KeyRecord:
+def _worker_record(worker: WorkerFile) -> Noted:
     facts = KeyEnrolled(
         worker.fingerprint, worker.name, worker.role, worker.token_id, worker.host, worker.version,
         worker.enrolled_at_us,
     )  # fmt: skip
-    return KeyRecord("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
+    return Noted("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
 
 
-def _revoked_record(use: Use) -> KeyRecord:
+def _revoked_record(use: Use) -> Noted:
     facts = KeyRevoked(use.key, use.worker, use.token_id)
-    return KeyRecord("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{use.key}")
+    return Noted("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{use.key}")

@@ -93,7 +93,7 @@ class Unsent:
         self._of: OrderedDict[bytes, _Marks] = OrderedDict()
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        """As `DrainedSocket.send`."""
+        """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable peer."""
         marks = self._of.get(routing) or _Marks()
         if marks.since + len(body) < _MARK_BYTES:
             if not self._socket.send((routing, header, body)):
@@ -110,7 +110,9 @@ class Unsent:
         self._of.move_to_end(routing)
         if len(self._of) > self._connections_max:
             self.by_connection()
-            self._forget_one()
+            idle = next((one for one, held in self._of.items() if not held.waiting), None)
+            if idle is not None:
+                del self._of[idle]
         return True
 
     def by_connection(self) -> dict[bytes, int]:
@@ -122,8 +124,3 @@ class Unsent:
             if marks.size_bytes:
                 left[routing] = marks.size_bytes
         return left
-
-    def _forget_one(self) -> None:
-        idle = next((routing for routing, marks in self._of.items() if not marks.waiting), None)
-        if idle is not None:
-            del self._of[idle]

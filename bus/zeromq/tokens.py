@@ -10,19 +10,29 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import write_private
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import ConfigError
 from hobus.bus.lanes import INSTANCE_PATTERN
+from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import Hello, Refused
 
 _FOLDER = "tokens"
+
+
+class _Token(Record):
+    instance: str
+    role: str
+    hash: str
+    pid: int | None
+    started: str | None
+
+    def is_of_the_living(self) -> bool:
+        return self.pid is None or _start_time(self.pid) == self.started
 
 
 def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
@@ -34,20 +44,16 @@ def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
     match = INSTANCE_PATTERN.fullmatch(instance)
     if match is None or match["role"] != role:
         raise ConfigError(f"no token for {instance[:160]!r}: an instance is `<role>/<n>@<epoch>` with role {role!r}")
-    folder = _folder(state_dir)
+    folder = state_dir / _FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
     secret = SystemClock().secret()
-    content = {
-        "instance": instance,
-        "role": role,
-        "hash": _hash(secret),
-        "pid": pid,
-        "started": _start_time(pid) if pid is not None else None,
-    }
+    started = _start_time(pid) if pid is not None else None
+    token = _Token(instance=instance, role=role, hash=_hash(secret), pid=pid, started=started)
     path = folder / _file_name(instance)
     for older in folder.glob(_file_name(instance.partition("@")[0] + "@*")):
         if older != path:
             older.unlink(missing_ok=True)
-    write_private(path, json.dumps(content).encode(), is_durable=False)
+    write_private(path, token.model_dump_json().encode(), is_durable=False)
     return secret
 
 
@@ -67,18 +73,16 @@ class TokenDirectory:
         if INSTANCE_PATTERN.fullmatch(hello.instance) is None:
             return Refused(code="malformed", detail="the instance is not `<role>/<n>@<epoch>`")
         try:
-            content: dict[str, Any] = json.loads((self._folder / _file_name(hello.instance)).read_bytes())
-            expected, role, instance = str(content["hash"]), content["role"], content["instance"]
-            pid, started = content["pid"], content["started"]
+            token = _Token.model_validate_json((self._folder / _file_name(hello.instance)).read_bytes())
         except FileNotFoundError:
             return self._bad(hello, "there is no token for this incarnation: start it through the launcher")
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             return self._bad(hello, f"its token file cannot be read ({type(error).__name__}): restart this process")
-        if not hmac.compare_digest(expected, _hash(hello.token)) or instance != hello.instance:
+        if not hmac.compare_digest(token.hash, _hash(hello.token)) or token.instance != hello.instance:
             return self._bad(hello, "the token is not the one made for this incarnation")
-        if role != hello.role:
+        if token.role != hello.role:
             return Refused(code="role_mismatch", detail=f"the token of {hello.instance} is for another role")
-        if pid is not None and started is not None and _start_time(pid) != started:
+        if token.started is not None and not token.is_of_the_living():
             return self._bad(hello, "the process that the token was made for is gone")
         return None
 
@@ -87,12 +91,11 @@ class TokenDirectory:
         found: list[str] = []
         for path in sorted(self._folder.glob("*.json")):
             try:
-                content: dict[str, Any] = json.loads(path.read_bytes())
-                instance, pid, started = str(content["instance"]), content["pid"], content["started"]
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                token = _Token.model_validate_json(path.read_bytes())
+            except (OSError, ValueError):
                 continue
-            if pid is None or _start_time(pid) == started:
-                found.append(instance)
+            if token.is_of_the_living():
+                found.append(token.instance)
         return found
 
     def _bad(self, hello: Hello, why: str) -> Refused:
@@ -111,13 +114,6 @@ def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
         protocol=HEADER_VERSION,
     )
     return authenticate(stranger) is not None
-
-
-def _folder(state_dir: Path) -> Path:
-    folder = state_dir / _FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)
-    return folder
 
 
 def _file_name(instance: str) -> str:

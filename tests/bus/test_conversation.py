@@ -15,4 +15,4 @@ def test_the_first_look_of_a_new_process_is_no_standstill() -> None:
         nobody, instance="ho1/1@a", settings=bus_settings(), clock=nobody, connections={}, next_id=lambda: "1"
     )
     conversation.notice_standstill(18588.0)
-    assert conversation.counters.standstills == 0
+    assert conversation.counters["standstills"] == 0

@@ -226,7 +226,7 @@ def test_questions_reach_the_ledger(world: World) -> None:
 
     async def scenario() -> None:
         assert await client.lookup(["a"], ["once"]) == [None, None]
-        assert (await client.read("governance", limit=10)).head == -1
+        assert (await client.page(Read(stream="governance", limit=10))).head == -1
 
     world.run(scenario())
 
@@ -315,7 +315,7 @@ def test_what_nobody_waits_for_leaves_at_once_when_it_has_to(world: World, how: 
         if how == "flush":
             await client.flush()
         if how == "question":
-            assert (await client.read("governance", limit=5)).head == 1
+            assert (await client.page(Read(stream="governance", limit=5))).head == 1
         if how in ("many", "at_once"):
             client.submit([entry("c")], at_once=how == "at_once")
         await asyncio.sleep(0.5)

@@ -99,7 +99,7 @@ def test_after_a_standstill_what_was_not_started_is_discarded_and_comes_again(
         assert len(peer._inbox) == 2
         world.loop.advance(2.0)
         await asyncio.sleep(1)
-        assert peer._inbox.counters.discarded >= 1
+        assert peer._inbox.counters["discarded"] >= 1
         desk.go.set()
         assert (await first).outcome == "SUCCESS"
         assert (await second).content == "second"
@@ -594,7 +594,7 @@ def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
         await world.settled()
         late = header(Kind.REPLY, "x", correlation_id="never-asked", type="gateway.response")
         worker._conversation._receive(worker._broker, pack_header(late), b"")
-        assert worker._outbox.counters.late == 1
+        assert worker._outbox.counters["late"] == 1
 
     world.run(scenario())
 
@@ -630,7 +630,7 @@ def test_a_malformed_body_never_reaches_a_handler(world: World) -> None:
         await waiting
         await asyncio.sleep(0.4)
         assert desk.begun == ["echo x"]
-        assert peer._inbox.counters.refused == 1
+        assert peer._inbox.counters["refused"] == 1
 
     world.run(scenario())
 

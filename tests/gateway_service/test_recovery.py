@@ -10,7 +10,7 @@ import pytest
 from bench.builders import prompt
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.ledger import Entry, Query
 from hobus.gateway_service.recovery import Recovery
 from tests.gateway_service.rig import SHIPPED, Cluster, answered, hang, payload
 from tests.rig import of_type
@@ -105,14 +105,16 @@ def test_without_a_snapshot_that_can_be_read_everything_is(cluster: Cluster) -> 
             await cluster.ask(prompt(f"WO-{number}#1"))
             await asyncio.sleep(0.5)
         with pytest.MonkeyPatch.context() as patch:
-            query = LedgerClient.query
+            page = LedgerClient.page
 
-            async def odd(self, where, **options):
-                found = await query(self, where, **options)
+            async def odd(self, question):
+                found = await page(self, question)
+                if not isinstance(question, Query):
+                    return found
                 bodies = {"bodies": [bytes([0x80])]}
                 return found.model_copy(update={"entries": [one._replace(**bodies) for one in found.entries]})
 
-            patch.setattr(LedgerClient, "query", odd)
+            patch.setattr(LedgerClient, "page", odd)
             seen = await restarted(cluster)
         return seen, await cluster.entries(rests_s=2)
 

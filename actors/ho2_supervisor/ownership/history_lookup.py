@@ -18,8 +18,8 @@ from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict, 
 from hobus.bus.errors import LedgerError, SessionFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import RunId, candidates_key, completed_id, delivered_key, requested_id, turn_key
-from hobus.bus.messages.ledger import Entry, session_stream
-from hobus.bus.messages.session import RunRequested, SessionEventKind, TurnDegraded, TurnResult
+from hobus.bus.messages.ledger import Entry, Query, session_stream
+from hobus.bus.messages.session import RunRequested, SessionFact, TurnDegraded, TurnResult
 from hobus.bus.record.ends import End, end_in, result_in
 from hobus.bus.record.journal import Recorded, answer_in, own_text, recorded
 
@@ -67,7 +67,7 @@ def _end_in(entry: Entry | None) -> End | None:
     return None if entry is None or event is None else end_in(event, entry)
 
 
-def _event_of(entry: Entry | None) -> SessionEventKind | None:
+def _event_of(entry: Entry | None) -> SessionFact | None:
     taken = recorded(entry)
     return None if taken is None else taken.event.event
 
@@ -130,7 +130,7 @@ async def _of_run(client: LedgerClient, run_id: RunId, *event_types: str) -> Ent
     """The first entry of one of these types in a run, from the index: of what is not named by its run."""
     for event_type in event_types:
         where = {"stream": session_stream(run_id.session_id), "event_type": event_type, "run_seq": run_id.run_seq}
-        found = await client.query(where, limit=1, with_bodies=True)
+        found = await client.page(Query(where=where, limit=1, with_bodies=True))
         if found.entries:
             return found.entries[0]
     return None

@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor.turn.history import History, HistoryLimits
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import split_body_ref
-from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.ledger import Entry, Read, session_stream
 from hobus.bus.messages.session import ENTRY_NAMES
 from hobus.bus.record.ends import result_or_none
 from hobus.bus.record.journal import Recorded, recorded
@@ -118,9 +118,9 @@ async def _newest(
     before: int | None = None
     ignored = 0
     while True:
-        entries = await client.read(
-            session_stream(session_id), before=before, limit=page, with_bodies=True, newest_first=True
-        )
+        stream = session_stream(session_id)
+        question = Read(stream=stream, before=before, limit=page, with_bodies=True, newest_first=True)
+        entries = await client.page(question)
         for entry in entries.entries:
             tail.append(entry)
             if entry.event_type != _SNAPSHOT:

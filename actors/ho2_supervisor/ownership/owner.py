@@ -24,7 +24,7 @@ from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.bus.errors import LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
-from hobus.bus.messages.session import SessionEventKind, TookOver, TurnResult
+from hobus.bus.messages.session import SessionFact, TookOver, TurnResult
 from hobus.bus.record.journal import Recorded, candidates_in
 
 
@@ -164,7 +164,7 @@ class OwnedSession:
 
     def append(  # noqa: PLR0913 - what an entry is made of
         self,
-        event: SessionEventKind,
+        event: SessionFact,
         *,
         bodies: Sequence[bytes] = (),
         once: str | None = None,

@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
-from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, session_stream
+from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, Query, Read, session_stream
 from hobus.bus.messages.session import RUN_ENDS, SessionReady, StartSession
 from hobus.bus.paging import read_peers
 from hobus.bus.record.payload import payload_in
@@ -144,7 +144,7 @@ class Unowned:
     async def _settled_before(self) -> tuple[int, Iterable[str]]:
         """The newest OWNERS_SETTLED: up to where only who lived then can have left anything, and who they were."""
         where = {"stream": "ho2m", "event_type": SETTLED}
-        page = await self._client.query(where, limit=1, newest_first=True, with_bodies=True)
+        page = await self._client.page(Query(where=where, limit=1, newest_first=True, with_bodies=True))
         said = payload_in(OwnersSettled, page.entries[0]) if page.entries else None
         return (-1, ()) if said is None else said
 
@@ -157,9 +157,8 @@ class Unowned:
         """The newest take-over of each session, as far as these pages go; how many there were."""
         count, more = 0, True
         while more:
-            page = await self._client.query(
-                {"event_type": "TookOver", **where}, after=after, limit=self._config.sessions.journal_page
-            )
+            limit = self._config.sessions.journal_page
+            page = await self._client.page(Query(where={"event_type": "TookOver", **where}, after=after, limit=limit))
             for entry in page.entries:
                 session_id, tenure = entry.provenance.session_id, entry.tenure or 0
                 if session_id not in taken or taken[session_id].tenure < tenure:
@@ -190,9 +189,8 @@ class Unowned:
 
     async def _ask(self, session_id: str, taken: set[Tenure]) -> None:
         """Whoever answers for the session owns it, and drives what is open."""
-        newest = await self._client.read(
-            session_stream(session_id), limit=self._config.ho2.owners_entries, newest_first=True
-        )
+        stream, limit = session_stream(session_id), self._config.ho2.owners_entries
+        newest = await self._client.page(Read(stream=stream, limit=limit, newest_first=True))
         if not is_owned(newest.entries, taken):
             return
         if not may_be_open(newest.entries) and not (newest.more and await self._may_wait(session_id)):
@@ -210,7 +208,7 @@ class Unowned:
         no message is taken for one that waits: its head does not tell.
         """
         where = {"stream": session_stream(session_id), "event_type": "HostCommandReceived"}
-        page = await self._client.query(where, limit=1, newest_first=True)
+        page = await self._client.page(Query(where=where, limit=1, newest_first=True))
         if not page.entries:
             return False
         command_id = page.entries[0].submission_id.rpartition("/")[2]

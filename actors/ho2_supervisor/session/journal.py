@@ -16,7 +16,7 @@ from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import completed_id, entry_id
 from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
-from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
+from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionFact
 from hobus.bus.record.journal import Recorded, pack_event, recorded
 
 
@@ -35,7 +35,7 @@ def counted_id(kind: str, session_id: str, tenure: int, number: int) -> str:
     return f"{entry_name(kind)}:{session_id}/{tenure}.{number}"
 
 
-def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | None:
+def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
     """The submission id of an event that has one of its own, by what it is about; None for counted ones."""
     match event:
         case events.RunRequested() | events.TurnDegraded():
@@ -54,7 +54,7 @@ def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | N
             return None
 
 
-def envelope(state: SessionState, event: SessionEventKind) -> SessionEvent:
+def envelope(state: SessionState, event: SessionFact) -> SessionEvent:
     """The event with the correlation fields of this moment."""
     session_id, run = state.session_id, state.run
     if run is None:
@@ -103,7 +103,7 @@ class Step(NamedTuple):
     rejection: str = ""  # why its event does not apply; empty: it does
 
     @property
-    def event(self) -> SessionEventKind | None:
+    def event(self) -> SessionFact | None:
         """What happened; None where that does not read."""
         return None if self.recorded is None else self.recorded.event.event
 

@@ -306,7 +306,7 @@ def with_reply(turn: DeliveredTurn, entry: Recorded, end: End, result: TurnResul
     return replace(turn, reply_ref=end.reply_ref, reply_text=reply_in(entry, end, result), tool_ids=tool_ids)
 
 
-def step_key(event: events.SessionEventKind) -> str:
+def step_key(event: events.SessionFact) -> str:
     """What makes a recorded step of a run the same step when the run is driven again; empty for other events."""
     match event:
         case events.RunStarted():

@@ -18,7 +18,7 @@ from hobus.actors.ho2_supervisor.turn import order_codec, pool, text_parts, work
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import body_ref, dispatched_id
-from hobus.bus.messages.session import OrderDispatched, OrderEnded, SessionEventKind
+from hobus.bus.messages.session import OrderDispatched, OrderEnded, SessionFact
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 
 
@@ -49,7 +49,7 @@ class Effects:
         self._memo = memo
         self._resources = resources
 
-    def step(self, event: SessionEventKind, *, bodies: Sequence[bytes] = ()) -> None:
+    def step(self, event: SessionFact, *, bodies: Sequence[bytes] = ()) -> None:
         """The event is journaled, unless an earlier drive of this run did so."""
         if step_key(event) not in self._memo.steps:
             self._session.append(event, bodies=bodies, trace=self._task.trace)

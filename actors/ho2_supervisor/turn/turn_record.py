@@ -18,7 +18,7 @@ from hobus.bus.messages.ids import body_ref, completed_id, requested_id, turn_ke
 from hobus.bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
-from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, Used, behind_run
+from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, behind_run
 from hobus.bus.spent import fact_of
 
 _log = structlog.get_logger("ho2_supervisor")
@@ -71,7 +71,7 @@ async def record_answer(
     whole = ChainComplete(
         orders=tuple(behind_run(receipt.wo_id) for receipt in receipts),
         trace_hash=chain.trace_hash(receipts),
-        used=Used.of(result.cost),
+        used=result.cost,
         domain_labels=tuple(labels.domain),
         task_labels=tuple(labels.task),
         labels_dropped=tuple(labels.dropped),

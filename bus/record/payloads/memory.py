@@ -9,6 +9,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from hobus.bus.messages.memory import GateResult
+
 
 class SignalLogged(NamedTuple):
     """HO3_SIGNAL: something that was noticed in a run; its event is named by the entry's id, behind the agent."""
@@ -16,18 +18,6 @@ class SignalLogged(NamedTuple):
     signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
     at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
     metadata: Annotated[dict[str, str | int | float | bool], Field(description="facts about it, no text")]
-
-
-class GateThen(NamedTuple):
-    """The gate of a signal as it was."""
-
-    signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
-    crossed: Annotated[bool, Field(description="it could be consolidated")]
-    event_count: Annotated[int, Field(description="events that counted")]
-    session_count: Annotated[int, Field(description="distinct sessions among them")]
-    already_consolidated: Annotated[bool, Field(description="an overlay of that window named the signal")]
-    reason: Annotated[str, Field(description="a sentence that a person can read")]
-    evidence: Annotated[float, Field(description="bistable mode: decayed evidence; counting mode: 0")]
 
 
 class OverlayWritten(NamedTuple):
@@ -46,7 +36,7 @@ class OverlayWritten(NamedTuple):
     expires_at_event_ts: Annotated[str | None, Field(description="returned while this is not past; None: for ever")]
     source_signal_ids: Annotated[tuple[str, ...], Field(description="signals it rests on")]
     source_event_ids: Annotated[tuple[str, ...], Field(description="every one a logged event")]
-    gate_snapshot: Annotated[GateThen | None, Field(description="None: stated explicitly")]
+    gate_snapshot: Annotated[GateResult | None, Field(description="None: stated explicitly")]
     model: Annotated[str, Field(description="model that wrote the line; empty: stated explicitly")]
     prompt_pack_version: Annotated[str, Field(description="of the pack that asked for it")]
     consolidation_event_ts: Annotated[str, Field(description="ISO 8601, UTC")]

@@ -14,7 +14,6 @@ from hobus.bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
 from hobus.bus.messages.work_order import Cost, Fence, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
 from hobus.bus.record.entry import Entry, Provenance, WriteEntry
 from hobus.bus.record.payload import payload_in
-from hobus.bus.record.payloads.prompts import CallAsked
 
 ToldPeople = Literal["printed", "traceback"]
 
@@ -31,38 +30,12 @@ class ToolStarted(NamedTuple):
     number: Annotated[int, Field(description="which try this is, from 1")]
 
 
-class Used(NamedTuple):
-    """What an order or a run used."""
-
-    input_tokens: Annotated[int, Field(description="tokens of the prompts")]
-    output_tokens: Annotated[int, Field(description="tokens of the answers")]
-    total_tokens: Annotated[int, Field(description="input and output")]
-    cached_tokens: Annotated[int, Field(description="part of the input that providers had cached")]
-    reasoning_tokens: Annotated[int, Field(description="part of the output that models only thought")]
-    llm_calls: Annotated[int, Field(description="answered model calls")]
-    tool_calls: Annotated[int, Field(description="tool calls")]
-    tool_ids_used: Annotated[tuple[str, ...], Field(description="tools in the order of their first use")]
-    elapsed_ms: Annotated[int, Field(description="from arrival to the answer")]
-    cost_usd: Annotated[float | None, Field(description="money; None: a price is unknown")]
-
-    @staticmethod
-    def of(cost: Cost) -> Used:
-        """The same as a payload has it."""
-        values: dict[str, Any] = vars(cost) | {"tool_ids_used": tuple(cost.tool_ids_used)}
-        return Used(**values)
-
-    def cost(self) -> Cost:
-        """The same as a message has it."""
-        values: dict[str, Any] = self._asdict() | {"tool_ids_used": list(self.tool_ids_used)}
-        return Cost(**values)
-
-
 class OrderEnd(NamedTuple):
     """WO_COMPLETED, WO_FAILED and WO_LATE: the receipt, but for its texts and what the entry itself says."""
 
     session_epoch: Annotated[int, Field(description="of the fence")]
     step_epoch: Annotated[int, Field(description="of the fence")]
-    used: Annotated[Used, Field(description="its cost")]
+    used: Annotated[Cost, Field(description="its cost")]
     failure: Annotated[str | None, Field(description="why it failed, no prompt text; None: it was completed")] = None
     text: Annotated[
         str,
@@ -70,7 +43,7 @@ class OrderEnd(NamedTuple):
     ] = _NO_TEXT
     text_name: Annotated[str, Field(description="what prompt packs call it")] = ""
     finish_reason: Annotated[str, Field(description="why the model stopped")] = ""
-    tool_calls: Annotated[tuple[CallAsked, ...], Field(description="tools that the model asks for")] = ()
+    tool_calls: Annotated[tuple[ToolCall, ...], Field(description="tools that the model asks for")] = ()
     parsed: Annotated[dict[str, Any] | None, Field(description="output of a structured contract; None: text")] = None
     truncated: Annotated[bool, Field(description="tool output was cut")] = False
     tools_invented: Annotated[tuple[str, ...], Field(description="asked for, and never told of")] = ()
@@ -99,14 +72,12 @@ def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
     return OrderEnd(
         session_epoch=receipt.fence.session_epoch,
         step_epoch=receipt.fence.step_epoch,
-        used=Used.of(receipt.cost),
+        used=receipt.cost,
         failure=None if receipt.state == "completed" else "" if receipt.error is None else receipt.error.message,
         text=_OWN_TEXT if has_own_text else _text_of(result.text.ref, parents),
         text_name=result.text.name,
         finish_reason=result.finish_reason,
-        tool_calls=tuple(
-            CallAsked(call.call_id, call.provider_call_id, call.tool_id, call.arguments) for call in result.tool_calls
-        ),
+        tool_calls=tuple(result.tool_calls),
         parsed=result.parsed,
         truncated=result.truncated,
         tools_invented=tuple(result.tools_invented),
@@ -146,7 +117,7 @@ def receipt_in(entry: Entry | WriteEntry) -> Receipt | None:
         state="completed" if end.failure is None else "failed",
         output_result=_result_in(entry, end) if end.failure is None else None,
         error=None if end.failure is None else WorkOrderError(code=entry.reason, message=end.failure),
-        cost=end.used.cost(),
+        cost=end.used,
         prompt_received_ids=[parent for parent in entry.parents if parent.startswith(_ANSWER)],
         executed_by=end.executed_by or writer,
         completed_at=iso((end.completed_at_us or entry.at_us) / 1_000_000),
@@ -169,7 +140,7 @@ def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
     return OutputResult(
         text=Segment(name=end.text_name, ref=ref),
         parsed=end.parsed,
-        tool_calls=[ToolCall(**call._asdict()) for call in end.tool_calls],
+        tool_calls=list(end.tool_calls),
         finish_reason=end.finish_reason,
         truncated=end.truncated,
         tools_invented=list(end.tools_invented),
@@ -185,7 +156,7 @@ class ChainComplete(NamedTuple):
 
     orders: Annotated[tuple[str, ...], Field(description="in order; what follows `WO-<session>-<run>.` in their ids")]
     trace_hash: Annotated[bytes, Field(description="SHA-256 over the receipts' canonical bytes, in order")]
-    used: Annotated[Used, Field(description="their cost")]
+    used: Annotated[Cost, Field(description="their cost")]
     domain_labels: Annotated[tuple[str, ...], Field(description="what the message is about")] = ()
     task_labels: Annotated[tuple[str, ...], Field(description="what it asks for")] = ()
     labels_dropped: Annotated[tuple[str, ...], Field(description="kinds of labels outside the vocabulary")] = ()

@@ -9,10 +9,11 @@ tools that it asks for body 2, where there are any.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.entry import Provenance
 
 
@@ -72,15 +73,6 @@ class SentText(NamedTuple):
     text: Annotated[str, Field(description="the text itself; blank where its ref is named")] = ""
 
 
-class CallAsked(NamedTuple):
-    """A tool that a model asked for."""
-
-    call_id: Annotated[str, Field(description="zero-padded position in the answer")]
-    provider_call_id: Annotated[str, Field(description="the provider's own id; empty: it gave none")]
-    tool_id: Annotated[str, Field(description="name of the tool")]
-    arguments: Annotated[dict[str, Any], Field(description="JSON object for the tool")]
-
-
 class SentMessage(NamedTuple):
     """A message of a request."""
 
@@ -89,7 +81,7 @@ class SentMessage(NamedTuple):
         tuple[int | SentText, ...],
         Field(description="in order; a number: the n-th text, from 0, that stands in the prompt pack itself"),
     ]
-    tool_calls: Annotated[tuple[CallAsked, ...], Field(description="assistant only")] = ()
+    tool_calls: Annotated[tuple[ToolCall, ...], Field(description="assistant only")] = ()
     tool_call_id: Annotated[str, Field(description="tool only: the call this answers")] = ""
 
     def text(self, of_pack: tuple[str, ...], behind: Callable[[str], str]) -> str:
@@ -111,7 +103,7 @@ class SentRequest(NamedTuple):
 class AnswerCalls(NamedTuple):
     """Body 2 of PROMPT_RECEIVED."""
 
-    tool_calls: Annotated[tuple[CallAsked, ...], Field(description="in the order of the answer")]
+    tool_calls: Annotated[tuple[ToolCall, ...], Field(description="in the order of the answer")]
 
 
 class PromptReceived(NamedTuple):
@@ -132,7 +124,7 @@ class PromptReceived(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """As settled."""
+        """Tokens at which the call was settled: of the prompt and of the answer."""
         return self.input_tokens + self.output_tokens
 
 

@@ -11,7 +11,7 @@ from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import StepId, ToolBatchId, TurnId, work_order_id
-from hobus.bus.messages.session import SessionConfig, SessionEventKind
+from hobus.bus.messages.session import SessionConfig, SessionFact
 from hobus.bus.record.journal import Recorded
 
 LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
@@ -105,12 +105,12 @@ def degraded(input_id: str = "i1") -> events.TurnDegraded:
     )
 
 
-def reduced(state: SessionState, event: SessionEventKind) -> Reduced:
+def reduced(state: SessionState, event: SessionFact) -> Reduced:
     """What the reducer says to this event under the current correlation fields."""
     return reduce(state, journal.envelope(state, event))
 
 
-def fold(state: SessionState, *given: SessionEventKind) -> SessionState:
+def fold(state: SessionState, *given: SessionFact) -> SessionState:
     """The state after these events, each of which must apply."""
     for event in given:
         outcome = reduced(state, event)
@@ -119,8 +119,6 @@ def fold(state: SessionState, *given: SessionEventKind) -> SessionState:
     return state
 
 
-def recorded(
-    state: SessionState, event: SessionEventKind, submission_id: str, bodies: Sequence[bytes] = ()
-) -> Recorded:
+def recorded(state: SessionState, event: SessionFact, submission_id: str, bodies: Sequence[bytes] = ()) -> Recorded:
     """A journal entry with this event; body 0 is not looked at again."""
     return Recorded(submission_id, journal.envelope(state, event), (b"", *bodies))

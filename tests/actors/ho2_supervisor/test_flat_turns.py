@@ -17,7 +17,7 @@ from hobus.bus.messages.session import (
     RunRequested,
     RunStarted,
     SessionConfig,
-    SessionEventKind,
+    SessionFact,
     SessionStarted,
     TookOver,
     TurnReply,
@@ -43,7 +43,7 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
     record = SessionRecord(session_id, history_limits(rig.snapshot.config))
     entries: list[WriteEntry] = []
 
-    def add(event: SessionEventKind, *bodies: bytes, once: str | None = None) -> None:
+    def add(event: SessionFact, *bodies: bytes, once: str | None = None) -> None:
         enveloped = journal.envelope(record.state, event)
         tenure = 1
         made = journal.derived_id(session_id, event, record.state.run_id)

@@ -58,12 +58,12 @@ def test_a_start_reads_only_what_came_after_the_checkpoint(taken):
 
 def test_a_checkpoint_has_nothing_sent_again_that_was_logged_here(taken, monkeypatch):
     """The streams are looked over without bodies; what stands there is not taken a second time."""
-    asked, read = [], LedgerClient.read
+    asked, page = [], LedgerClient.page
     with cluster(checkpoint_entries=4) as made:
         monkeypatch.setattr(
             LedgerClient,
-            "read",
-            lambda *args, **asking: (asked.append(asking["with_bodies"]), read(*args, **asking))[1],
+            "page",
+            lambda client, question: (asked.append(question.with_bodies), page(client, question))[1],
         )
         fill(made)
         assert made.stats().checkpoint_seq == 7

@@ -18,7 +18,7 @@ from hobus.bus.messages.session import (
     ProcessTurn,
     SessionClosed,
     SessionEvent,
-    SessionEventKind,
+    SessionFact,
     SessionReady,
     StartSession,
     TookOver,
@@ -119,9 +119,7 @@ class Hosted(Cluster):
         self.world.kill(self.ho2_peer.instance)
 
 
-def journal(
-    event: SessionEventKind, prev: str, submission_id: str, *, body: bytes = b"", once: bool = False
-) -> WriteEntry:
+def journal(event: SessionFact, prev: str, submission_id: str, *, body: bytes = b"", once: bool = False) -> WriteEntry:
     """A journal entry as HO2 writes it."""
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(

@@ -124,7 +124,7 @@ class World:
         pending = [p for asked in state.asked.values() for p in asked.values()]
         assert all((p.worker is not None) == (p.state in {"in_flight", "stopping"}) for p in pending)
         assert all((p.place is not None) == (p.state == "waiting") for p in pending)
-        assert not any(p.is_done or p.state == "placing" for p in pending)
+        assert not any(p.state in ("done", "placing") for p in pending)
         waiting = sum(p.place is not None for p in pending if p.service is service)
         assert waiting == service.waiting.count
         assert all(count == 1 for count in self.answers.values())

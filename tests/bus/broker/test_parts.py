@@ -35,7 +35,7 @@ def pending(message_id, sender="ho2/1@a", row=ROW):
         requester=asks,
         principal=asks.principal,
         deadline=1.0,
-        now=0.0,
+        came_at=0.0,
     )
 
 

@@ -6,7 +6,7 @@ from hobus.actors.ho2_supervisor.session import journal
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.session import SESSION_FACTS, SessionEvent, SessionEventKind
+from hobus.bus.messages.session import SESSION_FACTS, SessionEvent, SessionFact
 from hobus.bus.messages.work_order import ToolSpec
 
 SESSION = "11111111-2222-5333-8444-555555555555"
@@ -35,7 +35,7 @@ def at(seconds: float = 0.0) -> str:
     return iso(AT_S + seconds)
 
 
-SAMPLES: dict[str, SessionEventKind] = {
+SAMPLES: dict[str, SessionFact] = {
     "SessionStarted": events.SessionStarted(
         agent_id="ADMIN", session_config=CONFIG, max_in_flight_effects=4, applied_commands_max=50, at=at()
     ),

@@ -268,7 +268,7 @@ def test_positions_are_a_promise():
 def test_a_reader_gets_the_fields_of_the_stored_entry():
     """In its order, then the sequence, the chain and the bodies; the same over the wire."""
     entry = to_entry(SIMPLE, 4, b"c", [b"abc"])
-    assert tuple(entry[:7]) == tuple(SIMPLE[1:8]) and (entry.sequence, entry.chain, entry.bodies) == (4, b"c", [b"abc"])
+    assert tuple(entry[:7]) == tuple(SIMPLE[:7]) and (entry.sequence, entry.chain, entry.bodies) == (4, b"c", [b"abc"])
     assert entry_of(unpack_frozen(pack(entry))) == entry
-    assert Entry._fields[:16] == StoredEntry._fields[1:] and WriteEntry._fields[:12] == Entry._fields[:12]
+    assert WriteEntry._fields[:12] == Entry._fields[:12]
     assert written_entry(unpack_frozen(pack([packed_entry(WRITTEN), WRITTEN.bodies]))).parents == ["p"]

@@ -10,6 +10,8 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from hobus.bus.messages.base import pack
+from hobus.bus.messages.memory import GateResult
+from hobus.bus.messages.work_order import Cost, ToolCall
 from hobus.bus.record.catalog import KINDS, SESSION
 from hobus.bus.record.payload import pack_payload, payload_of
 from hobus.bus.record.payloads.governance import (
@@ -29,7 +31,6 @@ from hobus.bus.record.payloads.governance import (
 )
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
-    GateThen,
     OverlayDeactivated,
     OverlayWritten,
     SignalLogged,
@@ -46,7 +47,6 @@ from hobus.bus.record.payloads.orders import (
     RunBudget,
     SignalsNamed,
     ToolStarted,
-    Used,
 )
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
@@ -55,7 +55,6 @@ from hobus.bus.record.payloads.prompts import (
     BudgetCrossed,
     BudgetReleased,
     BudgetSnapshot,
-    CallAsked,
     PromptFailed,
     PromptReceived,
     PromptRejected,
@@ -66,8 +65,11 @@ from hobus.bus.record.payloads.prompts import (
     SentText,
 )
 
-CALL = CallAsked("001", "c1", "list_packages", {"n": 1})
-USED = Used(10, 2, 12, 0, 0, 1, 0, (), 3, None)
+CALL = ToolCall(call_id="001", provider_call_id="c1", tool_id="list_packages", arguments={"n": 1})
+USED = Cost(input_tokens=10, output_tokens=2, total_tokens=12, llm_calls=1, elapsed_ms=3, cost_usd=None)
+GATE = GateResult(
+    signal_id="s:x", crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed", evidence=0.0
+)
 TEXTS = (3, SentText("history", "RunCompleted:r/1"), SentText("user_input", None, "hi"))
 SAMPLES: tuple[tuple[Any, str], ...] = (
     (
@@ -152,7 +154,7 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
             None,
             ("s:x",),
             ("EVT-1",),
-            GateThen("s:x", True, 5, 3, False, "crossed", 0.0),
+            GATE,
             "m",
             "1.0.0",
             "t",

@@ -8,7 +8,7 @@ from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.ledger import Entry, Provenance, session_stream
-from hobus.bus.messages.session import Command, HostCommand, SessionEventKind
+from hobus.bus.messages.session import Command, HostCommand, SessionFact
 from hobus.bus.record.journal import pack_event
 
 SESSION = "11111111-2222-5333-8444-555555555555"
@@ -29,7 +29,7 @@ class Written:
             )
         )  # fmt: skip
 
-    def add(self, event: SessionEventKind, *bodies: bytes, origin: str = "ho2/1@a") -> Written:
+    def add(self, event: SessionFact, *bodies: bytes, origin: str = "ho2/1@a") -> Written:
         """One more entry, taken by the reducer or rejected by it."""
         one = envelope(self.state, event)
         outcome = reduce(self.state, one)

@@ -18,7 +18,7 @@ from hobus.actors.ho2_supervisor.turn.turn import history_limits
 from hobus.bus.errors import BusError, LedgerError, SessionFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack, unpack
-from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
+from hobus.bus.messages.ledger import Entries, Entry, Read, WriteEntry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
 from hobus.bus.record.journal import event_in, pack_event, recorded
@@ -39,7 +39,8 @@ class Shelf:
     lookups: list[int] = field(default_factory=list)
     lookup_max: int = 1000
 
-    async def read(self, _stream: str, *, before: int | None, limit: int, **_: Any) -> Entries:
+    async def page(self, question: Read) -> Entries:
+        before, limit = question.before, question.limit
         found = [entry for entry in reversed(self.entries) if before is None or entry.sequence < before]
         self.reads.append(len(found[:limit]))
         return Entries(entries=found[:limit], more=len(found) > limit, head=0)

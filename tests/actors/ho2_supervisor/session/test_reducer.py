@@ -9,7 +9,7 @@ from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
 from hobus.bus.messages import session as events
-from hobus.bus.messages.session import SESSION_FACTS, SessionConfig, SessionEventKind
+from hobus.bus.messages.session import SESSION_FACTS, SessionConfig, SessionFact
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,
@@ -42,7 +42,7 @@ def in_batch(*calls: str, max_in_flight: int = 2) -> SessionState:
     return fold(state, issued(state, *calls))
 
 
-def refusal(state: SessionState, event: SessionEventKind) -> str:
+def refusal(state: SessionState, event: SessionFact) -> str:
     """Why an event is rejected; the state must be the very same one."""
     outcome = reduced(state, event)
     assert outcome.rejection is not None
@@ -269,7 +269,7 @@ def test_receipt_for_a_call_that_was_never_asked_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("event", [COMPLETED, FAILED])
-def test_end_of_a_run_clears_it_and_the_session_is_idle(event: SessionEventKind) -> None:
+def test_end_of_a_run_clears_it_and_the_session_is_idle(event: SessionFact) -> None:
     """The run is over, its number is spent, the session stays open."""
     state = running()
     outcome = reduced(state, event)

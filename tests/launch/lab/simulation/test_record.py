@@ -10,7 +10,7 @@ from hobus.launch.lab.simulation.record import answer_text, answers_of
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 
-def ended(key: str, event: events.SessionEventKind, *bodies: bytes) -> Entry:
+def ended(key: str, event: events.SessionFact, *bodies: bytes) -> Entry:
     """One entry that says what became of input in-1, under this once key."""
     return Written().run().add(event, *bodies).entries[-1]._replace(once=f"{key}:{SESSION}/in-1")
 
