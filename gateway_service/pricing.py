@@ -54,7 +54,9 @@ def texts(prompt: Prompt) -> Iterator[str]:
 
 def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
     """Estimate by its length of what a provider counts as input (`texts`), rounded up."""
-    chars = _chars_of_tools(pack([(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]))
+    # Tools with their schemas are the same in nearly every prompt; known by their bytes, in which 1 is not 1.0.
+    tools = pack([(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools])
+    chars = (_counted if len(tools) > _TOOLS_KEPT_BYTES else _counted_once)(tools)
     for message in prompt.messages:
         for segment in message.segments:
             chars += len(segment.text)
@@ -67,11 +69,6 @@ def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
 
 _json = json.JSONEncoder(ensure_ascii=False).encode
 """As providers are sent it: letters are themselves."""
-
-
-def _chars_of_tools(packed: bytes) -> int:
-    """Of tools with their schemas, the same in nearly every prompt; known by their bytes, in which 1 is not 1.0."""
-    return (_counted if len(packed) > _TOOLS_KEPT_BYTES else _counted_once)(packed)
 
 
 def _counted(packed: bytes) -> int:

@@ -137,7 +137,9 @@ class AgentMemory:
         found: list[Bias] = []
         for log in sorted(self._overlays.values(), key=_FIRST_SEQ):
             artifact = log.artifact(as_of)
-            if artifact is None or not is_active(artifact, as_of_ts) or not _is_in_scope(artifact, session_id):
+            if artifact is None or not is_active(artifact, as_of_ts):
+                continue
+            if artifact.scope == "session" and artifact.session_id != (session_id or ""):
                 continue
             behind = [standing(signal_id) for signal_id in artifact.source_signal_ids]
             share = max(weight for weight, _ in behind)
@@ -174,11 +176,6 @@ class AgentMemory:
             return None
         log = self._signals.get(signal_id)
         return NOTHING if log is None else log.level(as_of)
-
-
-def _is_in_scope(artifact: Artifact, session_id: str | None) -> bool:
-    """An artifact of one session is for that session alone."""
-    return artifact.scope != "session" or (session_id is not None and artifact.session_id == session_id)
 
 
 def _newest(timed: list[tuple[int, int]] | None, as_of: PointInTime) -> int | None:

@@ -1,6 +1,6 @@
 """The state that a session's journal folds to (`aos.agent/SessionState@1` and our extensions), and what may follow it.
 
-Values, and the table of the life cycle, from which check, diagram and tests are made; what changes a state is
+Values, and the table of the life cycle, from which check and tests are made; what changes a state is
 `reducer.reduce`.
 """
 
@@ -249,13 +249,6 @@ def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:
             return None
         source = target
     return source
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram (docs/sessions.md holds exactly this text)."""
-    lines = ["stateDiagram-v2", "    [*] --> Idle"]
-    lines += [f"    {source} --> {target}" for source, targets in TRANSITIONS.items() for target in targets]
-    return "\n".join(lines)
 
 
 # --- what an event does -----------------------------------------------------------------------------------------------

@@ -148,8 +148,8 @@ class HttpProvider:
         wire, names = self._wire, ToolNames.of(prompt)
         body = wire.request(prompt, model_id, names, self._config, stream=on_delta is not None)
         if on_delta is None:
-            return wire.response(await client.post(wire.PATH, body, timeout_s), names)
-        answer: AnswerRead = wire.STREAM(names)
+            return wire.ANSWER.whole(await client.post(wire.PATH, body, timeout_s), names)
+        answer: AnswerRead = wire.ANSWER(names)
         async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
             async for event in self._until_whole(events, answer, timeout_s):
                 if text := answer.add(event):

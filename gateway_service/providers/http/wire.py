@@ -158,6 +158,20 @@ class AnswerRead(ABC):
     is_whole: bool = False
     """Nothing more is to come but its end."""
 
+    @classmethod
+    def whole(cls, answer: Any, names: ToolNames) -> PromptResponse:
+        """The response of an answer that came whole. Raises BadAnswer."""
+        read = cls(names)
+        try:
+            read.take_whole(an_object(answer, "the answer"))
+        except BadAnswer as fault:
+            raise BadAnswer(fault.what, read.used) from None
+        return read.response()
+
+    @abstractmethod
+    def take_whole(self, answer: dict[str, Any]) -> None:
+        """All that it says. Raises BadAnswer."""
+
     @abstractmethod
     def add(self, event: Any) -> str:
         """What the model says in this piece. Raises BadAnswer."""

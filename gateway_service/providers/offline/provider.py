@@ -75,6 +75,6 @@ class OfflineProvider:
         """What the model answers, with its usage; it counts characters."""
         names = ToolNames.of(prompt)
         request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
-        answer = openai_wire.response(model.complete(request, self._grammar, self._chars_per_token), names)
+        answer = openai_wire.ANSWER.whole(model.complete(request, self._grammar, self._chars_per_token), names)
         about = {"usage_is_estimated": False, "provider_id": self.provider_id, "model_id": model_id}
         return pricing.estimated(prompt, answer, self._chars_per_token).model_copy(update=about)
