@@ -178,7 +178,7 @@ class LastFaults:
         return list(self._failed.get(session_id, {}).values())
 
     def last(self, session_id: str, links: Sequence[Route]) -> list[Route]:
-        """The same chain, those behind whose providers have just failed this session: for its one last try."""
+        """The chain for a last try: links whose providers have just failed this session come behind the others."""
         failed = self._failed.get(session_id, ())
         return sorted(links, key=lambda link: link.provider_id in failed)
 

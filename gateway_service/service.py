@@ -180,7 +180,7 @@ class GatewayService(Actor):
         return self._account.report(message.session_id)
 
     async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
-        """Those of the models that were ever called."""
+        """The breakers of the models that were ever called."""
         return Breakers(breakers=self._breakers.rows())
 
     # --- the pipeline -----------------------------------------------------------------------------------------------

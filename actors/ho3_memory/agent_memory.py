@@ -86,7 +86,7 @@ class AgentMemory:
         return len(self._event_ids)
 
     def unknown_events(self, event_ids: list[str]) -> list[str]:
-        """Those that were never logged."""
+        """The ids, of these, of events that were never logged."""
         return [event_id for event_id in event_ids if event_id not in self._event_ids]
 
     def has_entry(self, submission_id: str) -> bool:
@@ -124,7 +124,7 @@ class AgentMemory:
         return judge(signal_id, facts, as_of.at_us, self._config)
 
     def overlays(self, as_of: PointInTime, *, signal_id: str | None, active_only: bool) -> list[Overlay]:
-        """In append order."""
+        """The overlays as of then, in append order; of one signal, if that is named."""
         asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, [])
         logs = sorted((self._overlays[artifact_id] for artifact_id in asked), key=_FIRST_SEQ)
         found = [log.overlay(as_of) for log in logs]

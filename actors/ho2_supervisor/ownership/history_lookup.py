@@ -68,7 +68,7 @@ def _event_of(entry: Entry | None) -> SessionEventKind | None:
 
 
 async def digest_of(session: OwnedSession, known: KnownInput) -> str | None:
-    """Of an input that only the host recorded it follows from the text; an erased text matches any."""
+    """The digest of an input that only the host recorded, from its text; None where that is erased: it matches any."""
     text = await session.text_or_none(known.input_ref)
     return None if text is None else journal.input_digest(known.input_id, text)
 

@@ -97,7 +97,7 @@ class AnthropicAnswer(AnswerRead):
 
     @property
     def used(self) -> dict[str, int] | None:
-        """In the words of this system; None before it says anything."""
+        """Its usage in the words of this system; None before it says anything."""
         return counted(self.usage) if self.usage else None
 
     @property

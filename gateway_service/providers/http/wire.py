@@ -110,11 +110,11 @@ class ToolNames:
         return cls([*(tool.tool_id for tool in prompt.tools), *asked])
 
     def name(self, tool_id: str) -> str:
-        """What the provider knows it as."""
+        """The name under which the provider knows a tool id."""
         return self._names[tool_id]
 
     def tool_id(self, name: str) -> str:
-        """What it is here; a name that a model made up is left as it is."""
+        """The tool id behind a provider's name for it; a name that a model made up is left as it is."""
         return self._ids.get(name, name)
 
 
