@@ -78,12 +78,11 @@ def _counted(packed: bytes) -> int:
 _counted_once = lru_cache(maxsize=_TOOLS_KEPT)(_counted)
 
 
-def estimated(prompt: Prompt, answer: PromptResponse, chars_per_token: int) -> PromptResponse:
-    """The answer with a usage by its length, where nobody counted: never for free."""
+def estimated(prompt: Prompt, answer: PromptResponse, chars_per_token: int) -> dict[str, int]:
+    """The usage of an answer by lengths, input_tokens and output_tokens, where nobody counted: never for free."""
     length = len(answer.content) + sum(len(call.tool_id) + len(_json(call.arguments)) for call in answer.tool_calls)
     output_tokens = max(1, text_tokens(length, chars_per_token))
-    usage = {"input_tokens": input_tokens(prompt, chars_per_token), "output_tokens": output_tokens}
-    return answer.model_copy(update=usage)
+    return {"input_tokens": input_tokens(prompt, chars_per_token), "output_tokens": output_tokens}
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:

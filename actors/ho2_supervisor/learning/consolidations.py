@@ -71,8 +71,8 @@ class Consolidations:
             async with asyncio.timeout(self._timeout_s):
                 order = await self._dispatched(crossing, await self._next_id(crossing), trace)
                 artifact = await self._learned(crossing, order, trace)
-                message = LogOverlay(agent_id=agent.agent_id, overlay=artifact)
-                await self._bus.request(HO3, message, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
+                overlay = LogOverlay(agent_id=agent.agent_id, overlay=artifact)
+                await self._bus.request(HO3, overlay, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
         except (TimeoutError, RuntimeFault) as fault:
             if order is not None:  # before that nothing was tried, and the gate may as well stay open
                 await self._failed(crossing, order.wo_id, code_of(fault), trace)

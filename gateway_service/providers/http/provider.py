@@ -115,7 +115,8 @@ class HttpProvider:
         with self._asking(model_id, prompt):
             answer = await self._answer(client, prompt, model_id, timeout_s, on_delta)
             response = answer_without_key(answer, self._key)
-        return pricing.estimated(prompt, response, self.chars_per_token) if response.usage_is_estimated else response
+        usage = pricing.estimated(prompt, response, self.chars_per_token) if response.usage_is_estimated else {}
+        return response.model_copy(update=usage) if usage else response
 
     async def close(self) -> None:
         """Its connections are closed; a later call makes new ones."""

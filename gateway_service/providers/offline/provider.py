@@ -71,4 +71,4 @@ class OfflineProvider:
         request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
         answer = openai_wire.ANSWER.whole(model.complete(request, self._grammar, self.chars_per_token), names)
         about = {"usage_is_estimated": False, "provider_id": self.provider_id, "model_id": model_id}
-        return pricing.estimated(prompt, answer, self.chars_per_token).model_copy(update=about)
+        return answer.model_copy(update=about | pricing.estimated(prompt, answer, self.chars_per_token))
