@@ -227,10 +227,20 @@ def schema_fault(schema: dict[str, Any], limits: SessionsConfig) -> str:
         value_of(text)
     except ValueError:
         return "has a value that is no JSON, or a number over 64 bits"
-    if schema.get("type", "object") != "object":
+    return object_fault(schema, limits.output_schema_depth_max)
+
+
+def object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:
+    """Why it cannot be the schema of an object, as the end of a sentence about it; empty: it can.
+
+    `is_run`: it is run here, at least to try it; else nothing of it is.
+    """
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return "does not describe an object"
+    if not is_within(schema, depth_max):
+        return "is nested too deeply"
     try:
-        validator_of(schema)
+        _validated(schema, is_run=is_run)
     except SchemaFault as fault:
         return str(fault)
     return ""

@@ -83,18 +83,15 @@ def _read(file: GovernedFile, faults: list[str]) -> str | None:
     return None
 
 
-def _yaml_value(text: str) -> Any:
-    # By name: the many processes that read no file of this form need not load its library.
-    return importlib.import_module("hobus.config.yaml_text").yaml_value(text)
-
-
 def _parsed(file: GovernedFile, faults: list[str]) -> Any:
     """The file's value; None (never a valid file) with a fault if it has none."""
     text = _read(file, faults)
     if text is None:
         return None
     try:
-        value = _yaml_value(text) if file.path.suffix == ".yaml" else json_value(text)
+        # By name: the many processes that read no file of this form need not load its library.
+        is_yaml = file.path.suffix == ".yaml"
+        value = importlib.import_module("hobus.config.yaml_text").yaml_value(text) if is_yaml else json_value(text)
     except BadText as error:
         faults.append(f"{file.path}: {error}")
         return None

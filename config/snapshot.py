@@ -64,7 +64,7 @@ class Snapshot:
         return canonical_bytes(Governed(config=self.config, **mappings))
 
     def listening(self, section: Literal["bus", "http"], address: str) -> Snapshot:
-        """The same with another `bus.listen` or `http.listen`, `HOST:PORT`, under its own digest."""
+        """The snapshot with another `bus.listen` or `http.listen`, `HOST:PORT`, under its own digest."""
         governed = Governed.model_validate(unpack(self.to_bytes()))
         listening = getattr(governed.config, section).model_copy(update={"listen": address})
         config = governed.config.model_copy(update={section: listening})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -25,23 +26,24 @@ from hobus.gateway_service.breaker import BreakerState, Said
 _log = structlog.get_logger("gateway")
 
 
+@dataclass(eq=False, repr=False)
 class BreakerDesk:
     """Breakers by (provider, model); one that nobody asked for is closed."""
 
-    def __init__(self, bus: Bus, keeper: RecordKeeper, config: BreakerConfig) -> None:
-        self._bus = bus
-        self._keeper = keeper
-        self._config = config
-        self._breakers: dict[tuple[str, str], BreakerState] = {}
-        self._said: dict[tuple[str, str], str] = {}  # what the newest fault of each said
-        self._changes = 0
+    bus: Bus
+    keeper: RecordKeeper
+    config: BreakerConfig
+    _breakers: dict[tuple[str, str], BreakerState] = field(default_factory=dict[tuple[str, str], BreakerState])
+    _said: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """What the newest fault of each said."""
+    _changes: int = 0
 
     def restore(self, newest_first: Iterable[Entry]) -> None:
         """Each breaker as the newest of these BREAKER_CHANGED leaves it; what cannot be read leaves it closed.
 
         An open one stays open until it was to be tried, never longer than if it had opened now.
         """
-        now, wall = self._bus.clock.monotonic(), self._bus.now()
+        now, wall = self.bus.clock.monotonic(), self.bus.now()
         for entry in newest_first:
             try:
                 said = payload_in(BreakerChanged, entry)
@@ -50,7 +52,7 @@ class BreakerDesk:
                 continue
             if said is None or (key := (said.provider_id, said.model_id)) in self._breakers:
                 continue
-            left_s = min(max(0.0, said.until_us / 1_000_000 - wall), self._config.open_ms / 1000)
+            left_s = min(max(0.0, said.until_us / 1_000_000 - wall), self.config.open_ms / 1000)
             # Half open, it was asked by nobody who could still tell.
             is_closed = said.after == "closed"
             self._breakers[key] = (
@@ -60,7 +62,7 @@ class BreakerDesk:
     def is_open(self, route: Route) -> bool:
         """Whether nothing passes now."""
         found = self._breakers.get(_key(route))
-        return found is not None and found.state == "open" and self._bus.clock.monotonic() < found.until
+        return found is not None and found.state == "open" and self.bus.clock.monotonic() < found.until
 
     @contextmanager
     def passing(self, route: Route) -> Generator[Passage]:
@@ -68,15 +70,15 @@ class BreakerDesk:
 
         Left without a word, the call says nothing about its provider.
         """
-        before, now = self._breakers.get(_key(route), BreakerState()), self._bus.clock.monotonic()
-        after, retry_after_s = breaker.entered(before, now, self._config)
+        before, now = self._breakers.get(_key(route), BreakerState()), self.bus.clock.monotonic()
+        after, retry_after_s = breaker.entered(before, now, self.config)
         self._become(route, after, code="")
         if retry_after_s is not None:
             said = self._said.get(_key(route), "")
             raise GatewayError(
                 "CIRCUIT_OPEN",
                 f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row and is left alone for "
-                f"{self._config.open_ms / 1000:g} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
+                f"{self.config.open_ms / 1000:g} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
                 retryable=False,
                 facts={"retry_after_ms": round(retry_after_s * 1000)},
             )
@@ -86,11 +88,11 @@ class BreakerDesk:
         finally:
             if passage.said == "fault":
                 self._said[_key(route)] = passage.detail
-            before, now = self._breakers[_key(route)], self._bus.clock.monotonic()
-            self._become(route, breaker.ended(before, passage.era, passage.said, now, self._config), code=passage.code)
+            before, now = self._breakers[_key(route)], self.bus.clock.monotonic()
+            self._become(route, breaker.ended(before, passage.era, passage.said, now, self.config), code=passage.code)
 
     def rows(self) -> list[Row]:
-        """As readers get them, sorted; those that were ever asked."""
+        """One row per breaker that was ever asked, sorted by provider and model."""
         return [
             Row(provider_id=provider_id, model_id=model_id, state=one.state, failures=one.failures)
             for (provider_id, model_id), one in sorted(self._breakers.items())
@@ -107,12 +109,12 @@ class BreakerDesk:
         _log.warning(
             "breaker_changed", provider=route.provider_id, model=route.model_id, before=before.state, after=after.state
         )
-        wall, now = self._bus.now(), self._bus.clock.monotonic()
+        wall, now = self.bus.now(), self.bus.clock.monotonic()
         until_us = round((wall + max(0.0, after.until - now)) * 1_000_000)
         payload = BreakerChanged(*_key(route), before.state, after.state, after.failures, until_us)
-        about, decision = f"{self._bus.instance}.{self._changes}", after.state.upper()
+        about, decision = f"{self.bus.instance}.{self._changes}", after.state.upper()
         entry = records.entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)
-        self._keeper.submit(entry, keep=False)
+        self.keeper.submit(entry, keep=False)
 
 
 class Passage:

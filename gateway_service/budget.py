@@ -73,7 +73,7 @@ class BudgetState:
     """Their scopes, the one settled longest ago first."""
 
     def copy(self) -> BudgetState:
-        """The same state, to go its own way."""
+        """An equal state that changes by itself."""
         return BudgetState(self.idle_orders_max, dict(self.scopes), dict(self.open), OrderedDict(self.idle_orders))
 
     def allocate(self, scope: str, limit: int) -> None:

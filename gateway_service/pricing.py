@@ -54,7 +54,9 @@ def texts(prompt: Prompt) -> Iterator[str]:
 
 def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
     """Estimate by its length of what a provider counts as input (`texts`), rounded up."""
-    chars = _chars_of_tools(pack([(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]))
+    # Tools with their schemas are the same in nearly every prompt; known by their bytes, in which 1 is not 1.0.
+    tools = pack([(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools])
+    chars = (_counted if len(tools) > _TOOLS_KEPT_BYTES else _counted_once)(tools)
     for message in prompt.messages:
         for segment in message.segments:
             chars += len(segment.text)
@@ -69,11 +71,6 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 """As providers are sent it: letters are themselves."""
 
 
-def _chars_of_tools(packed: bytes) -> int:
-    """Of tools with their schemas, the same in nearly every prompt; known by their bytes, in which 1 is not 1.0."""
-    return (_counted if len(packed) > _TOOLS_KEPT_BYTES else _counted_once)(packed)
-
-
 def _counted(packed: bytes) -> int:
     return sum(len(tool_id) + len(description) + len(_json(schema)) for tool_id, description, schema in unpack(packed))
 
@@ -81,12 +78,11 @@ def _counted(packed: bytes) -> int:
 _counted_once = lru_cache(maxsize=_TOOLS_KEPT)(_counted)
 
 
-def estimated(prompt: Prompt, answer: PromptResponse, chars_per_token: int) -> PromptResponse:
-    """The answer with a usage by its length, where nobody counted: never for free."""
+def estimated(prompt: Prompt, answer: PromptResponse, chars_per_token: int) -> dict[str, int]:
+    """The usage of an answer by lengths, input_tokens and output_tokens, where nobody counted: never for free."""
     length = len(answer.content) + sum(len(call.tool_id) + len(_json(call.arguments)) for call in answer.tool_calls)
     output_tokens = max(1, text_tokens(length, chars_per_token))
-    usage = {"input_tokens": input_tokens(prompt, chars_per_token), "output_tokens": output_tokens}
-    return answer.model_copy(update=usage)
+    return {"input_tokens": input_tokens(prompt, chars_per_token), "output_tokens": output_tokens}
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:

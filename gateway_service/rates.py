@@ -31,7 +31,7 @@ class Bucket:
     burst: float
 
     def refilled(self, now: float) -> Bucket:
-        """The same later; never more than its burst."""
+        """The bucket at a later moment; never above its burst."""
         level = self.level + max(0.0, now - self.at) * self.per_s
         return replace(self, level=min(self.burst, level), at=max(self.at, now))
 
@@ -41,7 +41,7 @@ class Bucket:
         return max(0.0, lacking / self.per_s)
 
     def taken(self, cost: float, now: float) -> Bucket:
-        """After a call of this cost; a negative one gives back."""
+        """The bucket after a call of this cost; a negative cost gives back."""
         bucket = self.refilled(now)
         return replace(bucket, level=min(self.burst, bucket.level - cost))
 

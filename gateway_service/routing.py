@@ -1,13 +1,20 @@
-"""Which provider and model answer a prompt, and how a profile has them asked. Pure."""
+"""Which provider and model answer a prompt, how a profile has them asked, and which is asked after a failed send. Pure.
+
+Another model is asked on faults of the provider alone: what one model refuses for the caller's sake, the next one would
+refuse as well. A provider that takes no more for now (429) is as good as one at fault.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
+from hobus.config.assets import Agent
 from hobus.config.schema import GatewayConfig, ModelConfig, Route
+from hobus.gateway_service.breaker import said_by
 
 
 def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:
@@ -83,3 +90,102 @@ def with_profile(prompt: Prompt, route: Route, config: GatewayConfig) -> Prompt:
     if profile.max_tokens is not None:
         update["max_tokens"] = min(prompt.max_tokens, profile.max_tokens)
     return prompt.model_copy(update=update)
+
+
+# --- after a failed send ----------------------------------------------------------------------------------------------
+
+_UNKNOWN_CODES = frozenset({"PROVIDER_TIMEOUT", "UNKNOWN_OUTCOME"})
+
+
+def is_unknown(fault: GatewayError) -> bool:
+    """Whether nobody knows if the provider worked after this fault (it may say so itself, by the fact `unknown`)."""
+    return fault.code in _UNKNOWN_CODES or fault.facts.get("unknown") is True
+
+
+def may_try_again(fault: GatewayError, sends: int, config: GatewayConfig) -> bool:
+    """Whether another attempt may follow after `sends` sends of this request.
+
+    A fault after which nobody knows whether the provider worked is tried again only where
+    `gateway.on_unknown_outcome` says so.
+    """
+    if sends >= config.attempts_max or not fault.retryable:
+        return False
+    return not is_unknown(fault) or config.on_unknown_outcome == "resend"
+
+
+def pause_s(fault: GatewayError, sends: int, config: GatewayConfig, draw: float) -> float:
+    """Seconds before the next attempt: exponential, jitter in its upper half, at least the provider's retry-after."""
+    step = min(config.backoff_max_ms, config.backoff_min_ms * 2 ** (sends - 1)) / 1000
+    asked = fault.facts.get("retry_after_ms")
+    return max(step * (0.5 + draw / 2), asked / 1000 if isinstance(asked, int) else 0.0)
+
+
+def chain_of(route: Route, agent: Agent, config: GatewayConfig) -> list[Route]:
+    """The route itself, then those that follow it (`gateway.fallbacks`) and that the agent may use."""
+    asked = route.provider_id, route.model_id
+    following = next((link.routes for link in config.fallbacks if (link.provider_id, link.model_id) == asked), [])
+    allowed = agent.permissions.allows
+    return [
+        route,
+        *(one for one in following if allowed("providers", one.provider_id) and allowed("models", one.model_id)),
+    ]
+
+
+def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
+    """Whether the next model is asked after this fault: the provider's, an open breaker, or no room at it in time.
+
+    Not where nobody knows whether the call was made and the configuration has such calls fail.
+    """
+    if is_unknown(fault) and config.on_unknown_outcome == "fail":
+        return False
+    return (
+        said_by(fault) == "fault"
+        or fault.code in ("CIRCUIT_OPEN", "PROVIDER_RATE_LIMITED")
+        or fault.facts.get("no_place") is True
+        or fault.facts.get("is_share") is True
+    )
+
+
+def told(said: Sequence[str]) -> str:
+    """What the models of a chain that failed whole said, in the words of their faults: the newest first."""
+    newest, *before = dict.fromkeys(reversed(said))
+    return "; before that: ".join([newest, *before])
+
+
+class LastFaults:
+    """Which providers have failed each session since it was last answered, and how; of the newest sessions alone."""
+
+    def __init__(self, sessions_max: int) -> None:
+        self._sessions_max = sessions_max
+        self._failed: OrderedDict[str, dict[str, str]] = OrderedDict()
+
+    def failed(self, session_id: str, provider_id: str, said: str) -> None:
+        """This provider has just failed a call of the session, with these words."""
+        self._failed.setdefault(session_id, {}).pop(provider_id, None)
+        self._failed[session_id][provider_id] = said
+        self._failed.move_to_end(session_id)
+        if len(self._failed) > self._sessions_max:
+            self._failed.popitem(last=False)
+
+    def answered(self, session_id: str) -> str:
+        """What failed it before, for the last time: it is no news any more. Empty: nothing."""
+        said = self.said(session_id)
+        self._failed.pop(session_id, None)
+        return told(said) if said else ""
+
+    def said(self, session_id: str) -> list[str]:
+        """The words of those that have just failed this session, the newest last."""
+        return list(self._failed.get(session_id, {}).values())
+
+    def last(self, session_id: str, links: Sequence[Route]) -> list[Route]:
+        """The chain for a last try: links whose providers have just failed this session come behind the others."""
+        failed = self._failed.get(session_id, ())
+        return sorted(links, key=lambda link: link.provider_id in failed)
+
+
+def time_for(left_s: float, following: int, reserve_s: float) -> float:
+    """Of the time that is left, what a model gets with so many still behind it: each of these keeps its reserve.
+
+    Where there is not enough for that, all get the same.
+    """
+    return max(left_s - following * reserve_s, left_s / (following + 1))

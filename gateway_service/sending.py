@@ -26,7 +26,6 @@ from hobus.gateway_service import pricing, records, routing
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
 from hobus.gateway_service.calls import Attempts, key_conflict
-from hobus.gateway_service.chain import LastFaults
 from hobus.gateway_service.pieces import Pieces
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PackTexts, PromptCall
@@ -49,7 +48,7 @@ class Sender:
     providers: Mapping[str, Provider]
     config: AdminConfig
     packs: PackTexts
-    last_faults: LastFaults
+    last_faults: routing.LastFaults
     on_lost: Callable[[str], None]
     sent_count: int = 0
     failed_count: int = 0

@@ -33,7 +33,7 @@ from hobus.bus.spool import RecordKeeper, Spool
 from hobus.bus.turnstile import Ticket, Turnstile
 from hobus.config.schema import Route
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import chain, pricing, records, routing, validation
+from hobus.gateway_service import pricing, records, routing, validation
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
@@ -42,7 +42,6 @@ from hobus.gateway_service.records import PackTexts, PromptCall
 from hobus.gateway_service.recovery import Recovery
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
 from hobus.gateway_service.tokenizer import Tokenizer
-from hobus.gateway_service.validation import StampedCaller
 
 _log = structlog.get_logger("gateway")
 
@@ -88,7 +87,7 @@ class GatewayService(Actor):
         self._outputs = validation.OutputChecks(
             snapshot.output_schemas(), errors_max=self._config.gateway.output_errors_max
         )
-        self._last_faults = chain.LastFaults(self._config.gateway.recent_calls_max)
+        self._last_faults = routing.LastFaults(self._config.gateway.recent_calls_max)
         self._open = asyncio.Event()
         self._rejections = 0
         self._snapshot_task: asyncio.Task[None] | None = None
@@ -181,7 +180,7 @@ class GatewayService(Actor):
         return self._account.report(message.session_id)
 
     async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
-        """Those of the models that were ever called."""
+        """The breakers of the models that were ever called."""
         return Breakers(breakers=self._breakers.rows())
 
     # --- the pipeline -----------------------------------------------------------------------------------------------
@@ -192,12 +191,12 @@ class GatewayService(Actor):
         try:
             await self._until_open(deadline, is_degraded=is_degraded)
             validation.check_prompt(prompt, self._config.gateway.key_max_chars)  # 1 validate
-            caller = StampedCaller(call.sender, call.role)
-            validation.authenticate(caller)  # 2 authenticate
+            validation.authenticate(call.sender, call.role)  # 2 authenticate
             if not is_degraded:
                 validation.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, self._config.gateway)
-            validation.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
+            agents = self._snapshot.agents
+            validation.authorise(prompt, call.role, route, agents, is_degraded=is_degraded)  # 3 authorise
             prompt = routing.with_profile(prompt, route, self._config.gateway)
             ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
             return await self._calls.answer(  # 4 idempotency
@@ -227,7 +226,7 @@ class GatewayService(Actor):
     async def _complete(self, ask: PromptCall, running: InFlight) -> PromptResponse:
         """Stages 5 to 12, along the chain of models while their providers are at fault."""
         config = self._config.gateway
-        links = chain.chain_of(ask.route, self._snapshot.agents[ask.prompt.agent_id], config)
+        links = routing.chain_of(ask.route, self._snapshot.agents[ask.prompt.agent_id], config)
         session_id, said = ask.prompt.session_id, list[str]()
         if ask.is_degraded:
             links = self._last_faults.last(session_id, links)
@@ -236,7 +235,7 @@ class GatewayService(Actor):
         for number, route in enumerate(links, 1):
             following = len(links) - number
             left_s = self._left(running, self._due(ask.prompt))
-            share_s = chain.time_for(left_s, following, config.fallback_reserve_ms / 1000)
+            share_s = routing.time_for(left_s, following, config.fallback_reserve_ms / 1000)
             until = self._bus.clock.monotonic() + share_s if following else None
             try:
                 response = await self._on_route(records.rerouted(ask, route), running, until)
@@ -244,11 +243,11 @@ class GatewayService(Actor):
                 break
             except GatewayError as fault:
                 said.append(fault.detail)
-                if chain.may_follow(fault, config):
+                if routing.may_follow(fault, config):
                     self._last_faults.failed(session_id, route.provider_id, fault.detail)
-                if not following or not chain.may_follow(fault, config) or self._left(running) <= 0:
+                if not following or not routing.may_follow(fault, config) or self._left(running) <= 0:
                     heard = self._last_faults.said(session_id) if ask.is_degraded else []
-                    fault.detail = chain.told([*heard, *said])
+                    fault.detail = routing.told([*heard, *said])
                     raise
                 _log.warning("falls_back", provider=route.provider_id, model=route.model_id, code=fault.code)
                 running.draft.take_back("retry")
@@ -275,9 +274,9 @@ class GatewayService(Actor):
                 if fault.facts.get("was_sent") is True:
                     running.was_sent = True
                     running.failed.add(fault, fault.facts.get("cost_usd"))
-                    running.provider_fault = fault if chain.may_follow(fault, config) else None
-                pause_s = chain.pause_s(fault, sends, config, self._bus.clock.random())
-                if not chain.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
+                    running.provider_fault = fault if routing.may_follow(fault, config) else None
+                pause_s = routing.pause_s(fault, sends, config, self._bus.clock.random())
+                if not routing.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
                     raise
                 if self._breakers.is_open(ask.route):
                     raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
@@ -19,17 +19,13 @@ _PROMPT_ROLES = frozenset({"ho1"})
 _DEGRADED_ROLES = frozenset({"host"})
 
 
-class StampedCaller(NamedTuple):
-    """The principal that the broker or the lane stamped; nothing that a message claims."""
+def authenticate(sender: str, role: str) -> None:
+    """Raises GatewayError(AUTH_ERROR) for a request without a stamped principal, or one whose role is not its own.
 
-    instance: str
-    role: str
-
-
-def authenticate(caller: StampedCaller) -> None:
-    """Raises GatewayError(AUTH_ERROR) for a request without a stamped principal, or one whose role is not its own."""
-    if not caller.role or caller.instance.partition("/")[0] != caller.role:
-        raise GatewayError("AUTH_ERROR", f"the connection {caller.instance[:80]!r} is bound to no principal")
+    Both were stamped by the broker or the lane: nothing that a message claims.
+    """
+    if not role or sender.partition("/")[0] != role:
+        raise GatewayError("AUTH_ERROR", f"the connection {sender[:80]!r} is bound to no principal")
 
 
 def demand_own_key(prompt: Prompt, message_id: str) -> None:
@@ -46,13 +42,11 @@ def demand_own_key(prompt: Prompt, message_id: str) -> None:
         )
 
 
-def authorise(
-    prompt: Prompt, caller: StampedCaller, route: Route, agents: Mapping[str, Agent], *, is_degraded: bool
-) -> None:
+def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, Agent], *, is_degraded: bool) -> None:
     """Raises GatewayError(FORBIDDEN) unless this role may invoke, and this agent may use this provider and model."""
-    if caller.role not in (_DEGRADED_ROLES if is_degraded else _PROMPT_ROLES):
+    if role not in (_DEGRADED_ROLES if is_degraded else _PROMPT_ROLES):
         kind = "a degraded call" if is_degraded else "a prompt"
-        raise GatewayError("FORBIDDEN", f"role {caller.role} may not send {kind}")
+        raise GatewayError("FORBIDDEN", f"role {role} may not send {kind}")
     if is_degraded and prompt.contract_id != DEGRADED_CONTRACT:
         raise GatewayError(
             "FORBIDDEN",

@@ -31,7 +31,7 @@ class Job:
         return max(0.0, self.deadline - self.bus.clock.monotonic())
 
     def stamp(self) -> Stamp:
-        """Now, here."""
+        """Who writes about the order, and the time now."""
         return Stamp(self.bus.instance, self.bus.now(), self.bus.clock.monotonic(), self.trace)
 
 

@@ -84,7 +84,7 @@ class Supervisor(Actor):
         self._unowned = Unowned(resources)
         self._registry = Registry(resources, self._unowned)
         self._runs = Runs(resources, self._registry, Driver(resources, self._registry, self._learning))
-        self._take_over = TakeOver(resources, self._registry, self._runs, self._learning)
+        self._take_over = TakeOver(self._config.ho2.takeover_attempts_max, self._registry, self._runs, self._learning)
         self._unowned.watch()
 
     async def ready(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 import structlog
 
@@ -27,14 +28,13 @@ from hobus.bus.messages.session import LeaseTerms, TimePassed, TurnResult, form_
 _log = structlog.get_logger("ho2_supervisor")
 
 
+@dataclass(eq=False, repr=False)
 class Driver:
     """Drives runs, each in its own task. It drops a session from the registry that is to be read again."""
 
-    def __init__(self, resources: Resources, registry: Registry, learning: Learning | None) -> None:
-        self._resources = resources
-        self._bus = resources.bus
-        self._registry = registry
-        self._learning = learning
+    resources: Resources
+    registry: Registry
+    learning: Learning | None
 
     async def drive(self, task: RunTask) -> None:
         """The whole of a run's task: its requesters have the answer, or the fault, when this returns."""
@@ -47,7 +47,7 @@ class Driver:
             # Whatever a run that is not over is left for (a question that the record did not answer): who reads it next
             # drives it on, this one if nobody does.
             if isinstance(fault, JournalLost) or task.session.record.state.run_id is not None:
-                self._registry.drop(task.session)
+                self.registry.drop(task.session)
             if not task.answer.done():
                 task.answer.set_exception(fault)
         else:
@@ -63,10 +63,12 @@ class Driver:
         while True:
             expires_at = commands.lease_expiry(session.record.state)
             # Before it was issued, and it is never over sooner than that.
-            left_s = terms.heartbeat_timeout_secs if expires_at is None else parse_iso(expires_at) - self._bus.now()
+            left_s = (
+                terms.heartbeat_timeout_secs if expires_at is None else parse_iso(expires_at) - self.resources.bus.now()
+            )
             if expires_at is not None and left_s <= 0:
                 break
-            await self._bus.sleep(left_s)
+            await self.resources.bus.sleep(left_s)
         task.notice(session.append(TimePassed(at=session.now()), trace=task.trace))
 
     async def _answer(self, task: RunTask) -> TurnResult:
@@ -76,7 +78,7 @@ class Driver:
         """
         session = task.session
         refused: EntryRefused | None = None
-        for _ in range(self._resources.config.ho2.takeover_attempts_max):
+        for _ in range(self.resources.config.ho2.takeover_attempts_max):
             try:
                 if refused is None:
                     return await self._attempt(task)
@@ -88,19 +90,19 @@ class Driver:
                 if not task.is_cancellation():
                     raise
             except AppendRefused:
-                await self._registry.reread(session)
+                await self.registry.reread(session)
             except EntryRefused as fault:
                 if refused is not None:
-                    self._registry.drop(session)
+                    self.registry.drop(session)
                     raise
                 refused = fault
-                await self._registry.reread(session)
+                await self.registry.reread(session)
             known = session.record.inputs.get(task.input_id) or await self._long_ago(task, refused)
             if known is None:
                 self._request_again(task)
             elif known.became != "running":
                 return await history_lookup.answer_of(session, known)
-        self._registry.drop(session)
+        self.registry.drop(session)
         raise SessionMoved(session.session_id, "has a head that keeps moving")
 
     async def _long_ago(self, task: RunTask, refused: EntryRefused | None) -> KnownInput | None:
@@ -110,7 +112,7 @@ class Driver:
         """
         if refused is None:
             return None
-        known = await history_lookup.input_of(self._resources.client, task.session, task.input_id)
+        known = await history_lookup.input_of(self.resources.client, task.session, task.input_id)
         if known is None:
             raise refused
         if fault := conflict(known, task.requested.input_digest, form_of(task.requested.run_overrides)):
@@ -129,10 +131,10 @@ class Driver:
         session, progress = task.session, Progress()
         memo = session.record.run
         if memo is not None and session.record.state.lifecycle == "Cancelling":
-            result = await cancelling.close(self._resources, session, memo, trace=task.trace)
+            result = await cancelling.close(self.resources, session, memo, trace=task.trace)
             _log.info("turn_cancelled", turn=str(memo.run_id), input_id=task.input_id)
             return result
-        agent = self._resources.snapshot.agents.get(session.record.state.agent_id or "")
+        agent = self.resources.snapshot.agents.get(session.record.state.agent_id or "")
         run: Run | None = None
         fault: RuntimeFault = WorkOrderFault("deadline_exceeded", f"input {task.input_id}: no time is left")
         try:
@@ -140,7 +142,7 @@ class Driver:
                 raise WorkOrderFault("execution_error", f"agent {session.record.state.agent_id} is not configured")
             if memo.input_text is None:
                 memo.input_text = await session.text(memo.requested.input_ref)
-            run = Run(task, memo, agent, resources=self._resources, learning=self._learning)
+            run = Run(task, memo, agent, resources=self.resources, learning=self.learning)
             resumed = task.draft.before is not None
             _log.info("run_started", turn=str(run.run_id), input_id=task.input_id, resumed=resumed)
             if run.remaining_s() > 0:
@@ -163,7 +165,7 @@ class Driver:
         if task.standstill is not None:
             return None
         deadline_at = task.session.record.state.deadline_at or task.requested.deadline_at
-        return self._bus.clock.monotonic() + parse_iso(deadline_at) - self._bus.now()
+        return self.resources.bus.clock.monotonic() + parse_iso(deadline_at) - self.resources.bus.now()
 
     async def _ended(self, task: RunTask, run: Run | None, fault: RuntimeFault, progress: Progress) -> TurnResult:
         """What stands for an answer that the turn did not bring. Raises the failure, which is journaled."""
@@ -178,13 +180,13 @@ class Driver:
         failed.facts |= turn_record.spent(run)
         turn_record.record_failure(session, task.input_id, failed, trace=task.trace)
         session.flush(urgent=True)  # before the host's TurnDegraded, which moves the head
-        if self._learning is not None:
-            self._learning.log_later(session, trace=task.trace)
+        if self.learning is not None:
+            self.learning.log_later(session, trace=task.trace)
         raise failed
 
 
 def _told(run: Run, result: TurnResult) -> TurnResult:
-    """The same result; the log has how the turn ended, and none of its text."""
+    """Returns the result as it is; the log has how the turn ended, and none of its text."""
     _log.info(
         "turn_answered",
         turn=str(run.run_id),

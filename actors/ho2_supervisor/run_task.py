@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
@@ -25,36 +26,34 @@ def standstill_of(lifecycle: Lifecycle) -> Standstill | None:
     return lifecycle if lifecycle in ("Paused", "WaitingInput") else None
 
 
+@dataclass(eq=False, repr=False)
 class RunTask:
     """`answer` is set exactly once. `standstill` is what the record says of the run, durably; None: it is at work."""
 
-    def __init__(  # noqa: PLR0913 - what a run is
-        self,
-        session: OwnedSession,
-        requested: RunRequested,
-        *,
-        bodies: Sequence[bytes],
-        trace: str,
-        draft: Draft,
-        ticket: Ticket,
-        drive: Callable[[RunTask], Coroutine[Any, Any, None]],
-    ) -> None:
-        self.session = session
-        self.requested = requested
-        self.bodies = bodies  # which the request brings, for as long as it may not stand in the journal
-        self.trace = trace
-        self.draft = draft
-        self.ticket = ticket  # for its turn among the runs of all clients
-        self.standstill: Standstill | None = standstill_of(session.record.state.lifecycle)
+    session: OwnedSession
+    requested: RunRequested
+    bodies: Sequence[bytes]
+    """Which the request brings, for as long as it may not stand in the journal."""
+    trace: str
+    draft: Draft
+    ticket: Ticket
+    """For its turn among the runs of all clients."""
+    drive: Callable[[RunTask], Coroutine[Any, Any, None]]
+    is_begun: bool = False
+    """Its task has had its first step."""
+    scope: asyncio.Timeout | None = None
+    """Of the run's deadline, while it is inside."""
+    _is_stopping: bool = False
+    """Its task was cancelled because the run is being cancelled."""
+
+    def __post_init__(self) -> None:
+        self.standstill: Standstill | None = standstill_of(self.session.record.state.lifecycle)
         self.has_stood_still = self.standstill is not None
-        self.is_begun = False  # its task has had its first step
-        self.scope: asyncio.Timeout | None = None  # of the run's deadline, while it is inside
-        self._is_stopping = False  # its task was cancelled because the run is being cancelled
         self._change = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[TurnResult] = loop.create_future()
         self.answer.add_done_callback(self._answered)
-        self.task = loop.create_task(drive(self))
+        self.task = loop.create_task(self.drive(self))
 
     @property
     def input_id(self) -> str:

@@ -86,7 +86,7 @@ class AgentMemory:
         return len(self._event_ids)
 
     def unknown_events(self, event_ids: list[str]) -> list[str]:
-        """Those that were never logged."""
+        """The ids, of these, of events that were never logged."""
         return [event_id for event_id in event_ids if event_id not in self._event_ids]
 
     def has_entry(self, submission_id: str) -> bool:
@@ -124,7 +124,7 @@ class AgentMemory:
         return judge(signal_id, facts, as_of.at_us, self._config)
 
     def overlays(self, as_of: PointInTime, *, signal_id: str | None, active_only: bool) -> list[Overlay]:
-        """In append order."""
+        """The overlays as of then, in append order; of one signal, if that is named."""
         asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, [])
         logs = sorted((self._overlays[artifact_id] for artifact_id in asked), key=_FIRST_SEQ)
         found = [log.overlay(as_of) for log in logs]
@@ -137,7 +137,9 @@ class AgentMemory:
         found: list[Bias] = []
         for log in sorted(self._overlays.values(), key=_FIRST_SEQ):
             artifact = log.artifact(as_of)
-            if artifact is None or not is_active(artifact, as_of_ts) or not _is_in_scope(artifact, session_id):
+            if artifact is None or not is_active(artifact, as_of_ts):
+                continue
+            if artifact.scope == "session" and artifact.session_id != (session_id or ""):
                 continue
             behind = [standing(signal_id) for signal_id in artifact.source_signal_ids]
             share = max(weight for weight, _ in behind)
@@ -174,11 +176,6 @@ class AgentMemory:
             return None
         log = self._signals.get(signal_id)
         return NOTHING if log is None else log.level(as_of)
-
-
-def _is_in_scope(artifact: Artifact, session_id: str | None) -> bool:
-    """An artifact of one session is for that session alone."""
-    return artifact.scope != "session" or (session_id is not None and artifact.session_id == session_id)
 
 
 def _newest(timed: list[tuple[int, int]] | None, as_of: PointInTime) -> int | None:

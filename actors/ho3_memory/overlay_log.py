@@ -47,7 +47,7 @@ class OverlayLog:
         return _folded(self._counted(as_of))
 
     def overlay(self, as_of: PointInTime) -> Overlay | None:
-        """The same with what changed it."""
+        """The artifact as of then, with the entries that changed it; None before it was logged."""
         artifact = self.artifact(as_of)
         if artifact is None:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,23 +17,16 @@ from hobus.gateway_service.providers.keys import read_key, unusable
 GROUP = "hobus.providers"
 
 
+@dataclass(eq=False, repr=False)
 class LoadedProvider:
     """`bus.port.Provider` by a class of somebody else's: made with provider_id, key and options."""
 
-    def __init__(
-        self,
-        provider_id: str,
-        config: PluginProvider,
-        *,
-        given: Callable[[], Mapping[str, str]],
-        beside: Callable[..., Awaitable[Any]],
-    ) -> None:
-        self.provider_id = provider_id
-        self._config = config
-        self._given = given
-        self._beside = beside
-        self._provider: Provider | None = None
-        self._loading: asyncio.Future[Provider] | None = None
+    provider_id: str
+    config: PluginProvider
+    given: Callable[[], Mapping[str, str]]
+    beside: Callable[..., Awaitable[Any]]
+    _provider: Provider | None = None
+    _loading: asyncio.Future[Provider] | None = None
 
     async def prepare(self) -> None:
         """The class is loaded and an instance of it made. Raises GatewayError(PROVIDER_UNUSABLE)."""
@@ -54,7 +48,7 @@ class LoadedProvider:
 
     async def _load(self) -> Provider:
         try:
-            provider: Provider = await self._beside(self._made)
+            provider: Provider = await self.beside(self._made)
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - somebody else's code may raise anything
@@ -66,9 +60,9 @@ class LoadedProvider:
         return provider
 
     def _made(self) -> Provider:
-        key = read_key(self.provider_id, self._config.key, self._given())
-        found = [entry for entry in entry_points(group=GROUP) if entry.name == self._config.entry_point]
+        key = read_key(self.provider_id, self.config.key, self.given())
+        found = [entry for entry in entry_points(group=GROUP) if entry.name == self.config.entry_point]
         if not found:
-            what = f"no installed package has an entry point {self._config.entry_point!r} in the group {GROUP}"
+            what = f"no installed package has an entry point {self.config.entry_point!r} in the group {GROUP}"
             raise unusable(self.provider_id, what, "install it")
-        return found[0].load()(provider_id=self.provider_id, key=key, options=dict(self._config.options))
+        return found[0].load()(provider_id=self.provider_id, key=key, options=dict(self.config.options))

@@ -11,12 +11,10 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.schema import ModelConfig, Route
-from hobus.gateway_service.chain import may_try_again, pause_s
 from hobus.gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
-from hobus.gateway_service.routing import check_route, choose_route, model_of
+from hobus.gateway_service.routing import check_route, choose_route, may_try_again, model_of, pause_s
 from hobus.gateway_service.validation import (
     OutputChecks,
-    StampedCaller,
     authenticate,
     authorise,
     check_prompt,
@@ -108,12 +106,12 @@ def test_a_model_that_is_not_configured_has_no_prices():
 
 @pytest.mark.parametrize(
     "caller",
-    [StampedCaller("", ""), StampedCaller("", "ho1"), StampedCaller("ho2/1@1", "ho1"), StampedCaller("ho1/1@1", "")],
+    [("", ""), ("", "ho1"), ("ho2/1@1", "ho1"), ("ho1/1@1", "")],
 )
 def test_a_caller_without_its_stamped_principal_is_nobody(caller):
     """AUTH_ERROR unless instance and role were stamped together."""
     with pytest.raises(GatewayError) as caught:
-        authenticate(caller)
+        authenticate(*caller)
     assert caught.value.code == "AUTH_ERROR"
 
 
@@ -131,7 +129,7 @@ def test_who_may_not_invoke_is_forbidden(role, is_degraded, changes):
     """Roles, the degraded contract and the agent are all checked."""
     with pytest.raises(GatewayError) as caught:
         authorise(
-            prompt(**changes), StampedCaller(f"{role}/1@1", role), SHIPPED.config.gateway.default_route, SHIPPED.agents,
+            prompt(**changes), role, SHIPPED.config.gateway.default_route, SHIPPED.agents,
             is_degraded=is_degraded,
         )  # fmt: skip
     assert caught.value.code == "FORBIDDEN"
@@ -152,15 +150,14 @@ def test_an_agent_may_use_only_what_its_permissions_name(kind):
     """A provider or model outside the agent's list is forbidden; the listed one passes."""
     agent = SHIPPED.agents["ADMIN"]
     route = SHIPPED.config.gateway.default_route
-    caller = StampedCaller("ho1/1@1", "ho1")
     for names, is_allowed in (((route.provider_id, route.model_id), True), (("other",), False)):
         permissions = agent.permissions.model_copy(update={kind: names})
         agents = {"ADMIN": agent.model_copy(update={"permissions": permissions})}
         if is_allowed:
-            authorise(prompt(), caller, route, agents, is_degraded=False)
+            authorise(prompt(), "ho1", route, agents, is_degraded=False)
         else:
             with pytest.raises(GatewayError):
-                authorise(prompt(), caller, route, agents, is_degraded=False)
+                authorise(prompt(), "ho1", route, agents, is_degraded=False)
 
 
 def test_input_is_estimated_over_everything_that_is_sent():

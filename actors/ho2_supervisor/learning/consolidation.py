@@ -16,6 +16,7 @@ from typing import Any, get_args
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.actors.ho2_supervisor.turn.work_orders import planned
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
 from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
@@ -180,14 +181,12 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
     """The artifact: the lesson's four fields, and what the gate and the configuration say of the rest."""
     window_key = gate_window_key(crossing.as_of_ts, memory.gate_window_hours)
     as_of_s = parse_iso(crossing.as_of_ts)
-    return Artifact(
+    return made_of(
+        Artifact,
+        lesson,
         artifact_id=artifact_id([crossing.signal_id], window_key, model=model, prompt_pack_version=pack_version),
-        artifact_type=lesson.artifact_type,
-        labels=lesson.labels,
-        weight=lesson.weight,
         scope=memory.artifact_scope,
         session_id=crossing.run_id.session_id if memory.artifact_scope == "session" else None,
-        context_line=lesson.context_line,
         created_at_event_ts=crossing.as_of_ts,
         expires_at_event_ts=iso(as_of_s + memory.artifact_expiry_hours * _HOUR_S),
         source_signal_ids=[crossing.signal_id],

@@ -71,7 +71,8 @@ class Consolidations:
             async with asyncio.timeout(self._timeout_s):
                 order = await self._dispatched(crossing, await self._next_id(crossing), trace)
                 artifact = await self._learned(crossing, order, trace)
-                await self._log_overlay(agent, artifact, trace)
+                overlay = LogOverlay(agent_id=agent.agent_id, overlay=artifact)
+                await self._bus.request(HO3, overlay, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
         except (TimeoutError, RuntimeFault) as fault:
             if order is not None:  # before that nothing was tried, and the gate may as well stay open
                 await self._failed(crossing, order.wo_id, code_of(fault), trace)
@@ -171,10 +172,6 @@ class Consolidations:
         found = await self._client.lookup(receipt.prompt_received_ids[-1:], with_bodies=True)
         answered = None if not found or found[0] is None else payload_in(PromptReceived, found[0])
         return "unknown" if answered is None else answered.model_id or "unknown"
-
-    async def _log_overlay(self, agent: Agent, artifact: Artifact, trace: str) -> None:
-        message = LogOverlay(agent_id=agent.agent_id, overlay=artifact)
-        await self._bus.request(HO3, message, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
 
     async def _failed(self, crossing: Crossing, wo_id: str, code: str, trace: str) -> None:
         """HO3 knows that it failed, so that the gate cools down. If HO3 is away the gate stays as it is."""

@@ -40,7 +40,9 @@ async def input_of(client: LedgerClient, session: OwnedSession, input_id: str) -
     requested, answered, delivered = await session.entries(
         [requested_id(*about)], once=[turn_key(*about), delivered_key(*about)]
     )
-    known = _requested(requested)
+    asked, known = _event_of(requested), None
+    if requested is not None and isinstance(asked, RunRequested):
+        known = known_input(asked, requested.provenance.run_seq)
     end = delivered or answered
     if end is None and known is not None and known.run_seq is not None:
         run_id = RunId(session_id=session.session_id, run_seq=known.run_seq)
@@ -55,16 +57,9 @@ async def input_of(client: LedgerClient, session: OwnedSession, input_id: str) -
     return known
 
 
-def _requested(entry: Entry | None) -> KnownInput | None:
-    event = _event_of(entry)
-    if entry is None or not isinstance(event, RunRequested):
-        return None
-    return known_input(event, entry.provenance.run_seq)
-
-
 def _end_in(entry: Entry | None) -> End | None:
-    event = _event_of(entry)
-    return None if entry is None or event is None else end_in(event, entry)
+    taken = recorded(entry)
+    return None if taken is None else end_in(taken.event.event, taken)
 
 
 def _event_of(entry: Entry | None) -> SessionFact | None:
@@ -73,7 +68,7 @@ def _event_of(entry: Entry | None) -> SessionFact | None:
 
 
 async def digest_of(session: OwnedSession, known: KnownInput) -> str | None:
-    """Of an input that only the host recorded it follows from the text; an erased text matches any."""
+    """The digest of an input that only the host recorded, from its text; None where that is erased: it matches any."""
     text = await session.text_or_none(known.input_ref)
     return None if text is None else journal.input_digest(known.input_id, text)
 

@@ -266,8 +266,9 @@ class OwnedSession:
         self._raise_if_lost()
         try:
             if self._taking_over is not None:
-                await self._client.flush()
-                await self._taken_over()
+                await self._client.flush()  # the client has the answer first; `_acknowledged` follows
+            if self._taking_over is not None:
+                await asyncio.shield(self._taking_over)
             self.flush(urgent=True)
             await self._client.flush()
         except RuntimeFault as fault:
@@ -276,11 +277,6 @@ class OwnedSession:
         if not self._unsent:  # what was said to follow after the last append had left
             following, self._following = self._following, []
             self._follow(following)
-
-    async def _taken_over(self) -> None:
-        """The answer to the take-over has come here, too: the ledger's client had it first."""
-        if self._taking_over is not None:
-            await asyncio.shield(self._taking_over)
 
     @property
     def is_lost(self) -> bool:

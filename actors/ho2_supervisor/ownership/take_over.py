@@ -7,49 +7,49 @@ goes away does not end it.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
-from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.runs import Runs
 
 
+@dataclass(eq=False, repr=False)
 class TakeOver:
     """Takes sessions over whose runs it then has driven on."""
 
-    def __init__(self, resources: Resources, registry: Registry, runs: Runs, learning: Learning | None) -> None:
-        self._attempts_max = resources.config.ho2.takeover_attempts_max
-        self._registry = registry
-        self._runs = runs
-        self._learning = learning
+    attempts_max: int
+    registry: Registry
+    runs: Runs
+    learning: Learning | None
 
     async def owned(self, session_id: str) -> OwnedSession:
         """The session, read and taken over unless it is held already. One that never started is not taken over.
 
         Nothing is awaited after the session is at hand, so that the caller's next step is synchronous with it.
         """
-        while (session := self._registry.used(session_id)) is None:
-            await asyncio.shield(self._registry.loading(session_id) or self._load_anew(session_id))
+        while (session := self.registry.used(session_id)) is None:
+            await asyncio.shield(self.registry.loading(session_id) or self._load_anew(session_id))
         return session
 
     async def peek(self, session_id: str) -> OwnedSession:
         """The session as its journal says, without taking it over."""
-        session = self._registry.new(session_id)
-        await self._registry.read(session)
+        session = self.registry.new(session_id)
+        await self.registry.read(session)
         return session
 
     def _load_anew(self, session_id: str) -> asyncio.Task[OwnedSession]:
         loading = asyncio.get_running_loop().create_task(self._load(session_id))
         loading.add_done_callback(self._ended)
-        self._registry.add(session_id, loading)
+        self.registry.add(session_id, loading)
         return loading
 
     async def _load(self, session_id: str) -> OwnedSession:
-        session = self._registry.new(session_id)
-        for _ in range(self._attempts_max):
-            await self._registry.read(session)
+        session = self.registry.new(session_id)
+        for _ in range(self.attempts_max):
+            await self.registry.read(session)
             if not session.record.state.is_started:
                 return session
             session.take_over()
@@ -59,7 +59,7 @@ class TakeOver:
                 continue
             self._go_on(session)
             return session
-        why = f"moved on during each of {self._attempts_max} readings (ho2.takeover_attempts_max)"
+        why = f"moved on during each of {self.attempts_max} readings (ho2.takeover_attempts_max)"
         raise SessionMoved(session_id, why)
 
     def _go_on(self, session: OwnedSession) -> None:
@@ -68,9 +68,9 @@ class TakeOver:
         What the newest finished run taught may have got lost with that owner.
         """
         commanding.decide(session)
-        self._runs.resume(session)
-        if self._learning is not None:
-            self._learning.log_later(session)
+        self.runs.resume(session)
+        if self.learning is not None:
+            self.learning.log_later(session)
 
     def _ended(self, loading: asyncio.Task[OwnedSession]) -> None:
         """Whoever waited for it may have gone: what is to be done in the session is seen to all the same.
@@ -78,4 +78,4 @@ class TakeOver:
         Nobody may be left to hear of a loading that failed either; asyncio need not complain.
         """
         if not loading.cancelled() and loading.exception() is None:
-            self._runs.follow(loading.result())
+            self.runs.follow(loading.result())

@@ -43,7 +43,7 @@ def command_of(ref: str) -> str:
 
 
 def received(state: SessionState, command: HostCommand) -> Verdict:
-    """It is kept until it is decided, one at a time."""
+    """The state that holds the command until it is decided, one at a time."""
     if not state.is_started:
         return Rejected("not_started: the session has not started")
     if state.received_command is not None:
@@ -54,7 +54,7 @@ def received(state: SessionState, command: HostCommand) -> Verdict:
 
 
 def rejected(state: SessionState, command_id: str) -> Verdict:
-    """It is forgotten; nothing else changes."""
+    """The state without the command; nothing else changes."""
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")

@@ -148,7 +148,7 @@ class SessionRecord:
         `reduced`: what `reduce` says of it, where the caller has asked already.
         """
         outcome = reduced or reduce(self.state, entry.event)
-        self._advance(entry)
+        self._advance(entry.submission_id, entry.event.event.kind)
         if outcome.rejection is None:
             before, self.state = self.state, outcome.state
             self._remember(entry, before)
@@ -158,19 +158,16 @@ class SessionRecord:
 
     def pass_over(self, submission_id: str) -> None:
         """An entry that changes nothing, whatever it says."""
-        self.head = submission_id
-        self.since_snapshot += 1
-        self.appended += 1
+        self._advance(submission_id, "")
 
     def replay(self, entries: Iterable[Recorded]) -> None:
         """Fold entries in order."""
         for entry in entries:
             self.take(entry)
 
-    def _advance(self, entry: Recorded) -> None:
-        self.head = entry.submission_id
+    def _advance(self, submission_id: str, kind: str) -> None:
+        self.head = submission_id
         self.since_snapshot += 1
-        kind = entry.event.event.kind
         if kind == "TookOver":
             self.appended = 0
         elif kind != "TurnDegraded":  # the host's; it counts in no tenure

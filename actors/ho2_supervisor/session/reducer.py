@@ -203,10 +203,7 @@ def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
 # --- steps, orders, tool batches ----------------------------------------------------------------------------------
 
 
-def _step_started(state: SessionState, event: events.StepStarted) -> Verdict:
-    run = _effective(state)
-    if isinstance(run, Rejected):
-        return run
+def _step_started(state: SessionState, run: RunState, event: events.StepStarted) -> Verdict:
     if run.is_in_flight:
         return Rejected("the step before has effects in flight")
     if run.pause_requested:
@@ -226,10 +223,7 @@ def _step_started(state: SessionState, event: events.StepStarted) -> Verdict:
     return state._replace(step_epoch=state.step_epoch + 1, run=began)
 
 
-def _order_dispatched(state: SessionState, event: events.OrderDispatched) -> Verdict:
-    run = _effective(state)
-    if isinstance(run, Rejected):
-        return run
+def _order_dispatched(state: SessionState, run: RunState, event: events.OrderDispatched) -> Verdict:
     if run.step_id is None or event.step_id != run.step_id:
         return Rejected(f"of step {event.step_id}, the active step is {run.step_id}")
     if event.wo_id in run.step_orders:
@@ -249,10 +243,7 @@ def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
     return of_run(state, run, open_orders=[wo_id for wo_id in run.open_orders if wo_id != event.wo_id])
 
 
-def _batch_issued(state: SessionState, event: events.ToolBatchIssued) -> Verdict:
-    run = _effective(state)
-    if isinstance(run, Rejected):
-        return run
+def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIssued) -> Verdict:
     batch = run.tool_batch
     if batch is not None and not batch.is_settled:
         return Rejected(f"batch {batch.tool_batch_id} is not settled")
@@ -307,11 +298,15 @@ def _batch_settled(state: SessionState, event: events.BatchSettled) -> Verdict:
 # --- shared facts -------------------------------------------------------------------------------------------------
 
 
-def _effective(state: SessionState) -> RunState | Rejected:
-    """The run, if it may have effects: in state Running, none while Paused, Cancelling, or before RunStarted."""
-    if state.run is None or state.lifecycle != "Running":
-        return Rejected(f"no effect may be issued in lifecycle {state.lifecycle}")
-    return state.run
+def _effect(rule: Callable[[SessionState, RunState, Any], Verdict]) -> Callable[[SessionState, Any], Verdict]:
+    """The rule of an event that has effects: in state Running, none while Paused, Cancelling, or before RunStarted."""
+
+    def checked(state: SessionState, event: Any) -> Verdict:
+        if state.run is None or state.lifecycle != "Running":
+            return Rejected(f"no effect may be issued in lifecycle {state.lifecycle}")
+        return rule(state, state.run, event)
+
+    return checked
 
 
 def _step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
@@ -353,10 +348,10 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "HostCommandApplied": lambda state, event: commands.applied(state, event.command_id, event.at),
     "HostCommandRejected": lambda state, event: commands.rejected(state, event.command_id),
     "LifecycleChanged": _lifecycle_changed,
-    "StepStarted": _step_started,
-    "OrderDispatched": _order_dispatched,
+    "StepStarted": _effect(_step_started),
+    "OrderDispatched": _effect(_order_dispatched),
     "OrderEnded": _order_ended,
-    "ToolBatchIssued": _batch_issued,
+    "ToolBatchIssued": _effect(_batch_issued),
     "ToolReceipt": _tool_receipt,
     "BatchSettled": _batch_settled,
     "LeaseIssued": commands.lease_issued,

@@ -1,6 +1,6 @@
 """The state that a session's journal folds to (`aos.agent/SessionState@1` and our extensions), and what may follow it.
 
-Values, and the table of the life cycle, from which check, diagram and tests are made; what changes a state is
+Values, and the table of the life cycle, from which check and tests are made; what changes a state is
 `reducer.reduce`.
 """
 
@@ -143,22 +143,22 @@ class SessionState(NamedTuple):
 
     @property
     def run_id(self) -> RunId | None:
-        """Of the active run; None: there is none."""
+        """Id of the active run; None: there is none."""
         return None if self.run is None else self.run.run_id
 
     @property
     def tool_batch(self) -> ActiveToolBatch | None:
-        """Of the active run."""
+        """The active run's batch of tool calls; None: it has none."""
         return None if self.run is None else self.run.tool_batch
 
     @property
     def open_orders(self) -> list[str]:
-        """Of the active run: those on their way."""
+        """Ids of the active run's orders that are on their way."""
         return [] if self.run is None else self.run.open_orders
 
     @property
     def pending_steer(self) -> list[str]:
-        """Of the active run: refs of what its next round observes."""
+        """Refs of the steers that the active run's next round observes."""
         return [] if self.run is None else self.run.pending_steer
 
     @property
@@ -168,12 +168,12 @@ class SessionState(NamedTuple):
 
     @property
     def deadline_at(self) -> str | None:
-        """Of the active run."""
+        """When the active run is due; None: there is no run."""
         return None if self.run is None else self.run.deadline_at
 
     @property
     def lease(self) -> RunLease | None:
-        """Of the active run."""
+        """The active run's lease; None: it has none."""
         return None if self.run is None else self.run.lease
 
     @property
@@ -249,13 +249,6 @@ def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:
             return None
         source = target
     return source
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram (docs/sessions.md holds exactly this text)."""
-    lines = ["stateDiagram-v2", "    [*] --> Idle"]
-    lines += [f"    {source} --> {target}" for source, targets in TRANSITIONS.items() for target in targets]
-    return "\n".join(lines)
 
 
 # --- what an event does -----------------------------------------------------------------------------------------------

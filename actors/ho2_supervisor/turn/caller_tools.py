@@ -15,7 +15,6 @@ from typing import Any
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.errors import LedgerError
-from hobus.bus.json_text import is_within
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import RunId, caller_call_id, dispatched_id, ended_id
@@ -31,7 +30,7 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
 from hobus.bus.record.journal import recorded
-from hobus.config.json_schema import SchemaFault, check_schema
+from hobus.config.json_schema import object_fault
 from hobus.config.schema import SessionsConfig
 from hobus.config.tool_faults import TOOL_ID
 
@@ -63,15 +62,8 @@ def _tool_fault(tool: ToolSpec, named: set[str]) -> str:
         return "a tool's name has 1 to 64 letters, digits, `-` and `_`"
     if tool.tool_id in named:
         return f"{tool.tool_id} is there twice"
-    if tool.parameters.get("type", "object") != "object":
-        return f"the parameters of {tool.tool_id} do not describe an object"
-    if not is_within(tool.parameters, PARAMETERS_DEPTH_MAX):
-        return f"the parameters of {tool.tool_id} are nested too deeply"
-    try:
-        check_schema(tool.parameters)
-    except SchemaFault as fault:
-        return f"the schema of {tool.tool_id} {fault}"
-    return ""
+    fault = object_fault(tool.parameters, PARAMETERS_DEPTH_MAX, is_run=False)
+    return f"the schema of {tool.tool_id} {fault}" if fault else ""
 
 
 def results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls | None) -> str:
@@ -138,7 +130,8 @@ async def continued(session: OwnedSession, requested: RunRequested, results: Seq
     }
     if output is None or len(given) < len(requested.results):
         raise LedgerError("erased", f"a result that input {requested.input_id} brought is erased")
-    run_id, turn_seq = order.fence.run_id, _round_of(order)
+    run_id = order.fence.run_id
+    turn_seq = int(order.wo_id.rsplit(".", 2)[1])  # `WO-<session>-<run>.<round>.<step>`
     ids = {caller_call_id(run_id, turn_seq, call.call_id): call for call in output.tool_calls}
     answered = {tool_call_id: call for tool_call_id, call in ids.items() if tool_call_id in given}
     exchange = Exchange(
@@ -180,8 +173,3 @@ async def _whole(session: OwnedSession, form: dict[str, Any]) -> dict[str, Any]:
 async def _events(session: OwnedSession, *ids: str) -> list[Any]:
     taken = [recorded(entry) for entry in await session.entries(ids)]
     return [None if one is None else one.event.event for one in taken]
-
-
-def _round_of(order: WorkOrder) -> int:
-    """The round that an order's id names: `WO-<session>-<run>.<round>.<step>`."""
-    return int(order.wo_id.rsplit(".", 2)[1])

@@ -175,7 +175,7 @@ def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) 
 
 
 def _tokens(turn: DeliveredTurn, limits: HistoryLimits) -> int:
-    """Of the whole turn: length over characters per token, rounded up, so that a budget is kept."""
+    """Tokens of the whole turn: characters over characters per token, rounded up, so that a budget is kept."""
     asked, said = turn.input_text, turn.reply_text
     chars = (
         len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + len(_answered(turn.tool_ids))

@@ -204,7 +204,7 @@ class Run:
         return f"StepStarted:{step_id}" in self.memo.steps
 
     def _step(self, turn_seq: int, step_seq: int) -> StepId:
-        """The same value however often it is asked for."""
+        """The id of that round and step; one value however often it is asked for."""
         found = self._steps.get((turn_seq, step_seq))
         if found is None:
             turn = TurnId(run_id=self.run_id, turn_seq=turn_seq)

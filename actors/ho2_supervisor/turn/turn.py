@@ -67,7 +67,8 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         judgement = quality_gate.judge(_criteria(run.config), output, is_handed_out=is_handed_out)
         if is_handed_out or progress.best is None or quality_gate.better(progress.best, (output, judgement)):
             progress.best = (output, judgement)
-        if not judgement.is_accepted and _may_retry(run, progress):
+        may_retry = progress.rejections < run.config.quality_gate.max_retries and _has_room(run, progress)
+        if not judgement.is_accepted and may_retry:
             run.draft.take_back("rejected")
             progress.rejections += 1
             progress.note = judgement.note()
@@ -244,11 +245,6 @@ def _require_round(run: Run, progress: Progress) -> None:
         )
     if budget.budget_mode == "warn":
         turn_record.warn_of_budget(run, progress.tokens_used)
-
-
-def _may_retry(run: Run, progress: Progress) -> bool:
-    """Whether a rejected answer is tried again: within max_retries, the round limit and an enforced budget."""
-    return progress.rejections < run.config.quality_gate.max_retries and _has_room(run, progress)
 
 
 def _has_room(run: Run, progress: Progress) -> bool:

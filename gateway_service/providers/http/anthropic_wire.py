@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.config.schema import AnthropicProvider
 from hobus.gateway_service.providers.http.wire import (
     AnswerRead,
@@ -86,21 +86,6 @@ def _has_open_object(value: Any) -> bool:
     )
 
 
-def response(answer: Any, names: ToolNames) -> PromptResponse:
-    """The response of an answer that came whole. Raises BadAnswer."""
-    whole = an_object(answer, "the answer")
-    if "content" not in whole:
-        raise BadAnswer("the answer holds no content")
-    read = AnthropicAnswer(names, usage=_usage({}, whole.get("usage")))
-    try:
-        for number, item in enumerate(a_list(whole["content"], "content")):
-            read.begin(number, an_object(item, "a content block"), "content.text")
-        read.finish_reason = a_text(whole.get("stop_reason"), "stop_reason")
-    except BadAnswer as fault:
-        raise BadAnswer(fault.what, read.used) from None
-    return read.response()
-
-
 @dataclass
 class AnthropicAnswer(AnswerRead):
     """A message of the model."""
@@ -112,13 +97,22 @@ class AnthropicAnswer(AnswerRead):
 
     @property
     def used(self) -> dict[str, int] | None:
-        """In the words of this system; None before it says anything."""
+        """Its usage in the words of this system; None before it says anything."""
         return counted(self.usage) if self.usage else None
 
     @property
     def is_estimated(self) -> bool:
         """Whether it lacks one of the two figures that count."""
         return "input_tokens" not in self.usage or "output_tokens" not in self.usage
+
+    def take_whole(self, answer: dict[str, Any]) -> None:
+        """Its blocks of content. Raises BadAnswer."""
+        if "content" not in answer:
+            raise BadAnswer("the answer holds no content")
+        self.usage = _usage({}, answer.get("usage"))
+        for number, item in enumerate(a_list(answer["content"], "content")):
+            self.begin(number, an_object(item, "a content block"), "content.text")
+        self.finish_reason = a_text(answer.get("stop_reason"), "stop_reason")
 
     def add(self, event: Any) -> str:
         """An event of the stream. Raises BadAnswer."""
@@ -217,4 +211,4 @@ def counted(usage: dict[str, int]) -> dict[str, int]:
     }
 
 
-STREAM = AnthropicAnswer
+ANSWER = AnthropicAnswer

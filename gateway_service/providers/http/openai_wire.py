@@ -61,20 +61,6 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
     return body
 
 
-def response(answer: Any, names: ToolNames) -> PromptResponse:
-    """The response of an answer that came whole. Raises BadAnswer."""
-    whole = an_object(answer, "the answer")
-    choices = a_list(whole.get("choices"), "choices")
-    if not choices:
-        raise BadAnswer("the answer holds no choices")
-    read = OpenAIAnswer(names, usage=_usage(whole.get("usage")))
-    try:
-        read.take(an_object(choices[0], "choices.0"), "message")
-    except BadAnswer as fault:
-        raise BadAnswer(fault.what, read.usage) from None
-    return read.response()
-
-
 @dataclass
 class OpenAIAnswer(AnswerRead):
     """A chat completion."""
@@ -88,6 +74,14 @@ class OpenAIAnswer(AnswerRead):
     def used(self) -> dict[str, int] | None:
         """What its usage says."""
         return self.usage
+
+    def take_whole(self, answer: dict[str, Any]) -> None:
+        """Its first choice. Raises BadAnswer."""
+        choices = a_list(answer.get("choices"), "choices")
+        if not choices:
+            raise BadAnswer("the answer holds no choices")
+        self.usage = _usage(answer.get("usage"))
+        self.take(an_object(choices[0], "choices.0"), "message")
 
     def add(self, event: Any) -> str:
         """A chunk of the stream. Raises BadAnswer."""
@@ -217,4 +211,4 @@ def _usage(value: Any) -> dict[str, int] | None:
     }
 
 
-STREAM = OpenAIAnswer
+ANSWER = OpenAIAnswer

@@ -11,6 +11,7 @@ import importlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from hobus.bus.errors import GatewayError
@@ -42,28 +43,28 @@ class RequestSent:
 current: ContextVar[RequestSent | None] = ContextVar("the exchange of this task", default=None)
 
 
+@dataclass(eq=False, repr=False)
 class SdkClient:
     """Either SDK's raw calls: they are the same."""
 
-    def __init__(self, sdk: Any, stream_cls: Any, timeout: Callable[..., Any], *, connect_s: float) -> None:
-        self._sdk = sdk
-        self._stream_cls = stream_cls
-        self._timeout = timeout
-        self._connect_s = connect_s
+    sdk: Any
+    stream_cls: Any
+    timeout: Callable[..., Any]
+    connect_s: float
 
     async def post(self, path: str, body: Any, timeout_s: float) -> Any:
         """The answer as JSON."""
-        return await self._sdk.post(path, body=body, cast_to=object, options=self._options(timeout_s))
+        return await self.sdk.post(path, body=body, cast_to=object, options=self._options(timeout_s))
 
     async def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
         """The events of the answer as JSON; closed with its last one, or with whoever reads them."""
-        events = await self._sdk.post(
+        events = await self.sdk.post(
             path,
             body=body,
             cast_to=object,
             options=self._options(timeout_s),
             stream=True,
-            stream_cls=self._stream_cls,
+            stream_cls=self.stream_cls,
         )
         async with events:
             async for event in events:
@@ -71,44 +72,36 @@ class SdkClient:
 
     async def get(self, path: str, timeout_s: float) -> Any:
         """The answer as JSON."""
-        return await self._sdk.get(path, cast_to=object, options=self._options(timeout_s))
+        return await self.sdk.get(path, cast_to=object, options=self._options(timeout_s))
 
     async def close(self) -> None:
         """Its connections are closed."""
-        await self._sdk.close()
+        await self.sdk.close()
 
     def _options(self, timeout_s: float) -> dict[str, Any]:
-        connect_s = min(self._connect_s, timeout_s)
-        return {"timeout": self._timeout(timeout_s, connect=connect_s), "max_retries": 0, "follow_redirects": False}
+        connect_s = min(self.connect_s, timeout_s)
+        return {"timeout": self.timeout(timeout_s, connect=connect_s), "max_retries": 0, "follow_redirects": False}
 
 
+@dataclass(eq=False, repr=False)
 class HttpProvider:
     """`bus.port.Provider` over HTTP, of either kind."""
 
-    def __init__(  # noqa: PLR0913 - what an instance is made of
-        self,
-        provider_id: str,
-        config: OpenAIProvider | AnthropicProvider,
-        gateway: GatewayConfig,
-        *,
-        chars_per_token: int,
-        given: Callable[[], Mapping[str, str]],
-        beside: Beside,
-        breathe: Callable[[], Awaitable[None]],
-    ) -> None:
-        """`given`: the variables that this process was given, asked for when the key is needed."""
-        self.provider_id = provider_id
-        self._config = config
+    provider_id: str
+    config: OpenAIProvider | AnthropicProvider
+    gateway: GatewayConfig
+    chars_per_token: int
+    given: Callable[[], Mapping[str, str]]
+    """The variables that this process was given, asked for when the key is needed."""
+    beside: Beside
+    breathe: Callable[[], Awaitable[None]]
+    _key: str = ""
+    _client: SdkClient | None = None
+    _loading: asyncio.Future[SdkClient] | None = None
+
+    def __post_init__(self) -> None:
         # Each takes its own configuration alone.
-        self._wire: Any = openai_wire if config.kind == "openai" else anthropic_wire
-        self._gateway = gateway
-        self._chars_per_token = chars_per_token
-        self._given = given
-        self._beside = beside
-        self._breathe = breathe
-        self._key = ""
-        self._client: SdkClient | None = None
-        self._loading: asyncio.Future[SdkClient] | None = None
+        self._wire: Any = openai_wire if self.config.kind == "openai" else anthropic_wire
 
     async def prepare(self) -> None:
         """The SDK is loaded, the key read. Raises GatewayError(PROVIDER_UNUSABLE); the next call tries again."""
@@ -122,7 +115,8 @@ class HttpProvider:
         with self._asking(model_id, prompt):
             answer = await self._answer(client, prompt, model_id, timeout_s, on_delta)
             response = answer_without_key(answer, self._key)
-        return pricing.estimated(prompt, response, self._chars_per_token) if response.usage_is_estimated else response
+        usage = pricing.estimated(prompt, response, self.chars_per_token) if response.usage_is_estimated else {}
+        return response.model_copy(update=usage) if usage else response
 
     async def close(self) -> None:
         """Its connections are closed; a later call makes new ones."""
@@ -146,10 +140,10 @@ class HttpProvider:
         self, client: SdkClient, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None
     ) -> PromptResponse:
         wire, names = self._wire, ToolNames.of(prompt)
-        body = wire.request(prompt, model_id, names, self._config, stream=on_delta is not None)
+        body = wire.request(prompt, model_id, names, self.config, stream=on_delta is not None)
         if on_delta is None:
-            return wire.response(await client.post(wire.PATH, body, timeout_s), names)
-        answer: AnswerRead = wire.STREAM(names)
+            return wire.ANSWER.whole(await client.post(wire.PATH, body, timeout_s), names)
+        answer: AnswerRead = wire.ANSWER(names)
         async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
             async for event in self._until_whole(events, answer, timeout_s):
                 if text := answer.add(event):
@@ -166,9 +160,9 @@ class HttpProvider:
         while True:
             wait_s = None
             if answer.is_whole:
-                wait_s = self._gateway.stream_interval_ms / 1000
+                wait_s = self.gateway.stream_interval_ms / 1000
             elif answer.finish_reason:  # its usage may follow
-                wait_s = min(self._gateway.connect_timeout_ms / 1000, timeout_s / 2)
+                wait_s = min(self.gateway.connect_timeout_ms / 1000, timeout_s / 2)
             waiting = asyncio.timeout(wait_s)
             try:
                 async with waiting:
@@ -191,10 +185,10 @@ class HttpProvider:
     async def _load(self) -> SdkClient:
         """Beside the loop: an SDK takes a second to load, and this process says every moment that it lives."""
         try:
-            client: SdkClient = await self._beside(self._loaded)
+            client: SdkClient = await self.beside(self._loaded)
         except ImportError as error:
             missing = f"{error.name or 'its SDK'} is not installed"
-            raise unusable(self.provider_id, missing, f"pip install 'hobus[{self._config.kind}]'") from None
+            raise unusable(self.provider_id, missing, f"pip install 'hobus[{self.config.kind}]'") from None
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - an HTTP library takes fewer addresses than the configuration
@@ -204,9 +198,9 @@ class HttpProvider:
         return client
 
     def _loaded(self) -> SdkClient:
-        self._key = read_key(self.provider_id, self._config.key, self._given())
+        self._key = read_key(self.provider_id, self.config.key, self.given())
         clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
-        return clients.client_of(self._config, self._gateway, key=self._key, breathe=self._breathe)
+        return clients.client_of(self.config, self.gateway, key=self._key, breathe=self.breathe)
 
     @contextmanager
     def _asking(self, model_id: str, prompt: Prompt | None) -> Generator[None]:
@@ -216,6 +210,6 @@ class HttpProvider:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
-            about = {"provider_id": self.provider_id, "key_reference": self._config.key, "key": self._key}
-            asked = made_of(AskedProvider, self._config, self._gateway, model_id=model_id, prompt=prompt, **about)
+            about = {"provider_id": self.provider_id, "key_reference": self.config.key, "key": self._key}
+            asked = made_of(AskedProvider, self.config, self.gateway, model_id=model_id, prompt=prompt, **about)
             raise faults.of_error(error, asked, is_sent=exchange.is_sent) from None

@@ -110,11 +110,11 @@ class ToolNames:
         return cls([*(tool.tool_id for tool in prompt.tools), *asked])
 
     def name(self, tool_id: str) -> str:
-        """What the provider knows it as."""
+        """The name under which the provider knows a tool id."""
         return self._names[tool_id]
 
     def tool_id(self, name: str) -> str:
-        """What it is here; a name that a model made up is left as it is."""
+        """The tool id behind a provider's name for it; a name that a model made up is left as it is."""
         return self._ids.get(name, name)
 
 
@@ -157,6 +157,20 @@ class AnswerRead(ABC):
     """Why the model stopped; empty: it has not."""
     is_whole: bool = False
     """Nothing more is to come but its end."""
+
+    @classmethod
+    def whole(cls, answer: Any, names: ToolNames) -> PromptResponse:
+        """The response of an answer that came whole. Raises BadAnswer."""
+        read = cls(names)
+        try:
+            read.take_whole(an_object(answer, "the answer"))
+        except BadAnswer as fault:
+            raise BadAnswer(fault.what, read.used) from None
+        return read.response()
+
+    @abstractmethod
+    def take_whole(self, answer: dict[str, Any]) -> None:
+        """All that it says. Raises BadAnswer."""
 
     @abstractmethod
     def add(self, event: Any) -> str:

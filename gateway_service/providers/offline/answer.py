@@ -289,7 +289,7 @@ def _summary(reading: Reading) -> str:
 def _alone(reading: Reading, message: str, text: str, asked: Sequence[Intent], grammar: Grammar) -> tuple[str, str]:
     """What rules say without tools, and what they add where there is room for it."""
     abilities = _abilities(reading.offered(), grammar)
-    labels = _classified(reading)
+    labels = _object(reading.block("classification")) or {}
     if labels.get("speech_act") == "farewell" or (grammar.says("farewell", text) and grammar.says("closes", text)):
         return "You are welcome. Goodbye.", ""
     if grammar.says("greeting", text):
@@ -304,11 +304,6 @@ def _alone(reading: Reading, message: str, text: str, asked: Sequence[Intent], g
     if labels.get("ambiguity") == "high":
         return f"I cannot tell what “{_short(message)}” is about: say it in a whole sentence.", abilities
     return f"{SELF}, so I cannot answer that.", f"{HELP} {abilities}"
-
-
-def _classified(reading: Reading) -> Mapping[str, Any]:
-    """What the prompt says of the message; nothing if it says nothing that can be read."""
-    return _object(reading.block("classification")) or {}
 
 
 def _role(reading: Reading) -> str:

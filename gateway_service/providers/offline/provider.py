@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
@@ -16,29 +17,22 @@ from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import openai_wire
 from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline import model
-from hobus.gateway_service.providers.offline.grammar import load_grammar
+from hobus.gateway_service.providers.offline.grammar import Grammar, load_grammar
 
 MODEL_ID = model.MODELS[0]
 _DIALECT = OpenAIProvider.model_construct(max_tokens_field="max_tokens", structured="json_schema", omit=[])
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 
 
+@dataclass(eq=False, repr=False)
 class OfflineProvider:
     """`bus.port.Provider` by rules."""
 
-    def __init__(
-        self,
-        *,
-        provider_id: str,
-        latency_ms: int,
-        chars_per_token: int,
-        sleep: Callable[[float], Awaitable[None]],
-    ) -> None:
-        self.provider_id = provider_id
-        self._latency_s = latency_ms / 1000
-        self._chars_per_token = chars_per_token
-        self._sleep = sleep
-        self._grammar = load_grammar()
+    provider_id: str
+    latency_ms: int
+    chars_per_token: int
+    sleep: Callable[[float], Awaitable[None]]
+    _grammar: Grammar = field(default_factory=load_grammar)
 
     async def prepare(self) -> None:
         """It needs nothing."""
@@ -65,8 +59,8 @@ class OfflineProvider:
         response = self._response(prompt, model_id)
         words: list[str] = [""] if on_delta is None else _WORD.findall(response.content) or [""]
         for word in words:
-            if self._latency_s:
-                await self._sleep(self._latency_s / len(words))
+            if self.latency_ms:
+                await self.sleep(self.latency_ms / 1000 / len(words))
             if word and on_delta is not None:
                 on_delta(word)
         return response
@@ -75,6 +69,6 @@ class OfflineProvider:
         """What the model answers, with its usage; it counts characters."""
         names = ToolNames.of(prompt)
         request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
-        answer = openai_wire.response(model.complete(request, self._grammar, self._chars_per_token), names)
+        answer = openai_wire.ANSWER.whole(model.complete(request, self._grammar, self.chars_per_token), names)
         about = {"usage_is_estimated": False, "provider_id": self.provider_id, "model_id": model_id}
-        return pricing.estimated(prompt, answer, self._chars_per_token).model_copy(update=about)
+        return answer.model_copy(update=about | pricing.estimated(prompt, answer, self.chars_per_token))

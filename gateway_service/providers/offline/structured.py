@@ -24,7 +24,8 @@ _SENTENCE = re.compile(r"(?<=[.!?\n])\s+")
 def classify(reading: Reading, message: str, keys: Mapping[str, Key], grammar: Grammar) -> dict[str, Any]:
     """What these rules have to say of the message for each key; only in words that the prompt offers for it."""
     text = grammar.normal(message)
-    is_first = _is_first(reading)
+    # The prompt shows an active objective and earlier messages, and there are none.
+    is_first = all(reading.blocks.get(name) == "" for name in ("active_objective", "earlier_messages"))
     speech_act = _speech_act(text, grammar, is_first=is_first)
     ambiguity = _ambiguity(text, grammar, speech_act)
     action = _action(text, grammar, speech_act, ambiguity, is_first=is_first)
@@ -48,11 +49,6 @@ def classify(reading: Reading, message: str, keys: Mapping[str, Key], grammar: G
     if key and key.offers("global") and (wish := _lasting_wish(message, grammar)) and speech_act != "question":
         found["explicit_preference"] = {"statement": wish, "scope": "global"}
     return found
-
-
-def _is_first(reading: Reading) -> bool:
-    """Whether the prompt shows an active objective and earlier messages, and there are none."""
-    return all(reading.blocks.get(name) == "" for name in ("active_objective", "earlier_messages"))
 
 
 def _speech_act(text: str, grammar: Grammar, *, is_first: bool) -> str:
@@ -170,7 +166,8 @@ def _labels_of_signal(kind: str, label: str, excerpts: str, key: Key, grammar: G
         case "task":
             task = label
         case "tool":
-            domain, task = _domain_of_tool(label, grammar), "inspect"
+            domain = next((intent.domain for intent in grammar.intents if intent.tool_id == label), "tools")
+            task = "inspect"
         case _:
             asked = [grammar.normal(said.text) for said in said_in(excerpts) if said.who == "user"]
             domain = _most([domain_of(text, grammar) for text in asked])
@@ -184,74 +181,56 @@ def _most(labels: list[str]) -> str:
     return max(labels, key=labels.count, default="")
 
 
-def least_instance(schema: dict[str, Any]) -> Any:
+def least_instance(schema: dict[str, Any]) -> Any:  # noqa: C901 - a case per type
     """A value that a plain JSON Schema takes: first of an enum, required keys only, empty or minimal otherwise.
 
     Raises GatewayError(INVALID_INPUT) where even the least one is very large: schemas come from whoever sends prompts.
     """
-    try:
-        return _Least().of(schema)
-    except RecursionError:
-        raise _too_much("is nested too deeply") from None
+    left_chars = LEAST_MAX_CHARS
 
+    def take(chars: int) -> None:
+        nonlocal left_chars
+        left_chars -= chars
+        if left_chars < 0:
+            raise _too_much(f"has more than {LEAST_MAX_CHARS} characters")
 
-class _Least:
-    """One value in the making, and how much of it may still come."""
+    def given(value: Any) -> Any:
+        take(len(json.dumps(value)))
+        return value
 
-    def __init__(self) -> None:
-        self._left_chars = LEAST_MAX_CHARS
-
-    def of(self, schema: dict[str, Any]) -> Any:
-        if "const" in schema:
-            return self._given(schema["const"])
-        if schema.get("enum"):
-            return self._given(schema["enum"][0])
-        for choice in ("anyOf", "oneOf"):
-            if schema.get(choice):
-                return self.of(schema[choice][0])
-        self._take(1)
-        wanted = schema.get("type", "object")
+    def least(one: dict[str, Any]) -> Any:
+        if "const" in one or one.get("enum"):
+            return given(one["const"] if "const" in one else one["enum"][0])
+        if choices := one.get("anyOf") or one.get("oneOf"):
+            return least(choices[0])
+        take(1)
+        wanted, text = one.get("type", "object"), {"type": "string"}
         match wanted[0] if isinstance(wanted, list) else wanted:
             case "object":
-                return self._object(schema)
+                properties = one.get("properties", {})
+                return {given(name): least(properties.get(name, text)) for name in one.get("required", [])}
             case "array":
-                items = schema.get("items", {"type": "string"})
-                return [self.of(items) for _ in range(schema.get("minItems", 0))]
+                return [least(one.get("items", text)) for _ in range(one.get("minItems", 0))]
             case "integer" | "number":
-                return self._given(schema.get("minimum", 0))
+                return given(one.get("minimum", 0))
             case "boolean":
                 return False
             case "null":
                 return None
             case _:
-                length = max(0, schema.get("minLength", 0))
-                self._take(length)
+                length = max(0, one.get("minLength", 0))
+                take(length)
                 return "unknown".ljust(length, ".")
 
-    def _object(self, schema: dict[str, Any]) -> dict[str, Any]:
-        properties, made = schema.get("properties", {}), dict[str, Any]()
-        for name in schema.get("required", []):
-            self._take(len(name))
-            made[name] = self.of(properties.get(name, {"type": "string"}))
-        return made
-
-    def _given(self, value: Any) -> Any:
-        self._take(len(json.dumps(value)))
-        return value
-
-    def _take(self, chars: int) -> None:
-        self._left_chars -= chars
-        if self._left_chars < 0:
-            raise _too_much(f"has more than {LEAST_MAX_CHARS} characters")
+    try:
+        return least(schema)
+    except RecursionError:
+        raise _too_much("is nested too deeply") from None
 
 
 def _too_much(why: str) -> GatewayError:
     detail = f"the least value that output_schema takes {why}"
     return GatewayError("INVALID_INPUT", detail, facts={"unbilled": True})
-
-
-def _domain_of_tool(tool_id: str, grammar: Grammar) -> str:
-    return next((intent.domain for intent in grammar.intents if intent.tool_id == tool_id), "tools")
 
 
 _MISSING = object()
@@ -278,7 +257,7 @@ def filled(schema: Mapping[str, Any], message: str, answer: str) -> tuple[dict[s
     if len(texts) == 1 and answer:
         found[texts[0]] = answer
     for name in unsaid:
-        if name not in found and _may_be_null(properties.get(name, {})):
+        if name not in found and "null" in _types(properties.get(name, {})):
             found[name] = None
     return {name: found[name] for name in properties if name in found}, [n for n in required if n not in found]
 
@@ -346,10 +325,6 @@ def _types(schema: Mapping[str, Any]) -> list[str]:
 
 def _is_text(schema: Mapping[str, Any]) -> bool:
     return "string" in _types(schema) and not {"enum", "const", "pattern", "format"} & schema.keys()
-
-
-def _may_be_null(schema: Mapping[str, Any]) -> bool:
-    return "null" in _types(schema)
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:

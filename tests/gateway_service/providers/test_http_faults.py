@@ -387,7 +387,7 @@ async def test_a_missing_sdk_says_what_to_install(monkeypatch):
     async def beside(_function):
         raise ModuleNotFoundError("No module named 'openai'", name="openai")
 
-    monkeypatch.setattr(provider, "_beside", beside)
+    monkeypatch.setattr(provider, "beside", beside)
     with pytest.raises(GatewayError, match=r"openai is not installed; pip install 'hobus\[openai\]'") as caught:
         await provider.prepare()
     assert caught.value.code == "PROVIDER_UNUSABLE"
@@ -407,7 +407,7 @@ async def test_a_key_that_is_not_there_is_told_before_anything_is_sent_and_looke
     async with serving(answering(json.dumps(completion()))) as server:
         provider = instance(OPENAI, server.url)
         there: dict[str, str] = {}
-        provider._given = lambda: there
+        provider.given = lambda: there
         with pytest.raises(GatewayError) as caught:
             await provider.prepare()
         assert caught.value.code == "PROVIDER_UNUSABLE" and server.requests == []

@@ -348,7 +348,7 @@ async def test_a_short_key_is_no_secret_and_no_word_of_an_answer_is_hidden_for_i
     """Local servers want to see `EMPTY`, or `ollama`."""
     async with serving(answering(completion("an empty answer"))) as server:
         provider = instance(OPENAI, server.url)
-        provider._given = lambda: {"THE_KEY": "EMPTY"}
+        provider.given = lambda: {"THE_KEY": "EMPTY"}
         assert (await ask(provider)).content == "an empty answer"
 
 

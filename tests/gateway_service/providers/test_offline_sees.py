@@ -79,7 +79,7 @@ async def test_it_is_the_request_of_the_kind_openai_that_is_answered(name: str) 
     wanted = PROMPTS[name]
     names = ToolNames.of(wanted)
     sent = json.loads(json.dumps(openai_wire.request(wanted, MODEL_ID, names, INSTANCE, stream=False)))
-    answer = openai_wire.response(complete(sent, GRAMMAR, 4), names)
+    answer = openai_wire.ANSWER.whole(complete(sent, GRAMMAR, 4), names)
     assert (answer.content, [(call.tool_id, call.arguments) for call in answer.tool_calls]) == await said(wanted)
 
 
