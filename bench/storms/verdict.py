@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from bench.outside import Outside
 from bench.storms.running import Asked, Seen
@@ -182,8 +182,3 @@ def grown(storms: Sequence[Storm]) -> list[str]:
         if more_bytes > GROWN_BYTES or more_fds > GROWN_DESCRIPTORS + KEPT_OPEN.get(role, 0):
             found.append(f"{role} by {more_bytes >> 20} MB and {more_fds} descriptors")
     return found
-
-
-def as_json(row: Row) -> dict[str, object]:
-    """As the results hold it."""
-    return asdict(row)

@@ -1,6 +1,6 @@
 """The members of a running cluster and their processes: events in, effects carried out, commands taken.
 
-Rules are in `supervision.py` and `scaling.py`; here are the processes and the timers.
+Rules are in `supervision.py`; here are the processes and the timers.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import time
 from collections.abc import Iterator
@@ -79,6 +80,7 @@ def nothing_is_fetched() -> Iterator[None]:
 
 
 SERVER = socket.create_server(("127.0.0.1", 0))
+atexit.register(SERVER.close)  # where these tests are collected, and others of them run
 SERVER.setblocking(False)  # noqa: FBT003 - the socket's own method
 REMOTE = f"http://127.0.0.1:{SERVER.getsockname()[1]}/x"
 
