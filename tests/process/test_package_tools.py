@@ -61,7 +61,12 @@ def _effect(directory, call):
         file.write(call.idempotency_key + "\\n")
     with open(os.path.join(directory, "pid"), "w") as file:
         file.write(str(os.getpid()))
-    time.sleep(0.2 if os.path.exists(os.path.join(directory, "quick")) else 60)
+    if os.path.exists(os.path.join(directory, "quick")):
+        time.sleep(0.2)
+    else:
+        until = time.monotonic() + 60
+        while not os.path.exists(os.path.join(directory, "release")) and time.monotonic() < until:
+            time.sleep(0.01)
     return "done"
 
 @tool(idempotent=False, writes=True)

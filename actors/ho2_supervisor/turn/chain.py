@@ -10,7 +10,7 @@ from hobus.actors.ho2_supervisor.turn.order_codec import hashed_bytes
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import ToolBatchId
 from hobus.bus.messages.session import ToolCallSummary, ToolReceipt
-from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
+from hobus.bus.messages.work_order import Cost, Receipt, Segment, ToolCall
 
 CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 
@@ -82,3 +82,11 @@ def failure_code(receipt: Receipt) -> str:
     if receipt.state == "completed":
         return ""
     return "execution_error" if receipt.error is None else receipt.error.code
+
+
+def result_of_call(call_id: str, receipt: Receipt) -> Segment:
+    """A call's result as the model sees it; a failed one says so, so that the model can."""
+    if receipt.output_result is not None and receipt.state == "completed":
+        return receipt.output_result.text.model_copy(update={"name": call_id})
+    message = "" if receipt.error is None else receipt.error.message
+    return Segment(name=call_id, text=f"error {failure_code(receipt)}: {message}")

@@ -10,6 +10,7 @@ import click
 
 from hobus.config.files import ADMIN_CONFIG, find
 from hobus.config.load import merged
+from hobus.config.mcp_block import KEY, PastedServer
 from hobus.config.own_settings import NoSuchSetting, laid_over, schema_of_own, settings_in, taken_away
 from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
@@ -122,7 +123,9 @@ def unset(*, home: Home, setting: str) -> None:
 def schema(*, home: Home) -> None:
     """Print the JSON Schema of a home's admin_config.json, for editors that complete and check it."""
     del home  # the same for all of them
-    say(as_json(schema_of_own(AdminConfig.model_json_schema()), indent=1))
+    whole, pasted = AdminConfig.model_json_schema(), PastedServer.model_json_schema()
+    whole["properties"][KEY] = {"type": "object", "additionalProperties": pasted, "description": pasted["description"]}
+    say(as_json(schema_of_own(whole), indent=1))
 
 
 _NONE = object()
