@@ -20,7 +20,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cli import tool_call
 from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent, with_cluster
-from hobus.launch.cli.commands.options import Output, duration_given, wants_json, with_home, with_json
+from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
 from hobus.launch.cli.tool_call import Called
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
@@ -45,7 +45,7 @@ def tools(*, home: Home) -> Output:
     """
     ctx = click.get_current_context()
     if ctx.invoked_subcommand is not None:
-        if wants_json():
+        if ctx.params["_as_json"]:
             raise UsageFault(f"--json stands behind the subcommand: hobus tools {ctx.invoked_subcommand} … --json")
         ctx.find_root().obj = {**(ctx.find_root().obj or {}), "home": str(home.root)}  # holds for it, too
         return Output(None, lambda: None)
@@ -73,7 +73,7 @@ def tools(*, home: Home) -> Output:
 @click.argument("tool_id", metavar="NAME")
 @click.argument("arguments", metavar="JSON")
 @with_agent
-@click.option("--timeout", "timeout_s", metavar="DURATION", callback=duration_given, help="How long to wait: 10s, 2m.")
+@click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this call; the same key never runs it twice.")
 @with_json
 @with_cluster
