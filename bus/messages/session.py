@@ -484,6 +484,11 @@ class TurnResult(Message, wire="session.turn_result"):
         default_factory=list[str],
         description="tools of the agent that a model call of this turn had to do without: ids, or `<server>__*`",
     )
+    tools_withheld: list[str] = Field(
+        default_factory=list[str],
+        description="tools that its models were not told of, as only a wildcard permits them and they may change "
+        "something",
+    )
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
     )

@@ -53,6 +53,12 @@ def tools_missing(receipts: Iterable[Receipt]) -> list[str]:
     return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_missing))
 
 
+def tools_withheld(receipts: Iterable[Receipt]) -> list[str]:
+    """What its agent has, and its models were not told of, each once."""
+    outputs = [receipt.output_result for receipt in receipts]
+    return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_withheld))
+
+
 def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
     """One line per tool call, as a client sees it."""
     return [summary(call.tool_id, receipt) for call, receipt in zip(calls, receipts, strict=True)]

@@ -15,7 +15,7 @@ from hobus.bus.messages.control import Tools
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import ProcessTurn, SessionConfig
 from hobus.bus.paging import read_tools
-from hobus.config.assets import needs_approval
+from hobus.config.assets import needs_approval, why_withheld
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli import tool_call
 from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of
@@ -62,6 +62,9 @@ def tools(*, home: Home) -> Output:
                 (row["name"], row["state"], _name(row) or "-", str(row["tools"]), row["detail"]) for row in sources
             ]
             table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), shown, coloured=1)
+        for row in rows:
+            for agent_id in row["withheld_from"]:
+                note(cell(why_withheld(agent_id, row["tool_id"])))
         for source in sources:
             for refused in source["refused"]:
                 note(cell(f"{source['name']} at {_name(source)}: rejected: {refused}"))
@@ -167,6 +170,11 @@ def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
             "needs_approval": needs_approval(snapshot.config.tools, row.tool_id),
             "agents": sorted(
                 agent_id for agent_id, agent in snapshot.agents.items() if agent.may_use(row.tool_id, writes=row.writes)
+            ),
+            "withheld_from": sorted(
+                agent_id
+                for agent_id, agent in snapshot.agents.items()
+                if agent.is_withheld(row.tool_id, writes=row.writes)
             ),
         }
         for row in tools.tools
