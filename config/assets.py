@@ -62,9 +62,9 @@ def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:
 class Permissions(Asset):
     """What an agent may use: exact names, or `*` for all of a kind."""
 
-    tools: tuple[str, ...]
-    providers: tuple[str, ...]
-    models: tuple[str, ...]
+    tools: tuple[str, ...] = Field(description="ids, `<server>__*`, `*`; what writes by its exact id alone")
+    providers: tuple[str, ...] = Field(description="providers of models, by their names; `*`: all")
+    models: tuple[str, ...] = Field(description="models, by their ids; `*`: all")
     paths: tuple[str, ...] = Field(description="roots below which file tools may read")
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
@@ -76,17 +76,29 @@ class Permissions(Asset):
 class Agent(Asset):
     """Who answers: `config/agents/<agent_id>.json`."""
 
-    agent_id: AgentId
-    agent_class: AgentClass
-    framework_id: FrameworkId
-    tier: Tier
-    system_prompt: Text
-    attention: tuple[TemplateId, ...] = Field(description="attention templates; none: the default")
+    agent_id: AgentId = Field(description="its name, as the file's: what `--agent` takes")
+    agent_class: AgentClass = Field(
+        description="for whom it is: RESIDENT serves users (an agent of your own), ADMIN answers about the cluster, "
+        "KERNEL.syntactic and KERNEL.semantic are the system's own; it stands in each record of its turns, to tell "
+        "them apart, and gives no right"
+    )
+    framework_id: FrameworkId = Field(
+        description="the framework, a directory below `frameworks/`, under whose rules it stands; it is in each "
+        "record of its turns"
+    )
+    tier: Tier = Field(
+        description="the plane that it is declared for: hot (turns of users), ho2, ho1; declared, and not enforced yet"
+    )
+    system_prompt: Text = Field(description="who it is and how it answers: the beginning of each of its prompts")
+    attention: tuple[TemplateId, ...] = Field(
+        description="attention templates (`ATT-…`) that shall fill its context; none: history and memory as "
+        "configured. Declared, and not read yet"
+    )
     tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
     budget: dict[str, str] = Field(
         description="purpose -> key of section `budget`, never a number; a purpose left out has its own key"
     )
-    permissions: Permissions
+    permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
         """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""
@@ -100,6 +112,23 @@ class Agent(Asset):
         """
         permitted = tool_id in self.permissions.tools if writes else self.permissions.allows("tools", tool_id)
         return permitted and names(self.tools, tool_id)
+
+    def is_withheld(self, tool_id: str, *, writes: bool) -> bool:
+        """Whether it has the tool and wildcards alone permit it, which is not enough for one that writes."""
+        return (
+            writes
+            and names(self.tools, tool_id)
+            and self.permissions.allows("tools", tool_id)
+            and tool_id not in self.permissions.tools
+        )
+
+
+def why_withheld(agent_id: str, tool_id: str) -> str:
+    """What keeps an agent from a tool, and what gives it."""
+    return (
+        f"{agent_id} is not given {tool_id}: it may change something, and only a wildcard permits it; "
+        f'add "{tool_id}" to permissions.tools in agents/{agent_id}.json'
+    )
 
 
 class Boundary(Asset):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes
-from hobus.config import files
+from hobus.config import files, mcp_block
 from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
@@ -49,7 +49,7 @@ def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, di
     Raises ConfigError that lists every fault: file, dotted path, what is wrong, the fix.
     """
     found, faults = files.find(overrides, config_file)
-    config = _admin_config(found[ADMIN_CONFIG], faults)
+    config, pasted = _admin_config(found[ADMIN_CONFIG], faults)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}
     for file in found.values():
@@ -62,6 +62,7 @@ def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, di
     by_kind: dict[str, dict[str, Any]] = {**assets, "prompt_pack": prompt_packs}
     governed = Governed(config=config, **{f"{kind}s": dict(sorted(found.items())) for kind, found in by_kind.items()})
     faults = inconsistencies(config, governed.agents, governed.contracts, governed.prompt_packs, governed.frameworks)
+    faults = [mcp_block.where_written(fault, pasted) for fault in faults]
     if faults := faults or snapshot_faults(config, len(canonical_bytes(governed))):
         raise _error(faults)
     return governed, {file.name: file.origin for file in found.values()}
@@ -101,16 +102,19 @@ def _parsed(file: GovernedFile, faults: list[str]) -> Any:
     return value
 
 
-def _admin_config(file: GovernedFile, faults: list[str]) -> AdminConfig | None:
+def _admin_config(file: GovernedFile, faults: list[str]) -> tuple[AdminConfig | None, tuple[str, ...]]:
+    """The settings, and the names of the MCP servers that came in a pasted block."""
     value = _parsed(file, faults)
     if value is None:
-        return None
+        return None, ()
     written = value
     if not file.is_shipped:
         value = merged(json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")), value)
+    value, pasted, unfit = mcp_block.expanded(value)
     config, found = checked(AdminConfig, value, written=written, strict=True)
-    faults.extend(f"{file.path}: {fault}" for fault in found)
-    return config
+    found = [mcp_block.where_written(fault, pasted) for fault in found]
+    faults.extend(f"{file.path}: {fault}" for fault in (*unfit, *found))
+    return config, pasted
 
 
 def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from hobus.config.assets import Agent, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
 from hobus.config.schema import AdminConfig
@@ -51,7 +52,19 @@ def page(shipped: dict[str, Any]) -> str:
         about = (section.__doc__ or "").splitlines()[0]
         parts.append(f"\n## {name}\n\n{about}\n\n| setting | unit | shipped | what for |\n| --- | --- | --- | --- |\n")
         parts.extend(_rows(name, section, shipped[name]))
+    parts.append(
+        "\n## agents/&lt;ID&gt;.json\n\nWho answers: one file per agent.\n\n| line | what for |\n| --- | --- |\n"
+    )
+    parts.extend(f"| `{name}` | {told} |\n" for name, told in agent_lines())
     return "".join(parts)
+
+
+def agent_lines() -> Iterator[tuple[str, str]]:
+    """Each line that the file of an agent has, and what it is for."""
+    for name, field in Agent.model_fields.items():
+        yield name, str(field.description)
+    for name, field in Permissions.model_fields.items():
+        yield f"permissions.{name}", str(field.description)
 
 
 def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:

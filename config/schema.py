@@ -379,6 +379,10 @@ class HttpServer(McpServerSettings):
     headers: dict[str, str] = Field(description="sent with every request; a secret as `env:NAME` or `file:PATH`")
 
 
+class McpProfile(McpServerSettings):
+    """What a server of a pasted `mcpServers` block is given, beside how it is reached."""
+
+
 McpServerConfig = Annotated[StdioServer | HttpServer, Field(discriminator="transport")]
 
 
@@ -419,6 +423,10 @@ class ToolsConfig(Section):
     mcp_servers: dict[str, McpServerConfig] = Field(
         description="MCP servers by name; their tools are called `<name>__<tool>`"
     )
+    mcp_profiles: dict[str, McpProfile] = Field(
+        description="what a server of a pasted `mcpServers` block gets besides, by name; it may say any of it itself"
+    )
+    mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
     reconnect_min_ms: Positive = Field(description="pause before an MCP server is tried again; doubles, with jitter")
     reconnect_max_ms: Positive = Field(description="cap of that pause")
     listed_max: Positive = Field(description="tools of one MCP server; what it lists beyond is not taken")

@@ -21,6 +21,19 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 
+_SECRET_VALUE = re.compile(
+    r"""
+    (?<![A-Za-z0-9])(?:sk-|sk_|rk_live_|ghp_|gho_|ghu_|ghs_|github_pat_|glpat-|hf_|xox[abeprs]-|pypi-|npm_)[A-Za-z0-9_-]{16}
+    | (?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}
+    | (?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30}
+    | (?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.
+    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----
+    | ^[Bb]earer\ +\S{8}
+    | ^[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s:@]+@
+    """,
+    re.VERBOSE,
+)
+
 
 def is_secret_ref(text: str) -> bool:
     """True for `env:NAME` and `file:PATH`."""
@@ -30,6 +43,11 @@ def is_secret_ref(text: str) -> bool:
 def is_secret_name(name: str) -> bool:
     """True for a name (of a setting, a variable, a header) that says that its value is a secret."""
     return _SECRET_KEY.search(name) is not None
+
+
+def looks_secret(value: str) -> bool:
+    """True for a value that is a key by its form, as well-known services make them, or holds one, whatever its name."""
+    return _SECRET_VALUE.search(value) is not None
 
 
 def redacted(value: Any, *, is_secret: bool = False) -> Any:

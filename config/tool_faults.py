@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.assets import Agent
 from hobus.config.schema import HttpServer, McpServerConfig, ToolsConfig
-from hobus.config.secret_refs import is_secret_name, is_secret_ref
+from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every model provider takes as the name of a tool."""
@@ -31,6 +31,7 @@ def tool_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> list[str]:
     """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
         *_entry_point_faults(tools),
+        *_profile_faults(tools),
         *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
         *_agent_faults(tools, agents),
     ]
@@ -47,6 +48,13 @@ def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
             yield f"tools.entry_points.{number}: {name!r} is named twice; remove one"
 
 
+def _profile_faults(tools: ToolsConfig) -> Iterator[str]:
+    if tools.mcp_profile not in tools.mcp_profiles:
+        known = ", ".join(tools.mcp_profiles) or "none"
+        named = tools.mcp_profile[:40]
+        yield f"tools.mcp_profile: there is no profile {named!r} in tools.mcp_profiles; there are {known}"
+
+
 def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
     path = f"tools.mcp_servers.{name[:64]}"
     if _SERVER_NAME.fullmatch(name) is None or name in OWN_SOURCES:
@@ -60,6 +68,11 @@ def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
             yield f"{path}.url: {fault}"
     elif not server.command[0].strip():
         yield f"{path}.command.0: blank text; name the program"
+    elif any(looks_secret(word) for word in server.command[1:]):
+        yield (
+            f"{path}.command: an argument looks like a secret, which every user of the machine could read; "
+            "give it in env, as `env:NAME` or `file:PATH`"
+        )
     elif any("\0" in word for word in server.command):
         yield f"{path}.command: a zero character; no program can be given one"
     yield from _value_faults(path, server)
@@ -77,7 +90,7 @@ def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
             continue
         if value_rule.fullmatch(value) is None:
             yield f"{path}.{kind}.{key[:64]}: a character that no value of {kind} can have; take it out"
-        if is_secret_name(key) and not is_secret_ref(value):
+        if (is_secret_name(key) or looks_secret(value)) and not is_secret_ref(value):
             yield f"{path}.{kind}.{key[:64]}: a secret must not stand here; write `env:NAME` or `file:PATH`"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import structlog
+
 from hobus.actors.ho1_executor.contracts import (
     A_CALL,
     JSON_ALONE,
@@ -24,17 +26,18 @@ from hobus.actors.ho1_executor.contracts import (
 )
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
-from hobus.actors.ho1_executor.prompts import Offers, load_pack, render, told_tools
+from hobus.actors.ho1_executor.prompts import Offers, load_pack, render, told_tools, withheld_tools
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOrder
 from hobus.bus.port import Bus
-from hobus.config.assets import Agent
+from hobus.config.assets import Agent, why_withheld
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
+_log = structlog.get_logger("ho1_executor")
 Inputs = Mapping[str, Sequence[Segment]]
 _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 """Faults of a request that its receiver may have worked on."""
@@ -83,6 +86,17 @@ class ModelStep:
     """(snapshot digest, contract id) -> contract, checked once."""
     standing: dict[tuple[str, str], Inputs] = field(default_factory=dict[tuple[str, str], Inputs])
     """(snapshot digest, agent id) -> what the configuration says to every prompt of this agent."""
+    withheld: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # agent id -> what was logged last
+
+    def _withheld(self, order: WorkOrder, agent: Agent | None, known: KnownToOrder) -> list[str]:
+        """What the model was not told of on purpose; said in the log whenever that changes."""
+        found = withheld_tools(order, agent, known.tools)
+        if found != self.withheld.get(order.agent_id, []) and order.constraints.tools_allowed:
+            self.withheld[order.agent_id] = found
+            for tool_id in found:
+                reason = why_withheld(order.agent_id, tool_id)
+                _log.warning("tool_withheld", agent=order.agent_id, tool=tool_id, reason=reason)
+        return found
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
         """The answer that the contract wants, or the tools that the model asks for.
@@ -119,7 +133,7 @@ class ModelStep:
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
-            answer = result_of(response, known, tools)
+            answer = result_of(response, known, tools, withheld=self._withheld(order, agent, known))
             if answer.tool_calls:
                 return answer
             if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():
@@ -253,7 +267,9 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     )
 
 
-def result_of(response: PromptResponse, known: KnownToOrder, tools: Sequence[ToolSpec]) -> OutputResult:
+def result_of(
+    response: PromptResponse, known: KnownToOrder, tools: Sequence[ToolSpec], *, withheld: Sequence[str]
+) -> OutputResult:
     """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it.
 
     `tools`: what a model is told of now. The answer may be one that another worker, which knew others, asked for.
@@ -267,4 +283,5 @@ def result_of(response: PromptResponse, known: KnownToOrder, tools: Sequence[Too
         finish_reason=response.finish_reason,
         tools_invented=sorted({call.tool_id for call in response.tool_calls}.difference(response.tools_told)),
         tools_missing=known.lacking({tool.tool_id for tool in tools}, set(response.tools_told)),
+        tools_withheld=list(withheld),
     )

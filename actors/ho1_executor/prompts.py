@@ -78,6 +78,18 @@ class Offers:
         return last[3]
 
 
+def withheld_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[str]:
+    """Tools that this order allows and its agent has, and that no model is told of: wildcards give none that writes."""
+    if agent is None or not any(pattern.endswith("*") for pattern in agent.permissions.tools):
+        return []
+    allowed = order.constraints.tools_allowed
+    return [
+        tool_id
+        for tool_id, tool in specs.items()
+        if names(allowed, tool_id) and agent.is_withheld(tool_id, writes=tool.writes)
+    ]
+
+
 def offered_tools(order: WorkOrder, agent: Agent, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
     """What the model is told about: tools that this order allows and its agent may use.
 

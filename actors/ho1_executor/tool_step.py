@@ -19,7 +19,7 @@ from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
-from hobus.config.assets import Agent, names
+from hobus.config.assets import Agent, names, why_withheld
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
@@ -170,9 +170,6 @@ class ToolStep:
 
 def _refusal(agent_id: str, agent: Agent | None, tool: ToolDefinition) -> str:
     """Which permission is missing, and where it would stand."""
-    if agent is not None and tool.writes and agent.may_use(tool.tool_id, writes=False):
-        return (
-            f"{tool.tool_id} may change something: agent {agent_id} needs that exact id in permissions.tools, "
-            "and has a wildcard alone"
-        )
+    if agent is not None and agent.is_withheld(tool.tool_id, writes=tool.writes):
+        return why_withheld(agent_id, tool.tool_id)
     return f"agent {agent_id} may not use {tool.tool_id}: it needs it in tools and in permissions.tools"

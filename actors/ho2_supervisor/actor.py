@@ -124,6 +124,8 @@ class Supervisor(Actor):
             known = ", ".join(self._snapshot.agents)
             raise SessionFault("invalid_input", f"no agent {agent_id} is configured; there are {known}")
         wanted = message.session_config
+        if wanted.calls_tool is not None:
+            raise SessionFault("invalid_input", "session_config.calls_tool: it is a setting of one run alone")
         if fault := settings_fault(wanted, self._config.sessions):
             raise SessionFault("invalid_input", fault)
         for _ in range(self._config.ho2.takeover_attempts_max):

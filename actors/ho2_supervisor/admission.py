@@ -14,6 +14,9 @@ from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
 from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
+from hobus.bus.json_text import object_in
+from hobus.bus.lanes import role_of
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import follow_up_input, is_follow_up
 from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of, words_of
 from hobus.config.json_schema import schema_fault
@@ -49,7 +52,11 @@ def admit(
         )
     if names_no_model(state.session_config, overrides):
         return SessionFault("invalid_input", "the run's provider or model is blank; name both or leave them out")
-    if fault := settings_fault(overrides, limits) or caller_tools.results_fault(results, text, state.open_calls):
+    if (
+        fault := call_fault(message)
+        or settings_fault(overrides, limits)
+        or caller_tools.results_fault(results, text, state.open_calls)
+    ):
         return SessionFault("invalid_input", fault)
     if is_follow_up(input_id):  # else the follow-up of that name could never begin
         return SessionFault(
@@ -58,12 +65,27 @@ def admit(
     return "begin"
 
 
+_MAY_CALL_TOOLS = frozenset({"operator", "door"})
+"""Roles of commands on the cluster's own machine, run by its user."""
+
+
+def call_fault(message: TurnRequest) -> str:
+    """Why no run makes the call that these settings ask for; empty: one does, or none is asked for."""
+    if message.run_overrides is None or message.run_overrides.calls_tool is None:
+        return ""
+    if message.client and role_of(message.client) not in _MAY_CALL_TOOLS:
+        return "run_overrides.calls_tool: only an operator of the cluster may call a tool directly"
+    if object_in(message.text, depth_max=PARAMETERS_DEPTH_MAX) is None:
+        return "the message of a run that calls a tool is its arguments, one JSON object"
+    return ""
+
+
 def conflict(known: KnownInput, digest: str, form: str) -> str:
     """Why a request is another one than the input that has its id; empty: it is the same."""
     if known.digest not in (None, digest):
         return f"input {known.input_id} came before with another text; a new text needs a new input id"
     if known.form not in (None, form):
-        return f"input {known.input_id} came before with another output_schema; another form needs a new input id"
+        return f"input {known.input_id} came before with another output_schema or tool; what is new needs a new id"
     return ""
 
 

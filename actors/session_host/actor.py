@@ -94,8 +94,8 @@ class SessionHost(Actor):
             try:
                 result = told.given(self._degradation.told_before(turn) or await self._supervised(turn))
             except RuntimeFault as fault:
-                if turns.is_verdict(fault):
-                    return turns.error(turn, fault.code, fault.detail)
+                if turn.calls_tool or turns.is_verdict(fault):
+                    return turns.refused(turn, fault)
                 # A record that takes nothing, its disk full, can still be read: no model is asked for what it has.
                 in_record = await self._degradation.answered(turn, turn.reserves * self._s("append_reserve_ms"))
                 return told.given(in_record or await self._degradation.answer(turn, fault, told))

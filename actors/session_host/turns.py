@@ -38,6 +38,7 @@ class Turn:
     input_id: str
     text: str
     form: str  # of the answer, as `form_of` tells it
+    calls_tool: bool  # it is a call of one tool, which no model can stand in for
     agent_id: str
     package_id: str  # that owns the agent; empty: none
     is_first: bool
@@ -70,6 +71,7 @@ def turn_of(
         input_id=message.input_id,
         text=words_of(message.text, message.results),
         form=form_of(message.run_overrides),
+        calls_tool=message.run_overrides is not None and message.run_overrides.calls_tool is not None,
         agent_id=(agent_id := message.agent_id or config.agent_id),
         package_id=packages.get(agent_id, ""),
         is_first=message.session_id is None,
@@ -148,6 +150,18 @@ def unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptRespo
     )
 
 
+def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
+    """A verdict; or, of a call of a tool, that no supervisor makes it now: whether one has begun it, it says later."""
+    return error(
+        turn,
+        fault.code,
+        fault.detail
+        if is_verdict(fault)
+        else f"No supervisor could call the tool, and nothing stands in for it: {plain_words(fault)}. "
+        "Please ask again under the same input id.",
+    )
+
+
 def reason_of(fault: RuntimeFault | None, response: PromptResponse) -> str:
     """Who did not answer, and why: HO2's fault says it, or the gateway where that only says that time ran out."""
     return (
@@ -189,7 +203,7 @@ def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: E
         return error(
             turn,
             "input_conflict",
-            "This input id came before with another text or output_schema; what is new needs a new input id.",
+            "This input id came before with another text, output_schema or tool; what is new needs a new input id.",
         )
     match end:
         case End(became="degraded"):

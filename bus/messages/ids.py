@@ -114,6 +114,15 @@ def work_order_id(step: StepId, call: str = "") -> str:
     return f"WO-{step}.{call}" if call else f"WO-{step}"
 
 
+DIRECT_CALL_ID = "001"
+"""Of the one call that a run makes for an operator, asking no model."""
+
+
+def direct_order_id(run_id: RunId) -> str:
+    """The order of that call: in the second step of its run's only round."""
+    return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=2), DIRECT_CALL_ID)
+
+
 def degraded_order_id(input_id: str) -> str:
     """Order id of the degraded call that answers this input."""
     return f"WO-DEGRADED-{input_id}"

@@ -41,6 +41,11 @@ class SessionConfig(Record):
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
     )
+    calls_tool: str | None = Field(
+        default=None,
+        description="of one run, by an operator: it calls this tool of its agent, its message being the arguments as a "
+        "JSON object, and asks no model; its answer is what the tool brings. None: a message for the agent",
+    )
 
 
 class RunConfig(Record):
@@ -453,6 +458,11 @@ class TurnResult(Message, wire="session.turn_result"):
         default_factory=list[str],
         description="tools of the agent that a model call of this turn had to do without: ids, or `<server>__*`",
     )
+    tools_withheld: list[str] = Field(
+        default_factory=list[str],
+        description="tools that its models were not told of, as only a wildcard permits them and they may change "
+        "something",
+    )
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
     )
@@ -491,8 +501,15 @@ def words_of(text: str, results: Iterable[CallResult]) -> str:
 
 
 def form_of(overrides: SessionConfig | None) -> str:
-    """Tells the forms of answers apart that requests of one input ask for: a hash; empty: none of its own."""
-    schema = None if overrides is None else overrides.output_schema
+    """Tells the forms of answers apart that requests of one input ask for; empty: none of its own.
+
+    A hash of the schema, or the tool that is called.
+    """
+    if overrides is None:
+        return ""
+    if overrides.calls_tool is not None:
+        return f"call of {overrides.calls_tool}"
+    schema = overrides.output_schema
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
 
 

@@ -165,6 +165,11 @@ class OutputResult(Record):
         default_factory=list[str],
         description="tools of the agent that the model was not told of, as nobody had them: ids, or `<server>__*`",
     )
+    tools_withheld: list[str] = Field(
+        default_factory=list[str],
+        description="tools of the agent that the model was not told of, as they may change something and only a "
+        "wildcard of permissions.tools names them",
+    )
 
 
 class Cost(Record):

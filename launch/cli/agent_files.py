@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hobus.config.reference import agent_lines
+
 _TOOLS = '''"""What {agent} can do. Each function below is a tool: the model is shown its name, types and docstring."""
 
 from pathlib import Path
@@ -115,7 +117,17 @@ def tool_files(agent: str, config: Path) -> dict[str, str]:
         "pyproject.toml": _PROJECT.format(**names),
         f"{agent.lower()}_tools.py": _TOOLS.format(**names),
         f"test_{agent.lower()}.py": _TEST.format(**names),
+        "README.md": _about(agent, config),
     }
+
+
+def _about(agent: str, config: Path) -> str:
+    """What each line of the agent's file means, which as JSON can hold no reasons itself."""
+    rows = "".join(f"| `{name}` | {told} |\n" for name, told in agent_lines())
+    return (
+        f"# {agent}\n\n`{config}/agents/{agent}.json`, line by line; `hobus config check` says what is wrong in it.\n\n"
+        f"| line | what for |\n| --- | --- |\n{rows}"
+    )
 
 
 def agent_document(agent: str, shipped: Mapping[str, Any]) -> str:

@@ -15,15 +15,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.control import Tools
+from hobus.bus.messages.control import SEPARATOR, Tools
+from hobus.config.assets import why_withheld
 from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig
 from hobus.config.secret_refs import is_secret_ref
+from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.finding import Finding, fail, ok, warn
 from hobus.launch.launcher.inherited import for_tools
 
 _MODULE = "hobus.actors.ho1_executor.tools.entry_points"
+_ENDED = "loading them ended the process; load them one by one to see which"
 _EXTRA = "pip install 'hobus[mcp]'"
 
 
@@ -38,10 +41,46 @@ def require_entry_points(config: AdminConfig, given: Mapping[str, str]) -> None:
 
 
 def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """Name -> why it is no tool, empty if it is one; loaded in a process of their own, as workers do.
+    """Name -> why it is no tool, empty if it is one.
 
     `given`: what this process was given of the environment besides its own.
     """
+    return {name: fault for name, (fault, _) in _entry_points(config, given).items()}
+
+
+def withheld(snapshot: Snapshot) -> list[str]:
+    """Which agents are not given a tool that they have, as it writes and a wildcard alone permits it; with the fix."""
+    tools = snapshot.config.tools
+    writing = [name for name, (_, writes) in _entry_points(snapshot.config, {}).items() if writes]
+    found: list[str] = []
+    for agent_id, agent in snapshot.agents.items():
+        listed = [f"{name}{SEPARATOR}{tool}" for name, tool in _writing(tools.mcp_servers)]
+        found += [why_withheld(agent_id, name) for name in (*writing, *listed) if agent.is_withheld(name, writes=True)]
+        found += [
+            f"{agent_id} is not given those tools of {name} that its `reads` does not name: they may change something, "
+            f"and only a wildcard permits them; add their exact ids (hobus tools) to permissions.tools in "
+            f"agents/{agent_id}.json, or what only reads to `reads`"
+            for name, server in tools.mcp_servers.items()
+            if server.tools is None
+            and "*" not in server.reads
+            # Of a tool that nobody can know before the server lists it.
+            and agent.is_withheld(f"{name}{SEPARATOR}?", writes=True)
+        ]
+    return found
+
+
+def _writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
+    """(server, tool) of those tools that the configuration names and holds to write."""
+    return [
+        (name, tool)
+        for name, server in servers.items()
+        for tool in server.tools or ()
+        if tool not in server.reads and "*" not in server.reads
+    ]
+
+
+def _entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
+    """Name -> why it is no tool, and whether it writes; loaded in a process of their own, as workers do."""
     tools = config.tools
     if not tools.entry_points:
         return {}
@@ -52,11 +91,13 @@ def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[st
             command, env=for_tools(config, given), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s,
             check=False,
         )  # fmt: skip
-        found: dict[str, str] = json.loads(done.stdout)
+        found: dict[str, tuple[str, bool]] = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return dict.fromkeys(tools.entry_points, f"they did not all load within {limit_s} s (tools.timeout_ms)")
+        return dict.fromkeys(
+            tools.entry_points, (f"they did not all load within {limit_s} s (tools.timeout_ms)", False)
+        )
     except (ValueError, RecursionError):
-        return dict.fromkeys(tools.entry_points, "loading them ended the process; load them one by one to see which")
+        return dict.fromkeys(tools.entry_points, (_ENDED, False))
     return found
 
 

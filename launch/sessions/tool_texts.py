@@ -21,36 +21,42 @@ class ToolText:
     tool: str
     code: str
     message: str
+    elapsed_ms: int
     printed: str
     traceback: str
 
 
 def texts_in(entries: Iterable[Entry]) -> list[ToolText]:
     """Of those ends of orders whose tool said something, in the order given."""
-    found: list[ToolText] = []
-    for entry in entries:
-        if entry.event_type not in _ENDS:
-            continue
-        end, said = payload_in(OrderEnd, entry), said_in(entry)
-        if end is None or not said:
-            continue
-        found.append(
-            ToolText(
-                run=entry.provenance.run_seq,
-                work_order=entry.provenance.work_order_id,
-                tool=next(iter(end.used.tool_ids_used), ""),
-                code=entry.reason,
-                message=end.failure or "",
-                printed=said.get("printed", ""),
-                traceback=said.get("traceback", ""),
-            )
-        )
-    return found
+    ends = (text_of(entry) for entry in entries if entry.event_type in _ENDS)
+    return [end for end in ends if end is not None and (end.printed or end.traceback)]
+
+
+def text_of(entry: Entry) -> ToolText | None:
+    """Of one end; None where it was erased. Raises ValueError for another entry."""
+    end, said = payload_in(OrderEnd, entry), said_in(entry)
+    if end is None:
+        return None
+    return ToolText(
+        run=entry.provenance.run_seq,
+        work_order=entry.provenance.work_order_id,
+        tool=next(iter(end.used.tool_ids_used), ""),
+        code=entry.reason,
+        message=end.failure or "",
+        elapsed_ms=end.used.elapsed_ms,
+        printed=said.get("printed", ""),
+        traceback=said.get("traceback", ""),
+    )
 
 
 def lines_of(text: ToolText) -> Iterator[str]:
     """For people: whose words they are, then the words, each line behind a bar, so that nobody takes them for ours."""
     yield f"run {text.run}, tool {text.tool}{f': {text.code}: {text.message}' if text.code else ''}"
+    yield from words_of(text)
+
+
+def words_of(text: ToolText) -> Iterator[str]:
+    """The tool's own words alone."""
     for name, words in (("printed", text.printed), ("traceback", text.traceback)):
         if words:
             yield f"  {name} by the tool:"

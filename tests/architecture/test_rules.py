@@ -39,6 +39,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.ownership.history_lookup": "asks the ledger what memory has let go",
     "hobus.actors.ho2_supervisor.cancelling": "closes cancelled runs",
     "hobus.actors.ho2_supervisor.commanding": "asks the ledger whether a command came before",
+    "hobus.actors.ho2_supervisor.turn.direct_call": "the one call of a run that asks no model",
     "hobus.actors.ho2_supervisor.turn.caller_tools": "reads what a model was shown when it asked for its caller's calls",
     "hobus.actors.ho2_supervisor.ownership.unowned": "looks for sessions without an owner",
     "hobus.actors.ho2_supervisor.learning.consolidations": "carries out consolidations",

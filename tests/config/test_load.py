@@ -25,6 +25,7 @@ FREE = {
     ("gateway", "providers"),
     ("gateway", "provider_rates"),
     ("tools", "mcp_servers"),
+    ("tools", "mcp_profiles"),
 }
 """Mappings whose keys are names that a user chooses."""
 

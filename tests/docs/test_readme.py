@@ -37,7 +37,7 @@ def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
     context = click.Context(hobus)
     command: click.Command = hobus
     rest = words[1:]
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and (rest or not command.invoke_without_command):
         found = command.get_command(context, rest[0])
         assert found is not None, f"no command {rest[0]!r}"
         command, rest = found, rest[1:]

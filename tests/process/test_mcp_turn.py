@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from bench.cluster import Cluster, eventually
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.messages.session import Approve, Cancel
 from hobus.launch.cluster.client import connected
-from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
+from tests.process.mcp_servers import ROOT, configure, everything_server, http, scripted, stdio, time_server, use
 from tests.sessions import Person, stands_still
 
 pytestmark = pytest.mark.process
@@ -52,6 +55,23 @@ def test_the_reference_time_server_answers_in_a_turn(cluster: Cluster):
     listed = cluster.ask("which tools do you have?")["response"]
     assert "time__get_current_time" in listed
     assert cluster.verify().tail == "clean"
+
+
+def test_a_pasted_block_is_all_that_a_server_needs(cluster: Cluster):
+    """The example of docs/tools.md, word for word, beside an agent that may use it."""
+    page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+    (block,) = (one for one in re.findall(r"```json\n(.*?)```", page, re.DOTALL) if '"mcpServers"' in one)
+    configure(cluster, {}, tools=["time__*"], permitted=["time__*"])
+    (cluster.home.config / "admin_config.json").write_text(block)
+    checked = cluster("config check")
+    assert checked.code == 0, checked.err
+    cluster.env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    cluster.up()
+    wait_ready(cluster, "time")
+    called = cluster("tools call", "time__get_current_time", '{"timezone": "UTC"}')
+    assert called.code == 0 and "UTC" in called.out, called.err
+    schema = cluster("config schema").json["properties"]["mcpServers"]
+    assert "args" in schema["additionalProperties"]["properties"]
 
 
 def test_the_reference_everything_server_answers_in_a_turn(cluster: Cluster):

@@ -61,7 +61,12 @@ def _effect(directory, call):
         file.write(call.idempotency_key + "\\n")
     with open(os.path.join(directory, "pid"), "w") as file:
         file.write(str(os.getpid()))
-    time.sleep(0.2 if os.path.exists(os.path.join(directory, "quick")) else 60)
+    if os.path.exists(os.path.join(directory, "quick")):
+        time.sleep(0.2)
+    else:
+        until = time.monotonic() + 60
+        while not os.path.exists(os.path.join(directory, "release")) and time.monotonic() < until:
+            time.sleep(0.01)
     return "done"
 
 @tool(idempotent=False, writes=True)
@@ -175,7 +180,17 @@ def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Pat
     names = ["double", "pay"]
     cluster.up(*configure(cluster, {}, tools=names, permitted=["*"], tools__entry_points=names))
     eventually(lambda: "pay" in {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
-    assert "double: 4" in cluster.ask(use("double", number=2))["response"]
+    asked = cluster.ask(use("double", number=2))
+    assert "double: 4" in asked["response"] and asked["tools_withheld"] == ["pay"]
+    why = 'ADMIN is not given pay: it may change something, and only a wildcard permits it; add "pay" to permissions.tools'
+    assert why in cluster("tools").err and why in cluster("agent show", "ADMIN").out
+    (row,) = (one for one in cluster("tools", "--json").json["tools"] if one["tool_id"] == "pay")
+    assert (row["agents"], row["withheld_from"]) == ([], ["ADMIN"])
+    assert "tool_withheld" in cluster("logs", "ho1").out
+    refused = cluster("tools call", "pay", '{"directory": "x"}')
+    assert refused.code == exit_codes.REFUSED and why in refused.err
+    checked = cluster("config check", "--config", str(cluster.home.root / "tested.json"))
+    assert checked.code == 0 and why in checked.err
     assert "I was not given a tool pay" in cluster.ask(use("pay", directory=str(tmp_path)))["response"]
     assert not (tmp_path / "effects").exists()
 
@@ -188,7 +203,10 @@ def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: C
     words = configure(cluster, {}, tools=[], permitted=[], tools__entry_points=["licensed", "nowhere"])
     refused = cluster("up", "--wait", *words)
     assert refused.code == exit_codes.USAGE, (refused.out, refused.err)
-    assert "tools.entry_points: 'licensed': broken_pack:x cannot be imported (RuntimeError: no licence)" in refused.err
+    assert (
+        "tools.entry_points: 'licensed': broken_pack:x cannot be imported (RuntimeError: no licence, " in refused.err
+        and "broken_pack.py:1)" in refused.err
+    )
     assert "'nowhere': no installed package has it in the group hobus.tools; there: licensed" in refused.err
     assert "Traceback" not in refused.out + refused.err
     (cluster.home.config / "admin_config.json").write_text((cluster.home.root / "tested.json").read_text())

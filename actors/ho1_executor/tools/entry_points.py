@@ -12,10 +12,12 @@ import inspect
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
@@ -134,7 +136,8 @@ def load(name: str) -> ToolDefinition:
     try:
         function = found[0].load()
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
-        raise BadEntryPoint(f"{found[0].value} cannot be imported ({type(error).__name__}: {_line(error)})") from None
+        why = f"{type(error).__name__}: {_line(error)}{_place(error)}"
+        raise BadEntryPoint(f"{found[0].value} cannot be imported ({why})") from None
     return definition_of(name, function)
 
 
@@ -209,20 +212,29 @@ def _line(error: BaseException) -> str:
     return "".join(char if char.isprintable() and char.isascii() else "?" for char in first[:160])
 
 
+def _place(error: BaseException) -> str:
+    """File and line of the package's own code in which it was raised; empty where there is none."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f", {error.filename}:{error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]
+    own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+    return f", {own[-1].filename}:{own[-1].lineno}" if own else ""
+
+
 def main() -> None:
-    """`python -m` this module, MAX_BYTES NAME...: name -> why it is no tool, as JSON."""
-    faults: dict[str, str] = {}
+    """`python -m` this module, MAX_BYTES NAME...: name -> [why it is no tool, whether it writes], as JSON."""
+    found: dict[str, tuple[str, bool]] = {}
     out = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # what a package prints while it is imported is no part of the answer
     os.dup2(nowhere, 2)
     for name in sys.argv[2:]:
         try:
-            fault = schema_fault(json.loads(description_of(name, int(sys.argv[1])))["parameters"])
+            told = json.loads(description_of(name, int(sys.argv[1])))
+            found[name] = schema_fault(told["parameters"]), told["writes"]
         except BadEntryPoint as bad:
-            fault = str(bad)
-        faults[name] = fault
-    os.write(out, json.dumps(faults).encode())
+            found[name] = str(bad), False
+    os.write(out, json.dumps(found).encode())
     os._exit(0)  # threads that a package left behind are nobody's business
 
 

@@ -194,7 +194,8 @@ def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> 
     if names_no_model(base, overrides):
         return None
     given = {} if overrides is None else {name: value for name, value in overrides if value is not None}
-    return RunConfig.model_validate(base.__dict__ | given)
+    merged = base.__dict__ | given
+    return RunConfig.model_validate({name: merged[name] for name in RunConfig.model_fields})
 
 
 def names_no_model(base: SessionConfig, overrides: SessionConfig | None) -> bool:

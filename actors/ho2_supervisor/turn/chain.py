@@ -10,7 +10,7 @@ from hobus.actors.ho2_supervisor.turn.order_codec import hashed_bytes
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import ToolBatchId
 from hobus.bus.messages.session import ToolCallSummary, ToolReceipt
-from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
+from hobus.bus.messages.work_order import Cost, Receipt, Segment, ToolCall
 
 CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 
@@ -53,6 +53,12 @@ def tools_missing(receipts: Iterable[Receipt]) -> list[str]:
     return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_missing))
 
 
+def tools_withheld(receipts: Iterable[Receipt]) -> list[str]:
+    """What its agent has, and its models were not told of, each once."""
+    outputs = [receipt.output_result for receipt in receipts]
+    return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_withheld))
+
+
 def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
     """One line per tool call, as a client sees it."""
     return [summary(call.tool_id, receipt) for call, receipt in zip(calls, receipts, strict=True)]
@@ -82,3 +88,11 @@ def failure_code(receipt: Receipt) -> str:
     if receipt.state == "completed":
         return ""
     return "execution_error" if receipt.error is None else receipt.error.code
+
+
+def result_of_call(call_id: str, receipt: Receipt) -> Segment:
+    """A call's result as the model sees it; a failed one says so, so that the model can."""
+    if receipt.output_result is not None and receipt.state == "completed":
+        return receipt.output_result.text.model_copy(update={"name": call_id})
+    message = "" if receipt.error is None else receipt.error.message
+    return Segment(name=call_id, text=f"error {failure_code(receipt)}: {message}")

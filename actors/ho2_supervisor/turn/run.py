@@ -40,7 +40,7 @@ class Run:
         self.resources = resources
         self.config = resources.config
         self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
-        self.learning = learning  # None: memory is off
+        self.learning = None if self.called_tool else learning  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.round_count = 0
         self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
@@ -54,6 +54,12 @@ class Run:
     def history(self) -> History:
         """What was said before this run."""
         return self.session.record.history
+
+    @property
+    def called_tool(self) -> str | None:
+        """The tool that it calls for an operator, in place of asking a model; None: it answers a message."""
+        overrides = self.requested.run_overrides
+        return None if overrides is None else overrides.calls_tool
 
     @property
     def run_config(self) -> RunConfig:

@@ -22,7 +22,9 @@ from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
 from hobus.config.assets import needs_approval
 
 
-async def settle(run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str) -> list[Receipt]:
+async def settle(
+    run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str | None
+) -> list[Receipt]:
     """Every call has its end, and the batch is settled in the journal; the receipts in call order."""
     context = await run.new_step()
     batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
@@ -64,7 +66,7 @@ class _CallBatch:
     run: Run
     context: OrderContext
     batch_id: ToolBatchId
-    parent_wo_id: str
+    parent_wo_id: str | None  # the order whose model asked for them; None: an operator did
 
     async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""

@@ -13,6 +13,7 @@ from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,
     classification,
+    direct_call,
     history,
     quality_gate,
     recall,
@@ -51,6 +52,8 @@ class Progress:
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
     """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
     run.begin()
+    if run.called_tool is not None:
+        return await direct_call.take(run, run.called_tool)
     labels, context = await _begun(run, progress)
 
     while True:
@@ -202,16 +205,10 @@ async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> Non
         run, output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or ""
     )
     progress.tool_calls += chain.summarize(output.tool_calls, receipts)
-    results = [_tool_result(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)]
+    results = [
+        chain.result_of_call(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)
+    ]
     progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))
-
-
-def _tool_result(call_id: str, receipt: Receipt) -> Segment:
-    """A call's result as the model sees it; a failed one says so, so that the model can."""
-    if receipt.output_result is not None and receipt.state == "completed":
-        return receipt.output_result.text.model_copy(update={"name": call_id})
-    message = "" if receipt.error is None else receipt.error.message
-    return Segment(name=call_id, text=f"error {chain.failure_code(receipt)}: {message}")
 
 
 def _completed_output(receipt: Receipt) -> OutputResult:

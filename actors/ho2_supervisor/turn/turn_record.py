@@ -43,6 +43,7 @@ async def record_answer(
         caller_calls=handed_out,
         refused=run.run_config.output_schema is not None and answer.finish_reason == REFUSAL,
         tools_missing=chain.tools_missing(receipts),
+        tools_withheld=chain.tools_withheld(receipts),
         exchange_entry_ids=chain.prompt_records(receipts),
         quality_gate_passed=judgement.is_accepted,
         cost=chain.total_cost(receipts, run.elapsed_ms),

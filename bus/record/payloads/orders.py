@@ -54,6 +54,7 @@ class OrderEnd(NamedTuple):
         tuple[ToldPeople, ...],
         Field(description="what its tool told people, not its output: the last bodies, in this order"),
     ] = ()
+    tools_withheld: Annotated[tuple[str, ...], Field(description="not told of, as only a wildcard permits them")] = ()
 
 
 def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
@@ -85,6 +86,7 @@ def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
         executed_by="" if is_writer else receipt.executed_by,
         completed_at_us=0 if is_now else round(parse_iso(receipt.completed_at) * 1_000_000),
         said=said,
+        tools_withheld=tuple(result.tools_withheld),
     )
 
 
@@ -145,6 +147,7 @@ def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
         truncated=end.truncated,
         tools_invented=list(end.tools_invented),
         tools_missing=list(end.tools_missing),
+        tools_withheld=list(end.tools_withheld),
     )
 
 

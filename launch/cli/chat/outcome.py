@@ -66,6 +66,12 @@ def warnings_about(result: TurnResult) -> list[Line]:
     if result.tools_missing:
         missing = _named(result.tools_missing)
         lines.append((f"answered without {missing}, which no worker had; see {next_here('tools')}", "yellow"))
+    if result.tools_withheld:
+        told = (
+            f"the model was not told of {_named(result.tools_withheld)}, which may change something: "
+            "permissions.tools of its agent needs the exact names; see `hobus tools`"
+        )
+        lines.append((told, "yellow"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best attempt", "yellow"))
     return lines

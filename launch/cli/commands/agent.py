@@ -16,6 +16,7 @@ from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import as_json, note, printable, say, table
+from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
@@ -52,6 +53,7 @@ def show(*, home: Home, name: str, as_json_: bool) -> int:
     snapshot = _snapshot_of(home)
     known_agent(name, snapshot)
     row = _about(home, name, snapshot)
+    row["withheld"] = [told for told in tool_check.withheld(snapshot) if told.startswith(f"{name} ")]
     if as_json_:
         say(as_json(row, indent=1))
         return exit_codes.OK

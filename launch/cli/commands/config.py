@@ -10,6 +10,7 @@ import click
 
 from hobus.config.files import ADMIN_CONFIG, find
 from hobus.config.load import merged
+from hobus.config.mcp_block import KEY, PastedServer
 from hobus.config.own_settings import NoSuchSetting, laid_over, schema_of_own, settings_in, taken_away
 from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
@@ -19,7 +20,8 @@ from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, say, styled, table
+from hobus.launch.console.output import as_json, note, say, styled, table
+from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
@@ -41,14 +43,17 @@ def config() -> None:
 def check(*, home: Home, config_file: Path | None) -> Output:
     """Load, validate and freeze everything governed; print the digest and where each file came from."""
     snapshot = make_plan(home, StartOptions(config_file=config_file)).snapshot
+    withheld = tool_check.withheld(snapshot)
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
 
     def show() -> None:
         table(("FILE", "ORIGIN"), list(origins.items()))
+        for told in withheld:
+            note(styled(f"warning: {told}", "yellow", to_stderr=True))
         replaced = sum(1 for origin in origins.values() if origin != "shipped")
         say(styled("ok", "green"), f"  {len(origins)} files, {replaced} replaced, digest {snapshot.digest}")
 
-    return Output({"digest": snapshot.digest, "files": origins}, show)
+    return Output({"digest": snapshot.digest, "files": origins, "withheld": withheld}, show)
 
 
 @config.command()
@@ -122,7 +127,9 @@ def unset(*, home: Home, setting: str) -> None:
 def schema(*, home: Home) -> None:
     """Print the JSON Schema of a home's admin_config.json, for editors that complete and check it."""
     del home  # the same for all of them
-    say(as_json(schema_of_own(AdminConfig.model_json_schema()), indent=1))
+    whole, pasted = AdminConfig.model_json_schema(), PastedServer.model_json_schema()
+    whole["properties"][KEY] = {"type": "object", "additionalProperties": pasted, "description": pasted["description"]}
+    say(as_json(schema_of_own(whole), indent=1))
 
 
 _NONE = object()

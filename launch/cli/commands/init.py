@@ -34,6 +34,7 @@ _WHAT_OF_AGENT = (
     "the package of its tools: which functions are tools",
     "two tools",
     "a test of them, in a cluster of its own",
+    "what each line of the agent's file means",
 )
 _AGENT = "[A-Z][A-Z0-9_]{0,63}"
 

@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from functools import partial
 from typing import Any
 
 import click
 
+from hobus.bus.clock import SystemClock
 from hobus.bus.messages.control import Tools
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import ProcessTurn, SessionConfig
 from hobus.bus.paging import read_tools
-from hobus.config.assets import needs_approval
+from hobus.config.assets import needs_approval, why_withheld
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cli.commands.cluster_options import with_cluster
-from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cluster.client import connected
+from hobus.launch.cli import tool_call
+from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of
+from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent, with_cluster
+from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
+from hobus.launch.cli.tool_call import Called
+from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.output import cell, note, say, table
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.console.output import as_json, cell, note, printable, say, styled, table
+from hobus.launch.sessions.tool_texts import words_of as words_of_tool
+from hobus.launch.sessions.turns import words_of
 
 _WORKERS_SHOWN = 8
 Row = dict[str, Any]
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @with_json
-@with_cluster
-def tools(*, place: Place) -> Output:
-    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing."""
+@with_home
+def tools(*, home: Home) -> Output:
+    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing.
+
+    `hobus tools call` runs one.
+    """
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is not None:
+        if ctx.params["_as_json"]:
+            raise UsageFault(f"--json stands behind the subcommand: hobus tools {ctx.invoked_subcommand} … --json")
+        ctx.find_root().obj = {**(ctx.find_root().obj or {}), "home": str(home.root)}  # holds for it, too
+        return Output(None, lambda: None)
+    place = cluster_of(home)
     told = asyncio.run(tools_of(place))
     rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)
 
@@ -38,11 +62,92 @@ def tools(*, place: Place) -> Output:
                 (row["name"], row["state"], _name(row) or "-", str(row["tools"]), row["detail"]) for row in sources
             ]
             table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), shown, coloured=1)
+        for row in rows:
+            for agent_id in row["withheld_from"]:
+                note(cell(why_withheld(agent_id, row["tool_id"])))
         for source in sources:
             for refused in source["refused"]:
                 note(cell(f"{source['name']} at {_name(source)}: rejected: {refused}"))
 
     return Output({"home": str(place.home.root), "tools": rows, "sources": sources}, show)
+
+
+@tools.command(name="call")
+@click.argument("tool_id", metavar="NAME")
+@click.argument("arguments", metavar="JSON")
+@with_agent
+@click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
+@click.option("--input-id", metavar="ID", help="Idempotency key of this call; the same key never runs it twice.")
+@with_json
+@with_cluster
+def call_tool(  # noqa: PLR0913 - one per option
+    *, place: Place, tool_id: str, arguments: str, agent: str | None, timeout_s: float | None, input_id: str | None
+) -> Output:
+    """Call one tool as its agent would, without a model; JSON `-` reads standard input.
+
+    It is an order of the cluster as any other: permissions and approvals hold, it is in the record, and it never runs
+    twice. The result is printed; what the tool printed, and the traceback of what it raised, follow on stderr. Exit
+    code 0 for a result, 1 if the tool failed, 5 if the call was refused, 4 while it waits for an approval.
+    """
+    config = place.snapshot.config
+    known_agent(agent, place.snapshot)
+    text = words_of(sys.stdin.read() if arguments == "-" else arguments)
+    given = tool_call.checked_arguments(tool_id, text, asyncio.run(tools_of(place)))
+    wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
+    input_id = input_id or SystemClock().new_id()
+    turn = ProcessTurn(
+        input_id=input_id,
+        text=json.dumps(given, ensure_ascii=False),
+        agent_id=agent,
+        run_overrides=SessionConfig(calls_tool=tool_id),
+    )
+    try:
+        called = asyncio.run(tool_call.call(place, turn, timeout_s=wait_s))
+    except KeyboardInterrupt:
+        note(f"not waiting any more; the call goes on: the same again with --input-id {input_id} (it never runs twice)")
+        raise
+    return Output(_called_document(tool_id, given, called), partial(_show_called, called, input_id), _exit_code(called))
+
+
+def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row:
+    result, told = called.result, called.told
+    return {
+        "tool_id": tool_id,
+        "arguments": given,
+        "ok": not called.code,
+        "code": called.code,
+        "value": None if called.code else called.value,
+        "message": result.response if called.code else "",
+        "printed": "" if told is None else told.printed,
+        "traceback": "" if told is None else told.traceback,
+        "tool_ms": None if told is None else told.elapsed_ms,
+        "elapsed_ms": result.elapsed_ms,
+        "session_id": result.session_id,
+        "input_id": result.input_id,
+    }
+
+
+def _show_called(called: Called, input_id: str) -> None:
+    """The result alone on stdout; the rest on stderr. A call without one ends the command as an error."""
+    if not called.code:
+        value = called.value
+        say(value if isinstance(value, str) else as_json(value, indent=1))
+    for line in [] if called.told is None else words_of_tool(called.told):
+        note(printable(line))
+    if called.told is not None:
+        took = f"{called.told.tool} · {called.told.elapsed_ms} ms · {shown_session(called.result.session_id)}"
+        note(styled(took, "bright_black", to_stderr=True))
+    if called.code:
+        hint = f"the same again with --input-id {input_id}" if called.code == RUN_WAITING else ""
+        raise CommandError(called.result.response, hint=hint, exit_code=_exit_code(called))
+
+
+def _exit_code(called: Called) -> int:
+    if called.result.outcome != "success":
+        return exit_code_of(called.result)
+    if not called.code:
+        return exit_codes.OK
+    return exit_codes.REFUSED if called.code in tool_call.REFUSALS else exit_codes.FAILED
 
 
 async def tools_of(place: Place) -> Tools:
@@ -65,6 +170,11 @@ def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
             "needs_approval": needs_approval(snapshot.config.tools, row.tool_id),
             "agents": sorted(
                 agent_id for agent_id, agent in snapshot.agents.items() if agent.may_use(row.tool_id, writes=row.writes)
+            ),
+            "withheld_from": sorted(
+                agent_id
+                for agent_id, agent in snapshot.agents.items()
+                if agent.is_withheld(row.tool_id, writes=row.writes)
             ),
         }
         for row in tools.tools

@@ -10,10 +10,7 @@ import pytest
 from bench.builders import SESSION
 from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, plain_words
 from hobus.bus.messages.ids import degraded_call_key, session_id_of
-from hobus.bus.messages.session import (
-    TurnReply,
-    TurnRequest,
-)
+from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.journal import event_in
 from hobus.bus.spent import fact_of
@@ -48,6 +45,20 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     assert {one.provenance.package_id for one in (entry, degradation)} == {"PKG-ADMIN-AGENT-001"}
     assert (degradation.decision, degradation.reason.partition(":")[2]) == ("DEGRADED", fault.code)
     check_attempts(cluster.run(cluster.entries(rests_s=2)))
+
+
+CALL = SessionConfig(calls_tool="list_tools")
+
+
+@pytest.mark.parametrize("session_id", [SESSION, None])
+def test_nothing_stands_in_for_a_call_of_a_tool(make, session_id):
+    """HO2 dead: an error that says so, no model call, nothing in the stream; asked again it is made."""
+    cluster = make()
+    cluster.kill_ho2()
+    result = cluster.run(cluster.turn("{}", session_id=session_id, timeout_s=20, run_overrides=CALL))
+    assert (result.outcome, result.run_id) == ("error", None) and "nothing stands in for it" in result.response
+    assert cluster.provider.prompts == []
+    assert [entry.event_type for entry in cluster.run(cluster.stream(result.session_id))] == []
 
 
 def test_without_any_supervisor_a_first_turn_degrades_too(make):

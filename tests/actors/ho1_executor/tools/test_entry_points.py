@@ -102,8 +102,14 @@ def test_an_installed_one_is_found_by_its_name_and_described(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("source", "name", "attribute", "why"),
     [
-        ("raise RuntimeError('no licence\\nsecond line')", "broken", "x", r"RuntimeError: no licence\)"),
+        (
+            "raise RuntimeError('no licence\\nsecond line')",
+            "broken",
+            "x",
+            r"RuntimeError: no licence, \S+pack_broken\.py:1\)",
+        ),
         ("raise SystemExit(3)", "exits", "x", "SystemExit"),
+        ("x = 1\n\ndef f(:", "crooked", "x", r"SyntaxError: .*pack_crooked\.py:3\)"),
         ("import no_such_module_at_all", "lacks", "x", "no_such_module_at_all"),
         (GOOD, "typo", "dubble", "AttributeError"),
         (GOOD, "unjson", "unjson", "no.*JSON"),

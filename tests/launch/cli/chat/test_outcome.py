@@ -87,3 +87,9 @@ def test_the_worst_of_several_turns_is_the_exit_code():
     assert worst([]) == worst([0, 0]) == exit_codes.OK
     assert worst([0, 5, 1, 2]) == exit_codes.FAILED
     assert worst([1, 4]) == exit_codes.UNREACHABLE
+
+
+def test_a_tool_that_was_withheld_is_named_with_what_gives_it():
+    """A success all the same, that could have been another one."""
+    (told,) = [text for text, _ in warnings_about(result(tools_withheld=["pay"]))]
+    assert "not told of pay" in told and "permissions.tools" in told

@@ -1,0 +1,153 @@
+"""A pasted `mcpServers` block: what it becomes, and every fault at the path where it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hobus.bus.errors import ConfigError
+from hobus.config.mcp_block import PastedServer
+from hobus.config.secret_refs import looks_secret
+from hobus.config.snapshot import Snapshot, load_snapshot
+
+BASE = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 10000, "elsewhere": False}
+
+
+def loaded(tmp_path: Path, servers: Any, **tools: Any) -> Snapshot:
+    """The configuration of a home whose file has this block."""
+    own = {"mcpServers": servers} | ({"tools": tools} if tools else {})
+    (tmp_path / "admin_config.json").write_text(json.dumps(own))
+    return load_snapshot(tmp_path)
+
+
+def faults(tmp_path: Path, servers: Any, **tools: Any) -> list[str]:
+    """Without the file's name."""
+    with pytest.raises(ConfigError) as refused:
+        loaded(tmp_path, servers, **tools)
+    return [fault.replace(f"{tmp_path / 'admin_config.json'}: ", "") for fault in refused.value.facts["faults"]]
+
+
+def test_a_block_is_read_as_servers_that_were_written_out(tmp_path):
+    """As Claude Desktop, VS Code and Cursor write it; the frozen configuration has it whole, and no block."""
+    snapshot = loaded(
+        tmp_path,
+        {
+            "time": {"command": "uvx", "args": ["mcp-server-time", "--local-timezone", "UTC"]},
+            "github": {
+                "type": "stdio", "command": "docker", "args": ["run", "-i"],
+                "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}", "LANG": "C", "API_KEY": "file:~/.key", "B_TOKEN": "${env:B}"},
+            },
+            "far": {
+                "type": "streamable-http", "url": "https://example.org/mcp", "headers": {"Authorization": "env:AUTH"},
+                "profile": "reading", "tools": ["a", "b"], "connect_timeout_ms": 5,
+            },
+            "also": {"url": "http://127.0.0.1:1/mcp"},
+            "off": {"command": "x", "disabled": True},
+        },
+    )  # fmt: skip
+    servers = snapshot.config.model_dump(mode="json")["tools"]["mcp_servers"]
+    assert servers == {
+        "time": BASE | {"transport": "stdio", "command": ["uvx", "mcp-server-time", "--local-timezone", "UTC"], "env": {}},
+        "github": BASE
+        | {
+            "transport": "stdio",
+            "command": ["docker", "run", "-i"],
+            "env": {"GITHUB_TOKEN": "env:GITHUB_TOKEN", "LANG": "C", "API_KEY": "file:~/.key", "B_TOKEN": "env:B"},
+        },
+        "far": BASE
+        | {
+            "transport": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "env:AUTH"},
+            "reads": ["*"], "tools": ["a", "b"], "connect_timeout_ms": 5,
+        },
+        "also": BASE | {"transport": "http", "url": "http://127.0.0.1:1/mcp", "headers": {}},
+    }  # fmt: skip
+    assert Snapshot.from_bytes(snapshot.to_bytes()) == snapshot
+
+
+def test_the_profile_of_a_server_that_names_none_is_a_setting(tmp_path):
+    """And profiles of one's own may be added by name."""
+    mine = BASE | {"elsewhere": True}
+    snapshot = loaded(tmp_path, {"a": {"command": "x"}}, mcp_profiles={"mine": mine}, mcp_profile="mine")
+    assert snapshot.config.tools.mcp_servers["a"].elsewhere
+    assert "careful" in snapshot.config.tools.mcp_profiles
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("mcp-server-time", "mcpServers.a: is not an object; write"),
+        ({}, "mcpServers.a: needs either command"),
+        ({"command": "x", "url": "http://h/"}, "mcpServers.a: needs either command"),
+        ({"command": "x", "arg": []}, "mcpServers.a.arg: unknown key; did you mean 'args'?"),
+        ({"command": "x", "args": "-v"}, "mcpServers.a.args: Input should be a valid list; is text"),
+        ({"command": "x", "env": {"N": 1}}, "mcpServers.a.env.N: Input should be a valid string; is 1"),
+        ({"command": "x", "type": "http"}, "mcpServers.a: type http does not fit"),
+        ({"url": "http://h/sse", "type": "sse"}, "mcpServers.a: the transport sse, the one before"),
+        ({"url": "http://h/", "transport": "pigeon"}, "mcpServers.a: type 'pigeon': one of stdio, http"),
+        ({"url": "http://h/", "type": "http", "transport": "sse"}, "mcpServers.a: type and transport say different"),
+        ({"url": "http://h/", "args": ["x"]}, "mcpServers.a: args and env are of a program"),
+        ({"command": "x", "headers": {"a": "b"}}, "mcpServers.a: headers are of a server at a url"),
+        ({"command": "x", "autoApprove": ["*"]}, "mcpServers.a.autoApprove: remove it: permissions.tools"),
+        ({"command": "x", "profile": "brave"}, "mcpServers.a.profile: there is no profile 'brave' in tools.mcp_profiles; there are careful, reading"),
+        ({"command": "x", "env": {"A": "Bearer ${T}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
+        ({"command": "x", "env": {"A": "${input:t}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
+        ({"command": "x", "env": {"GITHUB_TOKEN": "abc"}}, "mcpServers.a.env.GITHUB_TOKEN: a secret must not stand here; write `env:NAME` or `file:PATH`"),
+        ({"command": "x", "env": {"DB": "postgres://me:" + "pw@h/db"}}, "mcpServers.a.env.DB: a secret must not stand here"),
+        ({"command": "x", "args": ["--key", "sk-" + "a" * 20]}, "mcpServers.a.args: an argument looks like a secret"),
+        ({"url": "http://h/", "headers": {"Authorization": "Bearer 12345678"}}, "mcpServers.a.headers.Authorization: a secret"),
+        ({"url": "ftp://h/"}, "mcpServers.a.url: expected http"),
+        ({"command": " "}, "mcpServers.a.command: blank text; name the program"),
+        ({"command": "x", "reads": ["y"], "tools": ["z"]}, "mcpServers.a.reads: 'y' is not in its `tools`"),
+        ({"command": "x", "connect_timeout_ms": 0}, "mcpServers.a.connect_timeout_ms: Input should be greater than 0"),
+    ],
+)  # fmt: skip
+def test_every_fault_stands_at_its_path_with_what_mends_it(tmp_path, server, said):
+    """And never repeats a value that may be a secret."""
+    (fault,) = faults(tmp_path, {"a": server})
+    assert fault.startswith(said)
+    assert "sk-a" not in fault and "12345678" not in fault and "abc" not in fault
+
+
+def test_names_and_blocks_that_are_none(tmp_path):
+    """A name that no tool's id could begin with; one that is there twice; a block that is no object."""
+    assert faults(tmp_path, {"Brave_Search": {"command": "x"}})[0].startswith(
+        "mcpServers.Brave_Search: a server's name"
+    )
+    written_out = BASE | {"transport": "stdio", "command": ["x"], "env": {}}
+    assert faults(tmp_path, {"a": {"command": "x"}}, mcp_servers={"a": written_out}) == [
+        "mcpServers.a: tools.mcp_servers has a server of this name, too; remove one of them"
+    ]
+    assert faults(tmp_path, ["a"])[0].startswith("mcpServers: is not an object")
+    assert faults(tmp_path, {}, mcp_profile="none")[0].startswith("tools.mcp_profile: there is no profile 'none'")
+
+
+def test_all_faults_of_a_block_are_told_at_once(tmp_path):
+    """As of every file."""
+    assert len(faults(tmp_path, {"a": {"command": "x", "arg": 1, "typ": "x"}, "b": {}, "c": {"url": 1}})) == 4
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["ghp_" + "a" * 36, "github_pat_" + "a" * 30, "sk-proj-" + "a" * 30, "AKIA" + "A" * 16, "xoxb-" + "1" * 20,
+     "Bearer abcdefgh", "https://me:" + "secret@example.org/x", "-----BEGIN " + "RSA PRIVATE KEY-----", "glpat-" + "a" * 20],
+)  # fmt: skip
+def test_keys_are_known_by_their_form(value):
+    """Whatever the variable is called."""
+    assert looks_secret(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["C.UTF-8", "/usr/bin/x", "https://example.org/mcp", "task-list", "env:GITHUB_TOKEN", "a@b.c"]
+)
+def test_plain_values_are_none(value):
+    """A path, an address, a word with a dash."""
+    assert not looks_secret(value)
+
+
+def test_every_field_says_what_it_is():
+    """In the schema that editors read."""
+    schema = PastedServer.model_json_schema()["properties"]
+    assert all(field.get("description") for field in schema.values())

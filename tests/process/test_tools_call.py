@@ -1,0 +1,108 @@
+"""`hobus tools call`: one tool as an order of a real cluster, without a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.cluster import Cluster, eventually
+from hobus.launch.console import exit_codes
+from tests.process.test_package_tools import up
+
+pytestmark = pytest.mark.process
+
+
+def effects(directory: Path) -> list[str]:
+    """Idempotency keys with which the paying tool ran."""
+    path = directory / "effects"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_tool_is_called_as_an_order_and_no_model_is_asked(cluster: Cluster, tmp_path: Path):
+    """Result on stdout, the tool's own words on stderr; bad arguments are refused before, all else is in the record."""
+    up(cluster, tmp_path)
+    called = cluster("tools call", "double", '{"number": 21}')
+    assert (called.code, called.out) == (0, "42\n"), called.err
+    assert "double · " in called.err and " ms · SES-" in called.err
+
+    broke = cluster("tools call", "blunder", '{"path": "the drawer"}')
+    assert (broke.code, broke.out) == (exit_codes.FAILED, "")
+    assert "  | looking at the drawer" in broke.err and "  | KeyError: 'the drawer'" in broke.err
+    assert "error: error tool_failed: the tool broke: KeyError" in broke.err
+    assert (
+        "Traceback (most recent call last):\n" in broke.err
+        and "hobus" not in broke.err.split("traceback by")[1].split("KeyError")[0]
+    )
+
+    told = cluster("tools call", "blunder", '{"path": "x"}', "--json")
+    assert told.code == exit_codes.FAILED
+    document = told.json
+    assert (document["ok"], document["code"], document["value"]) == (False, "tool_failed", None)
+    assert document["printed"].startswith("looking at x\n") and document["tool_ms"] >= 0
+
+    assert cluster("tools call", "double", "-", stdin=b'{"number": 2}').out == "4\n"
+    for words, said in (
+        (("duble", "{}"), "there is no tool duble; there are "),
+        (("double", "21"), "the arguments are not a JSON object: 21"),
+        (("double", '{"number": "x"}'), "the arguments do not fit double: $.number"),
+        (("double", "{}"), "the arguments do not fit double: $"),
+        (("double", '{"number": 1}', "--agent", "NOBODY"), "there is no agent NOBODY"),
+        (("double", '{"number": 1}', "--timeout", "soon"), "soon"),
+    ):
+        refused = cluster("tools call", *words)
+        assert refused.code == exit_codes.USAGE and said in refused.err, refused.err
+        assert "Traceback" not in refused.err
+    bad = cluster("tools call", "invite", '{"size": "small", "at": "tomorrow", "guest": {"name": "A"}}')
+    assert bad.code == exit_codes.FAILED and "tool_invalid_args: at: Input should be a valid datetime" in bad.err
+
+    assert cluster.entries("PROMPT_SENT") == []
+    sessions = cluster("session list", "--json", "--all").json["sessions"]
+    assert {one["status"] for one in sessions} == {"closed"} and len(sessions) == 5
+    assert len(cluster.entries("TOOL_STARTED")) == 5
+    assert cluster.record_verdict() == "ok"
+    assert cluster("session replay", document["session_id"]).code == 0
+
+
+def test_a_call_never_runs_twice_and_waits_for_its_approval(cluster: Cluster, tmp_path: Path):
+    """The same input id gets the same result; a tool with an approval is held, said, and runs once it may."""
+    up(cluster, tmp_path, tools__approval=["pay"])
+    (tmp_path / "quick").touch()
+    words = ("pay", json.dumps({"directory": str(tmp_path)}), "--input-id", "in-1")
+    waiting = cluster.begin("tools call", *words)
+    held = eventually(lambda: [one for one in cluster("session list", "--json").json["sessions"] if one["held_calls"]])
+    assert effects(tmp_path) == []
+    short = cluster("tools call", *words, "--timeout", "2s")
+    assert short.code == exit_codes.UNREACHABLE and "--input-id in-1" in short.err
+    cluster("session approve", held[0]["session_id"])
+    out, err = waiting.communicate(timeout=60)
+    assert (waiting.returncode, out) == (0, b"done\n"), err
+    assert b"waits for your approval" in err
+    again = cluster("tools call", *words)
+    assert (again.code, again.out) == (0, "done\n"), again.err
+    assert len(effects(tmp_path)) == 1
+
+    refused = cluster.begin("tools call", *words[:2])
+    held = eventually(lambda: [one for one in cluster("session list", "--json").json["sessions"] if one["held_calls"]])
+    cluster("session deny", held[0]["session_id"], "001", "--reason", "not today")
+    out, err = refused.communicate(timeout=60)
+    assert (refused.returncode, out) == (exit_codes.REFUSED, b"") and b"not today" in err
+    assert len(effects(tmp_path)) == 1
+    assert cluster.record_verdict() == "ok"
+
+
+@pytest.mark.parametrize("whom", ["ho2/1", "host/1"])
+def test_a_call_outlives_the_death_of_who_asked_for_it(cluster: Cluster, tmp_path: Path, whom: str):
+    """SIGKILL in the middle of the tool: it ran once, and its result is told."""
+    up(cluster, tmp_path)
+    calling = cluster.begin("tools call", "pay", json.dumps({"directory": str(tmp_path)}))
+    eventually(lambda: effects(tmp_path))
+    cluster.kill(whom)
+    (tmp_path / "release").touch()
+    out, err = calling.communicate(timeout=120)
+    keys = effects(tmp_path)
+    assert len(keys) == 1 and keys[0].startswith("WO-"), (out, err)
+    assert (calling.returncode, out) == (0, b"done\n"), err
+    assert cluster.entries("PROMPT_SENT", "TurnDegraded") == []
+    assert cluster.record_verdict() == "ok"
