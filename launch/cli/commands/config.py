@@ -19,7 +19,7 @@ from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, say, styled, table
+from hobus.launch.console.output import as_json, counted, say, styled, table
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
@@ -46,7 +46,7 @@ def check(*, home: Home, config_file: Path | None) -> Output:
     def show() -> None:
         table(("FILE", "ORIGIN"), list(origins.items()))
         replaced = sum(1 for origin in origins.values() if origin != "shipped")
-        say(styled("ok", "green"), f"  {len(origins)} files, {replaced} replaced, digest {snapshot.digest}")
+        say(styled("ok", "green"), f"  {counted(len(origins), 'file')}, {replaced} replaced, digest {snapshot.digest}")
 
     return Output({"digest": snapshot.digest, "files": origins}, show)
 
