@@ -24,6 +24,7 @@ from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import Finding, Verdict, fail, ok, warn
+from hobus.launch.console.output import counted
 from hobus.launch.launcher.stop import living
 from hobus.launch.launcher.zygote import is_possible
 
@@ -76,7 +77,7 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
         fix = next_command("config check", home.root)
         return fail("configuration", fault.detail, fix), None
     replaced = [name for name, origin in snapshot.origins.items() if origin != "shipped"]
-    own = f"{len(replaced)} files of {home.config}" if replaced else "all files as shipped"
+    own = f"{counted(len(replaced), 'file')} of {home.config}" if replaced else "all files as shipped"
     return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from hobus.actors.ho2_supervisor.turn.text_parts import parts_in
@@ -11,7 +10,7 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import is_session_stream, read_body
 from hobus.bus.record.journal import recorded
-from hobus.launch.console.output import plain
+from hobus.launch.console.output import clock_time, plain
 from hobus.ledger_service.reader import EntryFilter
 
 
@@ -81,13 +80,12 @@ def _part(ref: str | None, text: str) -> dict[str, str]:
 def cells(entry: Entry) -> tuple[str, ...]:
     """The columns of a listing: number, time, type, stream, session, origin, what it is about."""
     session = entry.provenance.session_id
-    at = datetime.fromtimestamp(entry.ledger_at_us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
     stream = "session" if entry.stream.startswith("session/") else entry.stream
     verdict = " ".join(filter(None, (entry.decision, entry.reason)))
     about = entry.provenance.work_order_id or entry.submission_id
     return (
         f"#{entry.sequence}",
-        at,
+        clock_time(entry.ledger_at_us / 1_000_000),
         entry.event_type,
         stream,
         shown_session(session) if session else "-",

@@ -220,7 +220,18 @@ def clock_time(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"
 
 
-def zone(at: float = 0.0) -> str:
+def day_and_minute(at: float) -> str:
+    """`2026-11-25 13:45`, here."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def say_zone(now: float) -> None:
+    """Above a listing without headings: of which zone its times are. Told to people alone, whatever reads a pipe."""
+    if is_terminal(sys.stdout):
+        note(styled(f"times are {zone(now)}", "bright_black", to_stderr=True))
+
+
+def zone(at: float) -> str:
     """The time zone of `clock_time`: `UTC`, else what is to be taken off: `+02:00`."""
     here = datetime.fromtimestamp(at).astimezone()
     return "UTC" if not here.utcoffset() else here.isoformat()[-len("+02:00") :]

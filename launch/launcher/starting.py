@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from hobus.bus.clock import SystemClock
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
-from hobus.launch.console.output import duration, is_terminal, note, say, state_colour, styled, table, window
+from hobus.launch.console.output import duration, is_terminal, note, say, state_colour, styled, table, window, zone
 from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.changes import line_of
 from hobus.launch.launcher.options import StartOptions, parse_scale
@@ -72,7 +73,7 @@ def start_here(home: Home, options: StartOptions) -> int:
         else:
             rows.take(word)
             if isinstance(word, StartBegun):
-                note("starting; Ctrl-C stops it")
+                note(f"starting; Ctrl-C stops it. Times are {zone(SystemClock().now())}")
 
     # By name: a start in the background loads neither the launcher nor the bus.
     daemon = importlib.import_module("hobus.launch.launcher.daemon")

@@ -29,7 +29,7 @@ from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
-from hobus.launch.console.output import note, say
+from hobus.launch.console.output import counted, note, say
 from hobus.launch.launcher import inherited
 from hobus.launch.logs import writing
 from hobus.launch.process.roles import Made
@@ -202,8 +202,8 @@ class _Life:
         made.begin(peer.announce)
         gc.collect()
         gc.freeze()
-        tools = len(made.tools)
-        say(f"working for {self._cluster.address} as {peer.instance}: {made.slots} slots, {tools} tools; Ctrl-C drains")
+        brings = f"{counted(made.slots, 'slot')}, {counted(len(made.tools), 'tool')}"
+        say(f"working for {self._cluster.address} as {peer.instance}: {brings}; Ctrl-C drains")
         _log.info("process_started", role="ho1", instance=peer.instance, slots=made.slots, tools=list(made.tools))
         raise await peer.failed()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import Cluster, environment
+from hobus.launch.console.output import COMMANDS
+from tests.process.pseudo_terminal import typing
 
 pytestmark = pytest.mark.process
 
@@ -81,3 +84,48 @@ def test_words_that_are_not_ascii_in_a_c_locale(cluster: Cluster, locale: dict[s
         assert done.returncode != 0
         assert b"Traceback" not in done.stderr
         assert b"defect" not in done.stderr
+
+
+MARK = "FORGED"
+HOSTILE_TEXT = (
+    f"\x1b[31m{MARK} \x1b]8;;http://evil\x07x\x1b]8;;\x07\x1b[2J\x9b31m\u202egnp.exe\u2066 \x1b]0;owned\x07 &#x202e;"
+)
+OURS = re.compile(r"\r?\x1b\[(?:[0-9;]*m|\?2004[hl]|\?25[hl]|\?7[hl]|\?12?[hl]|[0-9;]*[ABCDGHJKr]|0?6 q)")
+"""Colours, and what writes rows of ours anew."""
+
+
+def test_no_listing_sends_a_terminal_what_others_wrote(cluster: Cluster):
+    """A message, an answer, a log and a body full of escapes: each command that shows them, on a terminal with colours."""
+    home = str(cluster.home.root)
+    cluster.up()
+    asked = run("ask", "--home", home, "--json", f"say {HOSTILE_TEXT}")
+    assert asked.returncode == 0, asked.stderr
+    session = json.loads(asked.stdout)["session_id"]
+    with cluster.home.log("ho1/1").open("a") as log:
+        log.write(f"{HOSTILE_TEXT}\n")
+        log.write(json.dumps({"event": HOSTILE_TEXT, "level": "error", "actor": HOSTILE_TEXT, "x": HOSTILE_TEXT,
+                              "exception": HOSTILE_TEXT, "at": "2026-11-25T00:00:00Z"}) + "\n")  # fmt: skip
+    shown = 0
+    for words in (
+        ["ask", f"say {HOSTILE_TEXT}"], ["ask", "--session", session, "what did I ask before?"],
+        ["session", "show", session], ["session", "list"], ["ledger", "show", "--bodies", "--limit", "200"],
+        ["tap", "--since", "1h", "--bodies", "--count", "50"], ["logs"], ["memory", "signals"], ["memory", "overlays"],
+        ["tools"], ["agent", "list"], ["ps"], ["cost"], ["budget"], ["provider", "list"], ["config", "show"], ["doctor"],
+        ["request", "host", "session.read", HOSTILE_TEXT],
+    ):  # fmt: skip
+        with typing(*words, "--home", home, columns=100, rows=50, env={"NO_COLOR": ""}) as typed:
+            typed.end()
+        said = OURS.sub("", typed.written).replace("\r\n", "\n")
+        assert not [char for char in said if COMMANDS.match(char)], (words, said)
+        assert f"\x1b[31m{MARK}" not in typed.written, words
+        shown += MARK in said
+    assert shown >= 5, "the text was not there to be shown"
+    with typing("chat", "--home", home, columns=100, env={"NO_COLOR": ""}) as typed:
+        typed.at_prompt()
+        typed.paste(f"say {HOSTILE_TEXT}")
+        typed.type("")
+        typed.until("model call")
+        typed.leave()
+    said = OURS.sub("", typed.written).replace("\r\n", "\n")
+    assert not [char for char in said if COMMANDS.match(char) and char != "\r"], said
+    assert MARK in said and "\x1b]" not in typed.written

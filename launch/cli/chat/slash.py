@@ -9,7 +9,7 @@ from hobus.launch.cli.chat.outcome import Line, money
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.console.errors import next_here
-from hobus.launch.console.output import counted
+from hobus.launch.console.output import counted, thousands
 
 _DIM = "bright_black"
 _FURTHER = (
@@ -118,7 +118,7 @@ def _about_cost(talk: Talk, budget: Budget) -> list[Line]:
     ]
     if row.limit is not None:
         left = max(0, row.remaining or 0)
-        lines.append((f"{left} of {row.limit} tokens are left (budget mode {budget.mode})", _DIM))
+        lines.append((f"{thousands(left)} of {thousands(row.limit)} tokens are left (budget mode {budget.mode})", _DIM))
     if row.unknown_calls:
         outcome = f"{counted(row.unknown_calls, 'call')} of unknown outcome, counted at what was reserved"
         lines.append((outcome, "yellow"))

@@ -24,7 +24,7 @@ from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, same_command
 from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import is_terminal, note, say, styled
+from hobus.launch.console.output import counted, is_terminal, note, say, styled
 from hobus.launch.sessions.following import follow
 from hobus.launch.sessions.notifications import Noticed, in_shell
 from hobus.launch.sessions.turns import beside, check_text, words_of
@@ -142,6 +142,6 @@ def _outcome(result: TurnResult, *, quiet: bool) -> int:
     for text, colour in warnings_about(result):
         note(styled(f"{text}; {where}", colour, to_stderr=True))
     if result.outcome == "success" and not quiet and is_terminal(sys.stderr):
-        told = f"{where} · {result.elapsed_ms} ms · {result.cost.total_tokens} tokens"
+        told = f"{where} · {result.elapsed_ms} ms · {counted(result.cost.total_tokens, 'token')}"
         note(styled(told, "bright_black", to_stderr=True))
     return exit_code_of(result)

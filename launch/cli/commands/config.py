@@ -20,7 +20,7 @@ from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, note, say, styled, table
+from hobus.launch.console.output import as_json, counted, note, say, styled, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
@@ -51,7 +51,7 @@ def check(*, home: Home, config_file: Path | None) -> Output:
         for told in withheld:
             note(styled(f"warning: {told}", "yellow", to_stderr=True))
         replaced = sum(1 for origin in origins.values() if origin != "shipped")
-        say(styled("ok", "green"), f"  {len(origins)} files, {replaced} replaced, digest {snapshot.digest}")
+        say(styled("ok", "green"), f"  {counted(len(origins), 'file')}, {replaced} replaced, digest {snapshot.digest}")
 
     return Output({"digest": snapshot.digest, "files": origins, "withheld": withheld}, show)
 

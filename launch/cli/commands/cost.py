@@ -13,11 +13,13 @@ from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.spending import KEYS, STREAM, Group, Spent, report, since_us_of, total
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
-from hobus.launch.console.output import say, styled, table
+from hobus.launch.console.output import counted, say, styled, table, thousands
 from hobus.launch.filters.quantities import DURATION_FORM
 from hobus.launch.sessions.which import no_such
 from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import is_ledger
+
+_DAY = "DAY (UTC)"
 
 
 @click.command()
@@ -61,7 +63,18 @@ def _show(keys: list[str], groups: dict[Group, Spent]) -> None:
     rows = [[*_names(keys, group), *_cells(spent)] for group, spent in groups.items()]
     if len(groups) > 1:
         rows.append(["total", *["" for _ in keys[1:]], *_cells(total(groups.values()))])
-    table([*(key.upper() for key in keys), "CALLS", "INPUT", "OUTPUT", "TOKENS", "COST", "NOTE"], rows)
+    table(
+        [
+            *(_DAY if key == "day" else key.upper() for key in keys),
+            "CALLS",
+            "INPUT",
+            "OUTPUT",
+            "TOKENS",
+            "COST",
+            "NOTE",
+        ],
+        rows,
+    )
     if any(spent.unknown_outcomes for spent in groups.values()):
         say(styled("unknown outcome: nobody can say whether it was answered; what was reserved counts", "bright_black"))
 
@@ -77,11 +90,14 @@ def _cells(spent: Spent) -> list[str]:
         (spent.failed, f"{spent.failed} failed"),
         (spent.rejected, f"{spent.rejected} rejected"),
         (spent.open_calls, f"{spent.open_calls} without an end yet"),
-        (spent.unknown_outcomes, f"{spent.unknown_outcomes} of unknown outcome ({spent.unknown_tokens} tokens)"),
+        (
+            spent.unknown_outcomes,
+            f"{spent.unknown_outcomes} of unknown outcome ({counted(spent.unknown_tokens, 'token')})",
+        ),
         (spent.unknown_prices, f"{spent.unknown_prices} of unknown price"),
     )
     return [
-        str(spent.calls), str(spent.input_tokens), str(spent.output_tokens), str(spent.tokens), _cost(spent),
+        *map(thousands, (spent.calls, spent.input_tokens, spent.output_tokens, spent.tokens)), _cost(spent),
         ", ".join(text for count, text in notes if count),
     ]  # fmt: skip
 

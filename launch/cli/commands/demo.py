@@ -26,7 +26,7 @@ from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
-from hobus.launch.console.output import duration, say, styled
+from hobus.launch.console.output import counted, duration, say, styled
 from hobus.launch.lab.story import Evidence, Kill, Unproved, orders_in, outcome_of_order, short, timeline
 from hobus.launch.lab.temporary_cluster import Lease, left_of, ring_of, spend, up
 from hobus.launch.launcher.options import StartOptions
@@ -85,7 +85,10 @@ def _run(home: Home) -> int:
     report = verify_directory(home.ledger)
     if report.fault is not None:
         raise CommandError(f"the record is damaged: {report.fault.file}, byte {report.fault.byte}: {report.fault.what}")
-    _fact(styled("OK", "green"), f": {report.entries} entries in one chain, head #{report.head} {report.chain[:16]}…")
+    _fact(
+        styled("OK", "green"),
+        f": {counted(report.entries, 'entry', 'entries')} in one chain, head #{report.head} {report.chain[:16]}…",
+    )
     _fact("Whoever changes, removes or reorders one of them breaks the chain from there on.")
     if left := left_of(run):
         raise CommandError(f"still running: {', '.join(left)}")
@@ -215,4 +218,5 @@ def _show(result: TurnResult) -> None:
     for line in result.response.splitlines():
         say(f"    > {line}")
     cost = result.cost
-    _fact(f"{result.outcome} in {result.elapsed_ms} ms, {cost.llm_calls} model calls, {cost.tool_calls} tool calls")
+    calls = f"{counted(cost.llm_calls, 'model call')}, {counted(cost.tool_calls, 'tool call')}"
+    _fact(f"{result.outcome} in {result.elapsed_ms} ms, {calls}")

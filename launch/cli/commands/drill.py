@@ -13,7 +13,7 @@ from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
-from hobus.launch.console.output import as_json, note, say, styled, table, unheard
+from hobus.launch.console.output import as_json, counted, note, say, styled, table, unheard
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
 from hobus.launch.lab.drill_run import CrashDrill, options_of
 from hobus.launch.lab.story import Checks, Evidence, counts_of, timeline
@@ -156,8 +156,14 @@ def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
     counts = counts_of(evidence)
     say(f"  {evidence.result.outcome}, {evidence.answered_after_ms} ms after the kill")
     unknown = f" ({counts.model_calls_unknown} of them with an unknown outcome)" if counts.model_calls_unknown else ""
-    say(f"  {counts.model_calls} model calls{unknown}; {counts.tool_calls} tool calls, begun {counts.tool_runs} times")
-    say(f"  {counts.redelivered} orders delivered again; {counts.entries} entries in the record")
+    say(
+        f"  {counted(counts.model_calls, 'model call')}{unknown}; "
+        f"{counted(counts.tool_calls, 'tool call')}, begun {counted(counts.tool_runs, 'time')}"
+    )
+    say(
+        f"  {counted(counts.redelivered, 'order')} delivered again; "
+        f"{counted(counts.entries, 'entry', 'entries')} in the record"
+    )
     say()
     for what, is_so in checks:
         say("  ", styled("holds", "green") if is_so else styled("BROKEN", "red"), f"  {what}")

@@ -15,7 +15,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import say, styled, table
+from hobus.launch.console.output import counted, say, styled, table
 
 _WHAT = {
     "config": "every limit, budget, time-out and threshold",
@@ -56,7 +56,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     wanted = _chosen(files, names)
     _copy({home.config / file.name: file.path.read_text(encoding="utf-8") for file in wanted}, home)
     table(("FILE", "WHAT IT IS"), [(file.name, _WHAT[file.kind]) for file in wanted])
-    say(styled("ok", "green"), f"  {len(wanted)} files in {home.config}: they now replace the shipped ones")
+    say(styled("ok", "green"), f"  {counted(len(wanted), 'file')} in {home.config}, in place of what is shipped")
     say(f"next: change what you like, then {next_command('config check', home.root)}")
     return exit_codes.OK
 

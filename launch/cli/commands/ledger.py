@@ -25,7 +25,18 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import as_json, can_be_commanded, counted, is_terminal, note, say, styled, table
+from hobus.launch.console.output import (
+    as_json,
+    can_be_commanded,
+    counted,
+    is_terminal,
+    note,
+    say,
+    say_zone,
+    styled,
+    table,
+    zone,
+)
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
@@ -111,6 +122,8 @@ def tail(  # noqa: PLR0913 - one per option
     wanted = _wanted(filters, EntryFilter(stream=stream, session=session, event_type=event_type))
     _must_exist(home)
     printer = _Printer(wanted, count, as_json_=as_json_)
+    if not as_json_:
+        say_zone(SystemClock().now())
     after = head_of(home.ledger)
     earlier: list[Entry] = []
     if limit:
@@ -263,8 +276,11 @@ class _Printer:
 
 def _show_entries(entries: list[Entry]) -> None:
     if not any(entry.bodies for entry in entries):
-        table(("SEQ", "TIME", "TYPE", "STREAM", "SESSION", "ORIGIN", "ABOUT"), [cells(entry) for entry in entries])
+        when = f"TIME {zone(SystemClock().now())}"
+        headings = ("SEQ", when, "TYPE", "STREAM", "SESSION", "ORIGIN", "ABOUT")
+        table(headings, [cells(entry) for entry in entries], spare=("STREAM", "ORIGIN"))
         return
+    say_zone(SystemClock().now())
     for entry in entries:
         say("  ".join(cells(entry)).rstrip())
         _show_bodies(entry)

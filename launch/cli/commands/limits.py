@@ -12,7 +12,7 @@ from hobus.launch.cli.chat.outcome import money
 from hobus.launch.cli.commands.cluster_options import ask, with_cluster
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.output import say, styled, table
+from hobus.launch.console.output import say, styled, table, thousands
 from hobus.launch.sessions.watched_turn import named_session
 
 _BAR_CELLS = 20
@@ -39,7 +39,12 @@ def budget(*, place: Place, session: str | None) -> Output:
 
     def show() -> None:
         headings = ("SCOPE", "USED", "RESERVED", "LIMIT", "REMAINING", "", "CALLS", "COST", "NOTE")
-        table(headings, [_cells(row) for row in found.scopes], empty="no budget is in use yet")
+        table(
+            headings,
+            [_cells(row) for row in found.scopes],
+            empty="no budget is in use yet",
+            spare=("", "CALLS", "RESERVED"),
+        )
         say(styled(f"mode {found.mode}: {_MODES[found.mode]}", "bright_black"))
 
     return Output(found, show)
@@ -50,12 +55,12 @@ def _cells(row: ScopeBudget) -> tuple[str, ...]:
     unknown = f"{row.unknown_calls} of unknown outcome" if row.unknown_calls else ""
     return (
         f"{kind} {shown_session(name) if kind == 'session' else name}",
-        str(row.used),
-        str(row.reserved),
-        "none" if row.limit is None else str(row.limit),
-        "-" if row.remaining is None else str(row.remaining),
+        thousands(row.used),
+        thousands(row.reserved),
+        "none" if row.limit is None else thousands(row.limit),
+        "-" if row.remaining is None else thousands(row.remaining),
         bar(row),
-        str(row.calls),
+        thousands(row.calls),
         money(row.cost_usd),
         unknown,
     )

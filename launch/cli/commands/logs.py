@@ -12,7 +12,7 @@ from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import clock_time, note, say, styled
+from hobus.launch.console.output import clock_time, note, say, say_zone, styled
 from hobus.launch.logs.files import LogFiles
 from hobus.launch.logs.lines import LogLine, as_json, of_actor, of_turn, shown
 
@@ -46,6 +46,8 @@ def logs(  # noqa: PLR0913 - one per option
     found = [line for line in sorted([*files.older(), *files.more()], key=lambda line: line.at) if fits(line)]
     if lines is not None or since_s is None:
         found = found[len(found) - min(len(found), _LINES if lines is None else lines) :]
+    if not as_json_:
+        say_zone(SystemClock().now())
     _print(found, as_json_=as_json_)
     if turn is not None and not found and not follow:
         note(f"no line names turn {turn}")

@@ -13,14 +13,14 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import iso, parse_iso
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
-from hobus.launch.console.output import counted, say, table, wants_json
+from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
 
 R = TypeVar("R", bound=Message)
 
@@ -65,7 +65,9 @@ def signals(*, home: Home, agent_id: str | None, as_of: str | None, min_count: i
         (one.signal_id, str(one.count), str(one.session_count), _minute(one.last_seen), f"{one.decay:.3f}")
         for one in found.signals
     ]
-    return Output(found, lambda: table(("SIGNAL", "EVENTS", "SESSIONS", "LAST SEEN", "DECAY"), rows))
+    return Output(
+        found, lambda: table(("SIGNAL", "EVENTS", "SESSIONS", f"LAST SEEN {zone(SystemClock().now())}", "DECAY"), rows)
+    )
 
 
 @memory.command()
@@ -112,7 +114,7 @@ def stats(*, home: Home, agent_id: str | None) -> Output:
     place = _place(home)
     agent = _agent(place, agent_id)
     found = _ask(place, m.ReadMemoryStats(agent_id=agent), m.MemoryStats)
-    active = f"{found.active_overlays} of {found.overlays} overlays active"
+    active = f"{found.active_overlays} of {counted(found.overlays, 'overlay')} active"
     applied = (
         f"record applied up to #{found.applied_seq}" if found.applied_seq >= 0 else "nothing of the record applied"
     )
@@ -284,4 +286,4 @@ def _state(overlay: m.Overlay) -> str:
 
 
 def _minute(timestamp: str) -> str:
-    return f"{timestamp[:10]} {timestamp[11:16]}"
+    return day_and_minute(parse_iso(timestamp))

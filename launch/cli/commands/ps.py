@@ -170,7 +170,7 @@ def listening(peers: Peers) -> list[str]:
         return []
     lines = [f"listens at {peers.listens} for workers on other hosts ({next_here('token create')})"]
     lines += [
-        f"refused {key.key} from {key.address}, {key.count} time{'s' * (key.count != 1)}, "
+        f"refused {key.key} from {key.address}, {counted(key.count, 'time')}, "
         f"last {duration(key.last_ms / 1000)} ago: it is not enrolled here"
         for key in peers.refused_keys
     ]
@@ -257,9 +257,7 @@ def _missing_tools(peer: PeerRow) -> str:
 def _broken_off(peer: PeerRow) -> str:
     """Of the gateway: models that are not called for now, or tried again, as its breakers have it."""
     states = (("breakers_open", "not called"), ("breakers_half_open", "tried again"))
-    said = [
-        f"{count} model{'s' * (count > 1)} {what}" for name, what in states if (count := peer.counters.get(name, 0))
-    ]
+    said = [f"{counted(count, 'model')} {what}" for name, what in states if (count := peer.counters.get(name, 0))]
     return f"{', '.join(said)} ({next_here('breaker')})" if said else ""
 
 

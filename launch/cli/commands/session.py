@@ -22,7 +22,18 @@ from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import duration, note, printable, say, styled, table
+from hobus.launch.console.output import (
+    clock_time,
+    counted,
+    duration,
+    note,
+    printable,
+    say,
+    styled,
+    table,
+    thousands,
+    zone,
+)
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
 from hobus.launch.sessions.journal import FromLedger, end_of, journals_of
 from hobus.launch.sessions.replay import Replay, replay
@@ -114,7 +125,7 @@ def _cells(start: Entry, standing: Standing, now: float) -> tuple[str, ...]:
         shown_session(start.provenance.session_id),
         _state(standing),
         _agent(start) or "-",
-        str(standing.runs),
+        thousands(standing.runs),
         f"{duration(now - start.ledger_at_us / 1_000_000)} ago",
         f"{duration(now - standing.updated_at_us / 1_000_000)} ago",
         standing.state.owner or "-",
@@ -255,9 +266,15 @@ def _show_commands(commands: list[CommandSeen]) -> None:
         return
     say()
     table(
-        ("AT", "COMMAND", "VERDICT", "ID", "ABOUT"),
+        (f"AT {zone(SystemClock().now())}", "COMMAND", "VERDICT", "ID", "ABOUT"),
         [
-            (one.at[11:23], one.kind.lower(), f"{one.outcome} {one.reason}".strip(), one.command_id, _short(one.about))
+            (
+                clock_time(parse_iso(one.at)),
+                one.kind.lower(),
+                f"{one.outcome} {one.reason}".strip(),
+                one.command_id,
+                _short(one.about),
+            )
             for one in commands
         ],
     )
@@ -268,10 +285,10 @@ def _show_turns(turns: list[TurnSeen]) -> None:
         return
     say()
     table(
-        ("AT", "RUN", "OUTCOME", "MESSAGE", "ANSWER"),
+        (f"AT {zone(SystemClock().now())}", "RUN", "OUTCOME", "MESSAGE", "ANSWER"),
         [
             (
-                one.at[11:23],
+                clock_time(parse_iso(one.at)),
                 "-" if one.run is None else str(one.run),
                 f"{one.outcome} {one.code}".strip(),
                 "(not in the record)" if one.text is None else _short(one.text),
@@ -338,10 +355,11 @@ def _show_replay(found: Replay) -> None:
     label = styled("OK", "green", bold=True) if found.fits else styled("DOES NOT FIT", "red", bold=True)
     state = found.state
     where = f"{state.status}, {state.lifecycle}, epoch {state.session_epoch}"
-    say(label, f"  {shown_session(found.session_id)}: {found.entries} entries give {where}")
+    folded = f"{counted(found.entries, 'entry', 'entries')} give{'s' * (found.entries == 1)}"
+    say(label, f"  {shown_session(found.session_id)}: {folded} {where}")
     say(f"    state {found.state_hash}")
     from_where = f", also from {found.from_snapshot}" if found.from_snapshot else ""
-    say(f"    folded from the first entry{from_where}; {found.events['STATE_SNAPSHOT']} snapshots")
+    say(f"    folded from the first entry{from_where}; {counted(found.events['STATE_SNAPSHOT'], 'snapshot')}")
     say(f"    refused commands: {found.events['HostCommandRejected']}")
     for one in found.misfits:
         note(f"  entry #{one.sequence} {one.submission_id}: {one.kind}: {one.what}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hobus.bus.broker.tap_wire import TapBatch
+from hobus.launch.console.output import counted, thousands
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Account:
 
     def lines(self) -> list[str]:
         """The account as people read it: one line, and one per life if there were several."""
-        total = f"{_frames(self.shown)} shown, {self.filtered} filtered out, {self.lost} lost"
+        total = f"{_frames(self.shown)} shown, {thousands(self.filtered)} filtered out, {thousands(self.lost)} lost"
         if not self.epochs:
             return [total]
         if len(self.epochs) == 1:
@@ -116,8 +117,8 @@ def _span(one: EpochAccount) -> str:
 
 
 def _frames(count: int) -> str:
-    return "1 frame" if count == 1 else f"{count} frames"
+    return counted(count, "frame")
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return "once" if count == 1 else counted(count, "time")

@@ -17,7 +17,7 @@ from hobus.launch.cli.tap.choice import Choice, Chosen
 from hobus.launch.cli.tap.document import frame_document, iso_utc, note_document
 from hobus.launch.cli.tap.sink import Sink
 from hobus.launch.cli.tap.table import Table
-from hobus.launch.console.output import as_json, duration, joined, styled
+from hobus.launch.console.output import as_json, counted, duration, joined, styled
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Printer:
         for one in choice.chosen:
             if self.table is not None and not self._is_headed:
                 self._is_headed = True
-                lines.append(self.table.heading())
+                lines.append(self.table.heading(self.now_s))
             lines += self._lines(one)
             ends.append(len(lines))
         written = self.sink.write(lines) if lines else 0
@@ -63,7 +63,7 @@ class Printer:
             notes.append(self._note(text, note_document("restarted", epoch=batch.epoch)))
         if batch.lost:
             before = batch.records[0].sequence if batch.records else batch.next
-            text = f"!!! lost {batch.lost} frames before #{before}: "
+            text = f"!!! lost {counted(batch.lost, 'frame')} before #{before}: "
             text += (
                 "tapped by the new broker before this tap was connected to it"
                 if batch.restarted

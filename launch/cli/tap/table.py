@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ids import TurnRef, shown_session
-from hobus.launch.console.output import joined, printable, size, styled
+from hobus.launch.console.output import joined, printable, size, styled, zone
 from hobus.launch.filters.instances import short
 
 _ASKS = ("request", "post", "cancel")
@@ -69,9 +69,10 @@ class Table:
         columns = [number for number, column in enumerate(COLUMNS) if column.heading != "MS" or with_latency]
         self._columns = columns if width is None else _fitting(columns, width)
 
-    def heading(self) -> str:
-        """The first line."""
-        cells = [COLUMNS[number].heading for number in range(len(COLUMNS))]
+    def heading(self, now: float) -> str:
+        """The first line; the times of day are of the zone of `now`."""
+        where = {"TIME": f"TIME {'UTC' if self._utc else zone(now)}"}
+        cells = [where.get(column.heading, column.heading) for column in COLUMNS]
         return styled(self._line(cells, {}), None, bold=True)
 
     def row(self, record: TapRecord, turn: TurnRef, latency_ms: float | None) -> str:

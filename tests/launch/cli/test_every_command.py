@@ -106,7 +106,7 @@ def test_an_unknown_option_is_a_mistake_of_usage(path, capsys):
 @pytest.mark.parametrize(
     ("path", "words", "expected"),
     [
-        *((path, words, exit_codes.UNREACHABLE) for path, words in OF_A_CLUSTER.items()),
+        *((path, words, exit_codes.UNREACHABLE) for path, words in OF_A_CLUSTER.items() if path != "down"),
         *((path, words, exit_codes.USAGE) for path, words in (OF_THE_RECORD | OF_THE_LOGS).items()),
     ],
 )
@@ -304,3 +304,11 @@ async def _record(home: Path) -> None:
     async with running(RealDisk(home / "ledger"), ledger_config()) as ledger:
         for number in range(3):
             await ledger.write(write(f"e{number}"))
+
+
+def test_down_where_nothing_runs_is_done_already(tmp_path, capsys):
+    """Code 0 and a sentence; nothing is made."""
+    home = tmp_path / "my home"
+    code, out, err = run(capsys, "down", "--home", str(home))
+    assert (code, err) == (exit_codes.OK, "") and f"no cluster runs in {home}" in out
+    assert not home.exists()

@@ -64,7 +64,7 @@ def test_help_names_every_command_and_an_unknown_one_says_what_there_is():
 def test_cost_says_what_is_known_and_what_is_not():
     """An unknown price and an unknown outcome are said to be that."""
     said = lines("/cost")
-    assert "2 model calls, 300 tokens, price unknown" in said and "700 of 1000 tokens" in said and "enforce" in said
+    assert "2 model calls, 300 tokens, price unknown" in said and "700 of 1,000 tokens" in said and "enforce" in said
     assert "1 call of unknown outcome" in said
     assert "unknown" not in lines("/cost", Told(cost_usd=0.5, unknown_calls=0))
 

@@ -16,7 +16,7 @@ def test_no_line_is_wider_than_the_terminal(width):
     """Columns are left out by rank, what stays is cut; the rest is the least that tells something."""
     table = Table(width=width, utc=True, with_latency=True)
     long = frame(type="a.type.with.a.very.long.name", verdict="denied", code="some_long_reason", sequence=123_456)
-    lines = [table.heading(), table.row(frame(), TURN, 12.25), table.row(long, NO_TURN, None)]
+    lines = [table.heading(0.0), table.row(frame(), TURN, 12.25), table.row(long, NO_TURN, None)]
     least = 7 + 23 + 9 + 9 + 9 + 4 * 2
     assert all(len(line) <= max(width, least) for line in lines)
     assert all("KIND" in lines[0] and word in lines[0] for word in ("TYPE", "FROM", "TO", "VERDICT"))
@@ -26,15 +26,15 @@ def test_no_line_is_wider_than_the_terminal(width):
     ("width", "columns"),
     [
         (60, "KIND TYPE FROM TO VERDICT"),
-        (80, "TIME KIND TYPE FROM TO VERDICT"),
-        (100, "TIME KIND TYPE FROM TO VERDICT TURN"),
-        (120, "SEQ TIME KIND TYPE FROM TO VERDICT SIZE TURN"),
-        (160, "SEQ TIME KIND TYPE FROM TO VERDICT SIZE TURN ID"),
+        (80, "TIME UTC KIND TYPE FROM TO VERDICT"),
+        (100, "TIME UTC KIND TYPE FROM TO VERDICT TURN"),
+        (120, "SEQ TIME UTC KIND TYPE FROM TO VERDICT SIZE TURN"),
+        (160, "SEQ TIME UTC KIND TYPE FROM TO VERDICT SIZE TURN ID"),
     ],
 )
 def test_a_wider_terminal_shows_more(width, columns):
     """What tells most is there first; a usual one of 80 columns has the time."""
-    assert Table(width=width, utc=True, with_latency=False).heading().split() == columns.split()
+    assert Table(width=width, utc=True, with_latency=False).heading(0.0).split() == columns.split()
 
 
 def test_a_pipe_gets_everything():
@@ -55,7 +55,7 @@ def test_a_row_in_full():
 def test_columns_are_aligned():
     """Every row begins its columns where the heading does."""
     table = Table(width=120, utc=True, with_latency=False)
-    heading, row = table.heading(), table.row(frame(), TURN, None)
+    heading, row = table.heading(0.0), table.row(frame(), TURN, None)
     for word, text in (("KIND", "request"), ("TYPE", "wo.execute"), ("FROM", "ho2/1"), ("VERDICT", "delivered")):
         assert heading.index(word) == row.index(text)
 
