@@ -26,6 +26,12 @@ IPC_PATH_MAX_BYTES = 107
 
 _LONGEST_SOCKET_NAME = "gateway.sock"
 _PRIVATE = 0o700
+_IGNORED = """\
+# Made by hobus: record, logs and keys are not for version control. What somebody writes into config/ may be.
+/*
+!/config/
+/config/.*
+"""
 
 
 class Home:
@@ -74,8 +80,16 @@ def prepare(home: Home) -> None:
 
 def make_private(directory: Path) -> None:
     """Makes the directory, and the home above it, for this user alone, unless they are there. Raises OSError."""
-    directory.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    make_root(directory.parent)
     directory.mkdir(mode=_PRIVATE, exist_ok=True)
+
+
+def make_root(root: Path) -> None:
+    """A home is there; a new one is for this user alone, and no version control takes what it makes. Raises OSError."""
+    if root.is_dir():
+        return
+    root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    (root / ".gitignore").write_text(_IGNORED, encoding="utf-8")
 
 
 class HomeLock:
@@ -87,7 +101,7 @@ class HomeLock:
     @classmethod
     def take(cls, home: Home) -> HomeLock | None:
         """The lock, or None if somebody has it. Raises OSError."""
-        home.root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        make_root(home.root)
         file = home.lock_file.open("a+", encoding="utf-8")
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

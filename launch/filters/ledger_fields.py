@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hobus.bus.catalog import ROLES
 from hobus.bus.messages.ids import TurnRef
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.catalog import EVENT_TYPES
 from hobus.launch.filters.instances import forms
-from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of
+from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of, of_role, one_of
 from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
 from hobus.launch.filters.turns import session_matches, turn_matches
@@ -53,13 +55,13 @@ def _match_turn(value: Value) -> Test[LedgerRow]:
 
 FIELDS: dict[str, Field[LedgerRow]] = {
     "stream": Texts(_streams),
-    "type": Texts(lambda row: (row.entry.event_type,)),
-    "event": Texts(lambda row: (row.entry.event_type,)),
+    "type": Texts(lambda row: (row.entry.event_type,), one_of(EVENT_TYPES, "type of entry")),
+    "event": Texts(lambda row: (row.entry.event_type,), one_of(EVENT_TYPES, "type of entry")),
     "session": Matching(_match_session),
     "turn": Matching(_match_turn),
     "run": Matching(_match_turn),
-    "actor": Texts(lambda row: forms(row.entry.origin)),
-    "origin": Texts(lambda row: forms(row.entry.origin)),
+    "actor": Texts(lambda row: forms(row.entry.origin), of_role(ROLES)),
+    "origin": Texts(lambda row: forms(row.entry.origin), of_role(ROLES)),
     "decision": Texts(lambda row: (row.entry.decision,)),
     "reason": Texts(lambda row: (row.entry.reason,)),
     "wo": Texts(lambda row: (row.entry.provenance.work_order_id,)),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator as operators
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from hobus.launch.filters.syntax import And, Compare, FilterError, Node, Not, Operator, Or, Value, parse
@@ -29,6 +30,8 @@ class Texts(Generic[S]):
     """A field of text: `=` holds if any of its values fits, `!=` if none does."""
 
     read: Callable[[S], tuple[str, ...]]
+    check: Callable[[Value], None] | None = None
+    """Raises ValueError for what no value can ever be, so that nobody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,15 @@ def _comparison(node: Compare, fields: Fields[S], text: str) -> Test[S]:
         return _number(node, field, text)
     if node.operator not in ("=", "!="):
         raise FilterError(f"{node.name} takes = and != only", text, node.at + len(node.name))
-    test = _of_texts(field.read, node.value) if isinstance(field, Texts) else field.match(node.value)
+    try:
+        if isinstance(field, Matching):
+            test = field.match(node.value)
+        else:
+            test = _of_texts(field.read, node.value)
+            if field.check is not None:
+                field.check(node.value)
+    except ValueError as error:
+        raise FilterError(str(error), text, node.value_at) from None
     return test if node.operator == "=" else lambda subject: not test(subject)
 
 
@@ -129,4 +140,31 @@ def fitting(value: Value) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
 
 
+def one_of(names: Iterable[str], what: str) -> Callable[[Value], None]:
+    """The check of a field that has these values alone; its fault names those like what was given, else all."""
+    known = sorted(names)
+
+    def check(value: Value) -> None:
+        fits = fitting(value)
+        if any(fits(name) for name in known):
+            return
+        near = get_close_matches(value.text, known) or [name for name in known if len(known) <= _NAMED_AT_MOST]
+        there = f"; there are {', '.join(near)}" if near else ""
+        raise ValueError(f"there is no {what} {value.text!r}{there}")
+
+    return check
+
+
+def of_role(roles: Iterable[str], *, may_be_none: bool = False) -> Callable[[Value], None]:
+    """The check of a field of actors: `ho1`, `ho1/2`, `ho1/2@<incarnation>` of a role that there is."""
+    check_role = one_of(roles, "role")
+
+    def check(value: Value) -> None:
+        if not (may_be_none and not value.text):
+            check_role(Value(value.text.partition("/")[0], value.is_literal))
+
+    return check
+
+
+_NAMED_AT_MOST = 20
 _WILD = {"*": ".*", "?": "."}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_record import BROKER, DIRECT, VERDICTS, TapRecord
+from hobus.bus.catalog import CLASSES, ROLES
+from hobus.bus.envelope import Kind
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.filters.instances import forms
-from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of
+from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of, of_role, one_of
 from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
 from hobus.launch.filters.turns import session_matches, turn_matches
@@ -44,19 +46,23 @@ def _match_turn(value: Value) -> Test[Frame]:
     return lambda frame: fits(frame.turn, ids_of(frame.record))
 
 
+_KINDS = [kind.name.lower() for kind in Kind]
+_TYPES = list(CLASSES)
+_ANYBODY = of_role(ROLES, may_be_none=True)
+
 FIELDS: dict[str, Field[Frame]] = {
-    "actor": Texts(_ends),
-    "sender": Texts(lambda frame: forms(frame.record.sender)),
-    "destination": Texts(lambda frame: forms(frame.record.destination)),
-    "worker": Texts(lambda frame: forms(frame.record.worker)),
-    "type": Texts(lambda frame: (frame.record.type,)),
-    "kind": Texts(lambda frame: (frame.record.kind, frame.record.type)),
+    "actor": Texts(_ends, of_role(ROLES)),
+    "sender": Texts(lambda frame: forms(frame.record.sender), _ANYBODY),
+    "destination": Texts(lambda frame: forms(frame.record.destination), _ANYBODY),
+    "worker": Texts(lambda frame: forms(frame.record.worker), _ANYBODY),
+    "type": Texts(lambda frame: (frame.record.type,), one_of(_TYPES, "type")),
+    "kind": Texts(lambda frame: (frame.record.kind, frame.record.type), one_of((*_KINDS, *_TYPES), "kind")),
     "session": Matching(_match_session),
     "turn": Matching(_match_turn),
     "run": Matching(_match_turn),
-    "verdict": Texts(lambda frame: (frame.record.verdict,)),
+    "verdict": Texts(lambda frame: (frame.record.verdict,), one_of(VERDICTS, "verdict")),
     "code": Texts(lambda frame: (frame.record.code,)),
-    "lane": Texts(lambda frame: (frame.record.lane,)),
+    "lane": Texts(lambda frame: (frame.record.lane,), one_of((BROKER, DIRECT), "lane")),
     "key": Texts(lambda frame: (frame.record.key,)),
     "trace": Texts(lambda frame: (frame.record.trace,)),
     "id": Texts(lambda frame: (frame.record.message_id, frame.record.correlation_id)),

@@ -14,6 +14,8 @@ from hobus.launch.filters.meaning import fitting
 from hobus.launch.filters.syntax import Compare, Node, Value, comparisons
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]*")
+_OF_SESSION = re.compile(r"[0-9a-f*?]{4}[0-9a-f*?-]*(/.*)?", re.DOTALL)
+_LEAST_CHARS = 3
 _FULL_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 _RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8})-(\d+)")
 
@@ -32,8 +34,14 @@ def session_matches(value: Value) -> Callable[[str], bool]:
 
 
 def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
-    """Whether a turn, or one of these ids of what belongs to it, is the one that is meant."""
+    """Whether a turn, or one of these ids of what belongs to it, is the one that is meant.
+
+    Raises ValueError for a text that names no turn, or next to every one.
+    """
     text = _plain(value.text)
+    is_session = value.text != text
+    if (is_session and not _OF_SESSION.fullmatch(text)) or 0 < len(text) < _LEAST_CHARS:
+        raise ValueError("expected a turn such as SES-1a2b3c4d-2, or at least three characters of an id")
     run = None if value.is_literal else _RUN.fullmatch(text)
     is_start_too = run is not None and len(run[1]) < _FULL_CHARS and text == value.text
     session, slash, input_id = text.partition("/")

@@ -15,29 +15,13 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ToolStarted
 from hobus.launch.lab.simulation.record import ENDS as PROMPT_ENDS
 from hobus.launch.lab.simulation.record import answer_text, answers_of, call_of
+from hobus.launch.sessions.account import moments_in, short, totals_of
 
 _US = 1_000_000
 _ORDER_ENDS = ("WO_COMPLETED", "WO_FAILED")
 
 Checks = list[tuple[str, bool]]
 """What is demanded, each with whether it held."""
-
-TOLD = {
-    "RunRequested": "the question is recorded",
-    "TookOver": "{who} becomes the owner of the session",
-    "WO_DISPATCHED": "{who} records order {order}, then sends it out",
-    "PROMPT_SENT": "{who} records a prompt for {order}, then calls the model",
-    "PROMPT_RECEIVED": "the model's answer for {order} is recorded",
-    "PROMPT_FAILED": "a prompt of {order} is closed without an answer: {reason}",
-    "TOOL_STARTED": "{who} records that the tool of {order} starts, then runs it",
-    "WO_COMPLETED": "{who} ends order {order}",
-    "WO_FAILED": "{who} ends order {order} as failed: {reason}",
-    "DEGRADATION": "{who} answers without the supervisor: {reason}",
-    "RunCompleted": "the answer is recorded, and only then sent",
-    "RunFailed": "the run is recorded as failed",
-    "TurnDegraded": "the answer is recorded as a degraded one",
-}
-"""Event type -> its sentence; other entries are not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +95,11 @@ def orders_in(records: Iterable[TapRecord]) -> list[TapRecord]:
     return sorted(found.values(), key=lambda one: one.at)
 
 
-def short(wo_id: str) -> str:
-    """`3.1.1` of the session's long id: run, round, step."""
-    return wo_id.removeprefix("WO-")[37:]
-
-
 def timeline(evidence: Evidence) -> list[tuple[int, str]]:
     """(milliseconds since the question was recorded, what happened then), in order."""
     kill = evidence.kill
     begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), kill.at)
-    told = [(one.ledger_at_us / _US, _sentence(one)) for one in evidence.entries if one.event_type in TOLD]
+    told = [(one.at_us / _US, one.what) for one in moments_in(evidence.entries)]
     where = f", while {kill.holder} is held at its frame" if kill.holder else ""
     told.append((kill.at, f"SIGKILL to {kill.instance} (pid {kill.pid}){where}"))
     told += [(one.at, _delivery(one)) for one in evidence.deliveries]
@@ -164,16 +143,13 @@ def outcome_of_order(wo_id: str, evidence: Evidence) -> list[str]:
 
 def counts_of(evidence: Evidence) -> Counts:
     """Counted over the whole record of a cluster that was asked this one thing."""
-    entries = evidence.entries
-    calls = {one.provenance.work_order_id for one in entries if one.event_type == "TOOL_STARTED"}
+    entries, totals = evidence.entries, totals_of(evidence.entries)
     handed = Counter(one.message_id for one in evidence.deliveries)
     return Counts(
-        model_calls=sum(one.event_type == "PROMPT_SENT" for one in entries),
-        model_calls_unknown=sum(
-            one.event_type == "PROMPT_FAILED" and one.reason == "UNKNOWN_OUTCOME" for one in entries
-        ),
-        tool_calls=len(calls),
-        tool_runs=sum(one.event_type == "TOOL_STARTED" for one in entries),
+        model_calls=totals.model_calls,
+        model_calls_unknown=totals.model_calls_unknown,
+        tool_calls=totals.tool_calls,
+        tool_runs=totals.tool_runs,
         redelivered=sum(count - 1 for count in handed.values()),
         answers=len(answers_of(entries, evidence.result.input_id)),
         entries=len(entries),
@@ -233,15 +209,6 @@ def _run_again(entries: Iterable[Entry]) -> set[str]:
 
 def _same(one: TurnResult, other: TurnResult) -> bool:
     return (one.outcome, one.response, one.session_id) == (other.outcome, other.response, other.session_id)
-
-
-def _sentence(entry: Entry) -> str:
-    wo_id = entry.provenance.work_order_id or ""
-    order = short(wo_id) if wo_id.startswith("WO-") else wo_id
-    text = TOLD[entry.event_type].format(
-        who=entry.origin.partition("@")[0], order=order or "the turn", reason=entry.reason or "no reason given"
-    )
-    return f"{text} (#{entry.sequence})"
 
 
 def _delivery(one: TapRecord) -> str:

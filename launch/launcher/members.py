@@ -19,7 +19,7 @@ from hobus.bus.zeromq import tokens
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.control import Command, ScaleCommand
+from hobus.launch.launcher.control import Command, LeaveCommand, ScaleCommand
 from hobus.launch.launcher.options import SCALABLE
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
@@ -94,6 +94,9 @@ class Crew:
         actor = command.actor
         if actor not in self.members:
             raise BusError("not_found", f"there is no {actor} here; there are {', '.join(self.members)}")
+        member = self.members[actor]
+        if is_at_odds(member, command):
+            raise BusError("rejected", f"another command is already under way for {actor}: wait until it is done")
         _log.info("command_taken", member=actor, then=command.then, kill=command.kill)
         self.happened(actor, LeaveAsked(command.then, self._clock.now(), kill=command.kill))
 
@@ -225,3 +228,8 @@ class Crew:
         """No process of a member is left."""
         for child in list(self.children.values()):
             await child.wait()
+
+
+def is_at_odds(member: Member, command: LeaveCommand) -> bool:
+    """Whether the process is leaving already for another end: who asked for that would be told that it came true."""
+    return member.state == "draining" and member.then != command.then and not command.kill

@@ -40,6 +40,16 @@ def known(home: Home, actor: str) -> ChildRow:
     if of_role:
         which = ", ".join(row.actor for row in of_role)
         raise UsageFault(f"{actor} is {len(of_role)} processes; name one of {which}")
+    if actor in ("launcher", "zygote"):
+        raise UsageFault(
+            f"{actor} is not restarted or drained alone: it goes with the cluster", hint=next_command("down", home.root)
+        )
+    if actor.startswith("ho1/remote-"):
+        raise UsageFault(
+            f"{actor[:80]} is a worker of another host: it is stopped there, by Ctrl-C, and drains then; "
+            "or its key is revoked here",
+            hint=next_command(f"keys revoke {actor[:80]}", home.root),
+        )
     names = ", ".join(row.actor for row in rows)
     raise UsageFault(f"there is no {actor[:80]} in {home.root}; there are {names}", hint=next_command("ps", home.root))
 

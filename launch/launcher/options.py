@@ -41,5 +41,7 @@ def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, 
                 f"{option}{item}: expected ROLE=N with ROLE one of {roles} and N from 1 to {PROCESSES_MAX}",
                 hint=next_here("up --scale ho1=2" if option else "scale ho1=2"),
             )
+        if found[1] in counts:
+            raise UsageFault(f"{option}{item}: {found[1]} is named twice")
         counts[found[1]] = int(found[2])
     return counts

@@ -17,7 +17,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import note
 from hobus.launch.sessions.summary import LAST, is_enough
-from hobus.launch.sessions.turns import session_of
+from hobus.launch.sessions.turns import BEGINNINGS, session_of
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
 from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import is_ledger
@@ -89,7 +89,8 @@ class FromDirectory:
         full = full_session_id(given)
         if full is not None:
             return full
-        return the_one(given, [entry.provenance.session_id for entry in await self.starts()], called="SESSION")
+        begun = [one for kind in BEGINNINGS for one in read_entries(self._path, EntryFilter(event_type=kind))]
+        return the_one(given, [one.provenance.session_id for one in begun], called="SESSION")
 
     async def starts(self) -> list[Entry]:
         """One pass over the record."""

@@ -25,6 +25,9 @@ R = TypeVar("R", bound=Message)
 
 _STARTS_MAX = 10_000
 
+BEGINNINGS = ("SESSION_START", "TurnDegraded")
+"""What a session may begin with: the host answers also where no supervisor has begun one."""
+
 
 def words_of(argument: str) -> str:
     """What somebody typed, also where the locale could not read its UTF-8 (the C locale)."""
@@ -59,9 +62,12 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "-
     if full is not None:
         return full
     check_prefix(given, called=called)
-    question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX)
-    starts, _ = await every_page(bus, question, timeout_s=timeout_s)
-    return the_one(given, [entry.provenance.session_id for entry in starts[::-1]], called=called)
+    known: list[str] = []
+    for event_type in BEGINNINGS:
+        question = Query(where={"event_type": event_type}, limit=_STARTS_MAX)
+        found, _ = await every_page(bus, question, timeout_s=timeout_s)
+        known += [entry.provenance.session_id for entry in found[::-1]]
+    return the_one(given, known, called=called)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
         "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
         "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE",
-        "hobus.launch.lab.story._US", "hobus.launch.filters.quantities.*", "hobus.launch.process.liveness.STAGES",
+        "hobus.launch.lab.story._US",  "hobus.launch.filters.quantities.*", "hobus.launch.process.liveness.STAGES",
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
     ),
     "what a secret is, and what a quotation: a rule that no configuration may weaken": (
@@ -172,9 +172,9 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.actor._SHOWN_IDS",
         "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits._BAR_CELLS",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
-        "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
+        "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
         "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST",
-        "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.changes._SOON_S", "hobus.launch.cli.tap.table.*", "hobus.launch.console.errors._LINE_MAX_CHARS",
+        "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.changes._SOON_S", "hobus.launch.cli.tap.table.*", "hobus.launch.console.errors._LINE_MAX_CHARS", "hobus.launch.sessions.account._*_CHARS", "hobus.launch.cli.turn_account.*",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
         "hobus.launch.cli.checkup.*", "hobus.launch.launcher.children._REAP_INTERVAL_S", "hobus.launch.cli.commands.logs._LOOK_INTERVAL_S",

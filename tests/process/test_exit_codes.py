@@ -23,7 +23,6 @@ UNKNOWN = [
 ]
 REFUSED = [
     ["request", "ho2", "session.start"],
-    ["up", "--detach"],
 ]
 LISTS = {
     "breaker": "breakers", "budget": "scopes", "ledger show": "entries", "memory overlays": "overlays",

@@ -19,6 +19,7 @@ from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
 from hobus.bus.record.ends import ENDS
 from hobus.config.snapshot import load_snapshot
+from hobus.launch.cli.turn_account import show_moments
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
@@ -27,10 +28,11 @@ from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.console.output import counted, duration, say, styled
-from hobus.launch.lab.story import Evidence, Kill, Unproved, orders_in, outcome_of_order, short, timeline
+from hobus.launch.lab.story import Evidence, Kill, Unproved, orders_in, outcome_of_order, timeline
 from hobus.launch.lab.temporary_cluster import Lease, left_of, ring_of, spend, up
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
+from hobus.launch.sessions.account import short
 from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.verify import verify_directory
 
@@ -43,6 +45,7 @@ THINKING_MS = 250
 _PAGE = 1000
 _STREAM_MAX = 10_000
 _STEPS = 6
+_INDENT = "      "
 _RING_S = 60.0
 _OF_THE_TURN = frozenset({"RunRequested", *ENDS})
 """What of the last turn is told beside the order whose executor was killed."""
@@ -181,7 +184,8 @@ async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> No
     session_id = evidence.result.session_id
     found: list[Entry] = []
     for stream in (session_stream(session_id), "prompts", "ho1m"):
-        found += (await every_page(bus, Read(stream=stream, limit=_STREAM_MAX), timeout_s=timeout_s))[0]
+        question = Read(stream=stream, limit=_STREAM_MAX, with_bodies=True)
+        found += (await every_page(bus, question, timeout_s=timeout_s))[0]
     of_run = [
         one for one in found if one.provenance.session_id == session_id and one.provenance.run_seq == len(QUESTIONS)
     ]
@@ -189,9 +193,7 @@ async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> No
     evidence.entries = sorted(about, key=lambda one: one.sequence)
     orders = orders_in(await ring_of(place, since_s=_RING_S))
     evidence.deliveries = [one for one in orders if one.message_id.startswith(wo_id)]
-    for at_ms, text in timeline(evidence):
-        colour = "red" if "SIGKILL" in text else "yellow" if "attempt" in text else None
-        _fact(f"{at_ms:5} ms  ", styled(text, colour))
+    show_moments(timeline(evidence), _INDENT)
     try:
         for text in outcome_of_order(wo_id, evidence):
             _fact(f"=> {text}")
@@ -211,7 +213,7 @@ def _step(number: int, text: str) -> None:
 
 
 def _fact(*parts: str) -> None:
-    say("      ", *parts)
+    say(_INDENT, *parts)
 
 
 def _show(result: TurnResult) -> None:

@@ -10,6 +10,7 @@ import click
 
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
 from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
+from hobus.launch.cli.turn_account import show_moments
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
@@ -147,9 +148,7 @@ def _document(own: Home, evidence: Evidence, checks: Checks) -> dict[str, object
 def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
     say()
     say(styled("What happened, by the record and by the broker's tap", None, bold=True))
-    for at_ms, text in timeline(evidence):
-        colour = "red" if text.startswith("SIGKILL") else "yellow" if "again" in text else None
-        say(f"  {at_ms:6} ms  ", styled(text, colour))
+    show_moments(timeline(evidence))
     say()
     for line in evidence.result.response.splitlines():
         say(f"  > {line}")

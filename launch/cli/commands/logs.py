@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable
 import click
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ids import shown_session, turn_in
 from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import clock_time, note, say, say_zone, styled
+from hobus.launch.console.output import clock_time, say, say_zone, styled
 from hobus.launch.logs.files import LogFiles
 from hobus.launch.logs.lines import LogLine, as_json, of_actor, of_turn, shown
 
 _LOOK_INTERVAL_S = 0.1
 _LINES = 100
+_TURNS_NAMED = 5
 
 
 @click.command()
@@ -50,8 +52,10 @@ def logs(  # noqa: PLR0913 - one per option
         say_zone(SystemClock().now())
     _print(found, as_json_=as_json_)
     if turn is not None and not found and not follow:
-        note(f"no line names turn {turn}")
-    elif actors and not found and not follow:
+        there = ", ".join(_turns_in([*LogFiles(home.logs).older(), *LogFiles(home.logs).more()]))
+        named = f"; the last turns in them are {there}" if there else ""
+        raise UsageFault(f"no line of these logs names turn {turn}{named}", hint=next_command("logs", home.root))
+    if actors and not found and not follow:
         known = sorted(path.name.partition(".log")[0] for path in home.logs.glob("*.log"))
         raise UsageFault(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
     while follow:
@@ -63,11 +67,25 @@ def logs(  # noqa: PLR0913 - one per option
 def _choice(actors: tuple[str, ...], turn: str | None, since_s: float | None) -> Callable[[LogLine], bool]:
     tests = [of_actor(actors)]
     if turn is not None:
-        tests.append(of_turn(turn))
+        try:
+            tests.append(of_turn(turn))
+        except ValueError as error:
+            raise UsageFault(f"--turn {turn[:80]}: {error}") from None
     if since_s is not None:
         begin = SystemClock().now() - since_s
         tests.append(lambda line: line.at >= begin)
     return lambda line: all(test(line) for test in tests)
+
+
+def _turns_in(lines: Iterable[LogLine]) -> list[str]:
+    """The last turns that these lines name, as people see them."""
+    found: dict[str, None] = {}
+    for line in lines:
+        turn = turn_in([value for value in line.record.values() if isinstance(value, str)])
+        if turn.session_id and turn.run_seq:
+            found.pop(name := f"{shown_session(turn.session_id)}-{turn.run_seq}", None)
+            found[name] = None
+    return list(found)[-_TURNS_NAMED:]
 
 
 def _print(lines: Iterable[LogLine], *, as_json_: bool) -> None:

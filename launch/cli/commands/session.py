@@ -19,6 +19,7 @@ from hobus.bus.messages.session import SessionStarted, SessionView
 from hobus.bus.record.journal import recorded
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.turn_account import run_in, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
@@ -143,13 +144,22 @@ def _time(at_us: int) -> str:
 @session.command()
 @click.argument("given", metavar="SESSION")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Last commands and turns.")
+@click.option("--turn", metavar="N", help="What happened in one turn: its number, or the id of its input.")
 @with_json
 @with_home
-def show(*, home: Home, given: str, limit: int) -> Output:
+def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
+
+    With --turn N, or SES-<8 hex digits>-N in place of SESSION: what happened in that turn, moment by moment, by the
+    record alone.
 
     What tools printed, and the tracebacks of what they raised, stand below: their own words, behind bars.
     """
+    if turn is None and (named_run := run_in(given)) is not None:
+        given, turn = named_run
+    if turn is not None:
+        account = turn_account(home, asyncio.run(_meant(home, given)), turn)
+        return Output(account.document(), account.show)
     session_id, view, entries, ends = asyncio.run(_looked_at(home, given, limit))
     standing = standing_of(entries)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
@@ -163,6 +173,15 @@ def show(*, home: Home, given: str, limit: int) -> Output:
         _show_tool_texts(texts)
 
     return Output(document | {"tool_texts": [asdict(one) for one in texts]}, show)
+
+
+async def _meant(home: Home, given: str) -> str:
+    """The full id of the session. Raises CommandError where there is none."""
+    async with journals_of(home) as journals:
+        session_id = await journals.named(given)
+        if not (await journals.newest(session_id, 1))[0]:
+            raise no_such(session_id, called="SESSION")
+        return session_id
 
 
 async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionView | None, list[Entry], list[Entry]]:

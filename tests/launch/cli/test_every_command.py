@@ -33,8 +33,8 @@ def _every(command: click.Command, path: str, ctx: click.Context) -> Iterator[tu
 COMMANDS = dict(_every(cli.hobus, "", click.Context(cli.hobus)))
 """`session show` -> its command; every command that there is, and no group."""
 
-STARTED = {"up", "demo", "drill kill", "simulate", "worker join", "worker run"}
-"""They make what they need."""
+STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worker run"}
+"""They make what they need, or end it."""
 ALONE = {
     "init", "doctor", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
@@ -47,7 +47,7 @@ OF_THE_RECORD = {
 }  # fmt: skip
 OF_THE_LOGS = {"logs": []}
 OF_A_CLUSTER = {
-    "ps": [], "scale": ["ho1=2"], "restart": ["ho1/1"], "drain": ["ho1/1"], "down": [], "ask": ["hi"], "chat": [],
+    "ps": [], "scale": ["ho1=2"], "restart": ["ho1/1"], "drain": ["ho1/1"], "ask": ["hi"], "chat": [],
     "session steer": ["SES-12345678", "x"], "session followup": ["SES-12345678", "x"], "session pause": ["SES-12345678"],
     "session resume": ["SES-12345678"], "session cancel": ["SES-12345678"], "session approve": ["SES-12345678"],
     "session deny": ["SES-12345678"], "session end": ["SES-12345678"], "tap": [],

@@ -6,6 +6,7 @@ import pytest
 
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.launch.filters.ledger_fields import FIELDS, LedgerRow, ledger_filter
+from hobus.launch.filters.syntax import FilterError
 from tests.launch.filters.frames import SESSION
 
 ORDER = f"WO-{SESSION}-2.1.1"
@@ -68,10 +69,23 @@ def test_an_entry_of_a_sessions_stream_is_of_that_session():
     assert accepts("session=", provenance=Provenance())
 
 
+OTHERS = {"type": "WO_LATE", "event": "WO_LATE", "actor": "ho3", "origin": "ho3"}
+"""Of fields with known values one that no entry here has."""
+
+
+@pytest.mark.parametrize(
+    "text", ["type=WO_COMPLETE", "event=", "type!=X*", "actor=ho9", "origin=", "turn=SES-1", "turn=a"]
+)
+def test_what_no_entry_can_have_is_refused(text):
+    """A misspelt name is no empty listing."""
+    with pytest.raises(FilterError):
+        ledger_filter((text,))
+
+
 def test_every_field_answers_for_every_entry():
     """No field of the language fails on an entry that has nothing of it."""
     for name, field in FIELDS.items():
-        value = "1" if "Number" in type(field).__name__ else SESSION
+        value = "1" if "Number" in type(field).__name__ else OTHERS.get(name, SESSION)
         assert accepts(f"{name}!={value}", provenance=Provenance(), submission_id="s", parents=[], body_lengths=[]), (
             name
         )

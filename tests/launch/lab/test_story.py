@@ -21,9 +21,9 @@ from hobus.launch.lab.story import (
     judged,
     orders_in,
     outcome_of_order,
-    short,
     timeline,
 )
+from hobus.launch.sessions.account import short
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 WO = f"WO-{SESSION}-1.2.2.001"
@@ -33,7 +33,7 @@ KILL = Kill("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
 def entry(sequence, event_type, at_ms, about="", *, once=None, bodies=()):
     """One entry, as far as the account looks at it."""
     return SimpleNamespace(
-        bodies=list(bodies),
+        stream="ho1m", bodies=list(bodies),
         sequence=sequence, event_type=event_type, ledger_at_us=1_000_000_000 + at_ms * 1000, origin="ho2/1@a",
         provenance=SimpleNamespace(work_order_id=WO), reason="", submission_id=f"{event_type}:{about}", once=once,
     )  # fmt: skip

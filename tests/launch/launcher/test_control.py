@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hobus.bus.errors import BusError
 from hobus.launch.launcher.control import SOCKET, Command, CommandAnswer, LeaveCommand, ScaleCommand, send, serve
+from hobus.launch.launcher.members import is_at_odds
 
 COMMANDS = (ScaleCommand(role="ho1", count=2), LeaveCommand(actor="ho1/1", then="start", kill=True))
 
@@ -73,3 +75,20 @@ async def test_who_says_nothing_is_hung_up_on_and_who_is_not_answered_gives_up(t
         with pytest.raises(BusError, match="did not answer within") as caught:
             send(tmp_path, COMMANDS[0], timeout_s=0.05)
     assert caught.value.code == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("state", "then", "asked", "kill", "is_so"),
+    [
+        ("draining", "stay", "start", False, True),
+        ("draining", "start", "stay", False, True),
+        ("draining", "start", "start", False, False),
+        ("draining", "stay", "start", True, False),
+        ("ready", "stay", "start", False, False),
+        ("stopped", "stay", "start", False, False),
+    ],
+)
+def test_a_process_that_leaves_for_one_end_is_not_asked_for_another(state, then, asked, kill, is_so):
+    """A restart beside a drain is refused, whoever came first; to kill it is always possible."""
+    member = SimpleNamespace(state=state, then=then)
+    assert is_at_odds(member, LeaveCommand(actor="ho1/1", then=asked, kill=kill)) is is_so

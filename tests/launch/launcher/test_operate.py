@@ -30,6 +30,22 @@ def test_a_role_of_one_process_names_it_and_one_of_several_names_them(monkeypatc
         assert caught.value.exit_code == exit_codes.USAGE
 
 
+@pytest.mark.parametrize(
+    ("given", "said", "next_one"),
+    [
+        ("ho1/remote-1", "a worker of another host", "keys revoke ho1/remote-1"),
+        ("launcher", "goes with the cluster", "down"),
+        ("zygote", "goes with the cluster", "down"),
+    ],
+)
+def test_of_what_ps_shows_besides_it_is_said_what_to_do_instead(monkeypatch, tmp_path, given, said, next_one):
+    """A name that is listed is never unknown."""
+    monkeypatch.setattr(operate, "running", lambda _home: SimpleNamespace(children=[row("ho1/1")]))
+    with pytest.raises(CommandError, match=said) as caught:
+        operate.known(home_of(tmp_path), given)
+    assert caught.value.exit_code == exit_codes.USAGE and next_one in caught.value.hint
+
+
 def test_the_log_of_a_process_that_failed_is_named_with_its_home(monkeypatch, tmp_path):
     """The line can be pasted, whatever the home is called."""
     home = home_of(tmp_path / "my home")

@@ -43,6 +43,13 @@ def test_a_scale_that_makes_no_sense_is_refused(item):
     assert caught.value.exit_code == exit_codes.USAGE
 
 
+def test_a_role_that_is_named_twice_is_refused():
+    """Never the last one silently."""
+    with pytest.raises(CommandError, match="ho1 is named twice") as caught:
+        parse_scale(["ho1=2", "ho1=3"])
+    assert caught.value.exit_code == exit_codes.USAGE
+
+
 def test_a_missing_configuration_file_is_named(tmp_path):
     """The path that was given stands in the message."""
     with pytest.raises(CommandError, match=r"nowhere\.json") as caught:

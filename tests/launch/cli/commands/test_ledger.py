@@ -87,8 +87,8 @@ async def test_a_filter_is_applied_before_the_limit_and_together_with_the_option
     assert [entry["submission_id"] for entry in found] == ["e4", "e5"]
     assert cli.run(["ledger", "show", *home, "stream=prompts", "--stream", "ho1m"]) == exit_codes.OK
     assert json.loads(capsys.readouterr().out)["entries"] == []
-    assert cli.run(["ledger", "show", *home[:2], "type=x & coulour=red"]) == exit_codes.USAGE
-    assert "  type=x & coulour=red\n           ^\n" in capsys.readouterr().err
+    assert cli.run(["ledger", "show", *home[:2], "stream=x & coulour=red"]) == exit_codes.USAGE
+    assert "  stream=x & coulour=red\n             ^\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,144 @@
+"""What happened in one turn, as `hobus session show --turn`, the demo and drills print it: by the record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.ends import ENDS
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.output import counted, note, printable, say, styled
+from hobus.launch.sessions.account import account_of, entries_of_turn, totals_of
+from hobus.launch.sessions.history import TurnSeen, turns_in
+from hobus.ledger_service.reader import EntryFilter, read_entries
+
+_US_PER_MS = 1000
+_NAMED_AT_MOST = 5
+_DIGITS = 18
+_DASHES = 4
+"""Of a whole id."""
+_ID_CHARS = (8, 36)
+"""Of a session, as people see it and whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAccount:
+    """One turn, and all that the record has of it."""
+
+    session_id: str
+    turn: TurnSeen
+    entries: list[Entry]
+
+    def lines(self) -> list[tuple[int, str]]:
+        """(milliseconds since it was recorded, what happened then), in order."""
+        moments = account_of(self.entries)
+        begin = moments[0].at_us if moments else 0
+        return [(round((one.at_us - begin) / _US_PER_MS), one.what) for one in moments]
+
+    def document(self) -> dict[str, Any]:
+        """For programs: the same facts."""
+        moments = account_of(self.entries)
+        begin = moments[0].at_us if moments else 0
+        return {
+            "session_id": self.session_id,
+            "turn": asdict(self.turn),
+            "moments": [
+                {
+                    "at_ms": round((one.at_us - begin) / _US_PER_MS),
+                    "what": one.what,
+                    "sequence": one.sequence,
+                    "event": one.event or None,
+                }
+                for one in moments
+            ],
+            "totals": asdict(totals_of(self.entries)),
+        }
+
+    def show(self) -> None:
+        """For people: question, moments, answer, and what it took."""
+        turn = self.turn
+        name = f"{shown_session(self.session_id)}-{turn.run}" if turn.run else shown_session(self.session_id)
+        say(styled(f"{name}, input {turn.input_id}", None, bold=True))
+        say(f"    < {printable(turn.text) if turn.text is not None else '(not in the record)'}")
+        show_moments(self.lines())
+        for line in (turn.reply or "").splitlines():
+            say(f"    > {printable(line)}")
+        say(f"  {f'{turn.outcome} {turn.code}'.rstrip()}; {_taken(self.entries)}")
+        if turn.outcome == "running":
+            note("the turn is not over yet")
+
+
+def _taken(entries: Sequence[Entry]) -> str:
+    totals = totals_of(entries)
+    money = "price unknown" if totals.cost_usd is None else f"${totals.cost_usd:.4f}".replace("$0.0000", "$0")
+    again = totals.tool_runs - totals.tool_calls
+    return ", ".join(
+        part
+        for part in (
+            counted(totals.model_calls, "model call"),
+            f"{totals.model_calls_unknown} of them of unknown outcome" if totals.model_calls_unknown else "",
+            counted(totals.tool_calls, "tool call") + (f", begun {counted(totals.tool_runs, 'time')}" if again else ""),
+            f"{totals.input_tokens:,} + {counted(totals.output_tokens, 'token')}",
+            money,
+        )
+        if part
+    )
+
+
+def show_moments(moments: Iterable[tuple[int, str]], indent: str = "  ") -> None:
+    """One line each: deaths in red, what was done again in yellow."""
+    for at_ms, text in moments:
+        say(f"{indent}{at_ms:6} ms  ", styled(text, _colour(text)))
+
+
+def _colour(text: str) -> str | None:
+    if text.startswith("SIGKILL") or " has ended, and goes on as " in text:
+        return "red"
+    return "yellow" if any(word in text for word in (" again", "attempt ", " try ", "UNKNOWN_OUTCOME")) else None
+
+
+def turn_account(home: Home, session_id: str, wanted: str) -> TurnAccount:
+    """The turn that `wanted` names: its number, `SES-…-<n>`, or the id of its input.
+
+    Raises UsageFault that names the last ones.
+    """
+    entries = list(read_entries(home.ledger, EntryFilter(session=session_id), with_bodies=True))
+    turns = turns_in(entries)
+    number = _number(wanted, session_id)
+    turn = next((one for one in turns if one.run == number or one.input_id == wanted), None)
+    if turn is None:
+        named = [str(one.run) if one.run else f"input {one.input_id}" for one in turns]
+        there = ", ".join(named[-_NAMED_AT_MOST:]) or "none yet"
+        raise UsageFault(
+            f"--turn {wanted[:80]}: no such turn in {shown_session(session_id)}; the last ones are {there}",
+            hint=next_here(f"session show {shown_session(session_id)}"),
+        )
+    return TurnAccount(session_id, turn, entries_of_turn(entries, _beginning(entries, turn)))
+
+
+def _beginning(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
+    """The entry that began it: of one that was answered without a run, the one that ended it."""
+    asked = [one for one in entries if one.event_type == "RunRequested" and one.provenance.run_seq == turn.run]
+    ended = [one for one in entries if one.event_type in ENDS and turn.input_id in one.submission_id]
+    return (asked or ended or list(entries))[0]
+
+
+def _number(wanted: str, session_id: str) -> int | None:
+    """None: that is no number of a run of this session."""
+    session, dash, number = wanted.rpartition("-")
+    is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
+    if not is_number or (dash and session not in (session_id, shown_session(session_id))):
+        return None
+    return int(number)
+
+
+def run_in(given: str) -> tuple[str, str] | None:
+    """Session and number of `SES-1a2b3c4d-2` or `<whole id>-2`; None for anything else."""
+    session, _, number = given.rpartition("-")
+    is_named = session[:4].upper() == "SES-" or session.count("-") == _DASHES
+    is_run = is_named and number.isascii() and number.isdigit() and len(session.removeprefix("SES-")) in _ID_CHARS
+    return (session, number) if is_run else None

@@ -1,0 +1,318 @@
+"""What happened in a turn, moment by moment, by its entries in the record; for `session show --turn`, demo and drills.
+
+Pure: whoever asks has read the entries. With their bodies the account says more: texts, tokens, arguments, results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.record.catalog import is_session_stream
+from hobus.bus.record.ends import ENDS, end_in
+from hobus.bus.record.journal import Recorded, own_text, recorded
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.memory import SignalLogged
+from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, QualityGate, SignalsNamed, ToolStarted
+from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
+from hobus.bus.text import cut
+from hobus.launch.console.output import counted, printable
+from hobus.launch.sessions.history import about
+
+_TEXT_CHARS = 100
+_SESSION_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx-")
+UNKNOWN_OUTCOME = "UNKNOWN_OUTCOME"
+
+TOLD = {
+    "RunRequested": "the question is recorded",
+    "TookOver": "{who} becomes the owner of the session",
+    "WO_DISPATCHED": "{who} records order {order}, then sends it out",
+    "PROMPT_SENT": "{who} records a prompt for {order}, then calls the model",
+    "PROMPT_RECEIVED": "the model's answer for {order} is recorded",
+    "PROMPT_FAILED": "a prompt of {order} is closed without an answer: {reason}",
+    "PROMPT_REJECTED": "{who} refuses a prompt of {order}: {reason}",
+    "TOOL_STARTED": "{who} records that the tool of {order} starts, then runs it",
+    "WO_COMPLETED": "{who} ends order {order}",
+    "WO_FAILED": "{who} ends order {order} as failed: {reason}",
+    "WO_LATE": "{who} ends order {order} too late: it counts no more",
+    "HostCommandReceived": "a command is recorded",
+    "HostCommandApplied": "the command is applied",
+    "HostCommandRejected": "the command is refused",
+    "LifecycleChanged": "the run changes its state",
+    "ESCALATION": "{who} gives up on the model's answer",
+    "BUDGET_WARNING": "the next round goes over the budget of the run",
+    "DEGRADATION": "{who} answers without the supervisor: {reason}",
+    "RunCompleted": "the answer is recorded, and only then sent",
+    "RunFailed": "the run is recorded as failed",
+    "RunCancelled": "the run is recorded as cancelled",
+    "TurnDegraded": "the answer is recorded as a degraded one",
+    "CONSOLIDATION_DUE": "signals of memory have crossed their gate",
+}
+"""Event type -> its sentence."""
+
+_ONLY_IF_SAID = frozenset({"CONTEXT_ASSEMBLED", "WO_QUALITY_GATE", "StepStarted", "ToolBatchIssued"})
+"""Told where they say something that a reader needs: a line of memory, a fault, a steer, a call that waits."""
+
+
+class Moment(NamedTuple):
+    """Something that happened: when (microseconds since 1970), and a sentence."""
+
+    at_us: int
+    what: str
+    sequence: int | None = None
+    """Of its entry; None: it is concluded, or seen elsewhere."""
+    event: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What was counted."""
+
+    model_calls: int
+    model_calls_unknown: int
+    """Of these closed as UNKNOWN_OUTCOME: their answers, if any, are lost."""
+    tool_calls: int
+    tool_runs: int
+    """Times that a tool was begun; more than calls where one that may run twice did."""
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    """None: a price, or what a call used, is unknown."""
+
+
+def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
+    """Those that belong to the turn that this entry begins, in the order of the record.
+
+    `beginning`: its RunRequested; of a turn that never had a run, its TurnDegraded. `entries`: of its session.
+    """
+    session_id, run_seq = beginning.provenance.session_id, beginning.provenance.run_seq
+    journal = session_stream(session_id)
+    ends = [one for one in entries if one.event_type in ENDS and _is_of_run(one, beginning)]
+    last = max((one.sequence for one in ends), default=None)
+
+    def belongs(one: Entry) -> bool:
+        if one.provenance.session_id != session_id and one.stream != journal:
+            return False
+        if one.trace == beginning.trace or (run_seq and one.provenance.run_seq == run_seq):
+            return True
+        if run_seq and f"{session_id}-{run_seq}-" in one.submission_id:  # a signal, which names it in its id alone
+            return True
+        # Take-overs and commands name no run of their own: they fall into the time of one.
+        is_meanwhile = beginning.sequence < one.sequence and (last is None or one.sequence < last)
+        return bool(run_seq) and one.stream == journal and not one.provenance.run_seq and is_meanwhile
+
+    return sorted((one for one in entries if belongs(one)), key=lambda one: one.sequence)
+
+
+def _is_of_run(one: Entry, beginning: Entry) -> bool:
+    about = one.provenance
+    return about.session_id == beginning.provenance.session_id and (
+        one.trace == beginning.trace or (about.run_seq != 0 and about.run_seq == beginning.provenance.run_seq)
+    )
+
+
+def short(wo_id: str) -> str:
+    """`3.1.1` of the session's long id: run, round, step; other orders by what they are for."""
+    if wo_id.startswith("WO-CONS-"):
+        return "of the consolidation"
+    if wo_id.startswith("WO-DEGRADED-"):
+        return "of the degraded answer"
+    return wo_id.removeprefix("WO-")[_SESSION_CHARS:]
+
+
+def moments_in(entries: Iterable[Entry]) -> list[Moment]:
+    """What these entries tell, in their order; what a reader need not know is left out."""
+    found: list[Moment] = []
+    signals: list[Moment] = []
+    for entry in entries:
+        moment = _moment(entry)
+        if moment is not None:
+            (signals if entry.event_type == "HO3_SIGNAL" else found).append(moment)
+    if signals:
+        names = ", ".join(one.what for one in signals)
+        what = f"memory logs {counted(len(signals), 'signal')}: {names} (from #{signals[0].sequence})"
+        found.append(signals[0]._replace(what=what))
+    return found
+
+
+def _moment(entry: Entry) -> Moment | None:
+    """None for what is not told; of a signal its name alone."""
+    if entry.event_type in TOLD:
+        what = sentence(entry)
+    elif entry.event_type in _ONLY_IF_SAID and (said := _detail(entry)):
+        what = f"{said} (#{entry.sequence})"
+    elif entry.event_type == "HO3_SIGNAL":
+        what = _detail(entry) or entry.submission_id
+    else:
+        return None
+    return Moment(entry.ledger_at_us, what, entry.sequence, entry.event_type)
+
+
+def restarts_in(entries: Iterable[Entry]) -> list[Moment]:
+    """Processes that wrote as one incarnation and go on as another: the one before was killed or has ended."""
+    seen: dict[str, set[str]] = {}
+    found: list[Moment] = []
+    for entry in entries:
+        actor, _, incarnation = entry.origin.partition("@")
+        lives = seen.setdefault(actor, set())
+        if lives and incarnation not in lives:
+            found.append(Moment(entry.ledger_at_us - 1, f"{actor} has ended, and goes on as {entry.origin}"))
+        lives.add(incarnation)
+    return found
+
+
+def account_of(entries: Sequence[Entry]) -> list[Moment]:
+    """The whole account of a turn by its entries alone, in the order of time."""
+    return sorted([*moments_in(entries), *restarts_in(entries)], key=lambda one: one.at_us)
+
+
+def totals_of(entries: Sequence[Entry]) -> Totals:
+    """Counted over these entries; tokens and money need their bodies."""
+    calls = {one.provenance.work_order_id for one in entries if one.event_type == "TOOL_STARTED"}
+    received = [payload_in(PromptReceived, one) for one in entries if one.event_type == "PROMPT_RECEIVED"]
+    failed = [payload_in(PromptFailed, one) for one in entries if one.event_type == "PROMPT_FAILED"]
+    costs = [None if one is None else one.cost_usd for one in (*received, *failed)]
+    known = [cost for cost in costs if cost is not None]
+    return Totals(
+        model_calls=sum(one.event_type == "PROMPT_SENT" for one in entries),
+        model_calls_unknown=sum(one.event_type == "PROMPT_FAILED" and one.reason == UNKNOWN_OUTCOME for one in entries),
+        tool_calls=len(calls),
+        tool_runs=sum(one.event_type == "TOOL_STARTED" for one in entries),
+        input_tokens=sum(one.input_tokens for one in received if one is not None),
+        output_tokens=sum(one.output_tokens for one in received if one is not None),
+        cost_usd=sum(known) if len(known) == len(costs) else None,
+    )
+
+
+def sentence(entry: Entry) -> str:
+    """What an entry of `TOLD` says, with what its bodies add, and its number."""
+    wo_id = entry.provenance.work_order_id or ""
+    order = short(wo_id) if wo_id.startswith("WO-") else wo_id
+    text = TOLD[entry.event_type].format(
+        who=entry.origin.partition("@")[0], order=order or "the turn", reason=entry.reason or "no reason given"
+    )
+    detail = _detail(entry)
+    return f"{text}{detail and f': {detail}'} (#{entry.sequence})"
+
+
+def _detail(entry: Entry) -> str:
+    """What the bodies of an entry add, in a few words; empty: nothing, or they were erased or not asked for."""
+    if not entry.bodies or entry.bodies[0] is None:
+        return ""
+    try:
+        if is_session_stream(entry.stream):
+            taken = recorded(entry)
+            return "" if taken is None else _of_event(taken)
+        return _of_payload(entry)
+    except ValueError:  # of another version, or forged: its sentence stands alone
+        return ""
+
+
+def _of_event(taken: Recorded) -> str:
+    """Of an entry of the session's journal."""
+    event = taken.event.event
+    match event:
+        case events.RunRequested(input_ref=ref):
+            return _quoted(own_text(taken, ref))
+        case events.TookOver(tenure=tenure):
+            return f"tenure {tenure}"
+        case events.OrderDispatched(order={"tool_call": {"tool_id": tool_id, "arguments": arguments}}):
+            return f"tool {_call(str(tool_id), arguments)}"
+        case events.OrderDispatched(wo_type=wo_type):
+            return wo_type
+        case events.HostCommandReceived(command=command):
+            return f"{command.command.kind.lower()} {_quoted(about(command, taken))}".rstrip()
+        case events.HostCommandRejected(reason=reason):
+            return reason
+        case events.LifecycleChanged(lifecycle=lifecycle):
+            return lifecycle
+        case events.StepStarted(steers=[_, *_] as steers):
+            return f"a new round takes up {counted(len(steers), 'steer')}"
+        case events.ToolBatchIssued(held=[_, *_] as held):
+            return f"the run waits for approval of {', '.join(held)}"
+        case _:
+            return _of_end(taken)
+
+
+def _of_end(taken: Recorded) -> str:
+    """Of an entry that ends an input: why, where it has no full answer."""
+    end = end_in(taken.event.event, taken)
+    return "" if end is None else ", ".join(part for part in (end.code, _line(end.reason)) if part)
+
+
+def _of_payload(entry: Entry) -> str:
+    """Of an entry beside the journal."""
+    known = _PAYLOADS.get(entry.event_type)
+    payload = None if known is None else payload_in(known[0], entry)
+    return "" if known is None or payload is None else known[1](payload, entry)
+
+
+def _of_sent(sent: PromptSent, entry: Entry) -> str:
+    attempt = entry.submission_id.rpartition("/")[2]
+    again = f", attempt {attempt}" if attempt.isdigit() and attempt != "1" else ""
+    return f"{sent.provider_id}/{sent.model_id}, {counted(sent.reserved_tokens, 'token')} reserved{again}"
+
+
+def _of_received(answer: PromptReceived, _entry: Entry) -> str:
+    tokens = f"{answer.input_tokens:,} + {counted(answer.output_tokens, 'token')}"
+    return f"{tokens}, {_money(answer.cost_usd)}, {answer.latency_ms} ms, {answer.finish_reason}"
+
+
+def _of_failed(failed: PromptFailed, _entry: Entry) -> str:
+    return f"{_line(failed.message)}; {counted(failed.tokens, 'token')}, {_money(failed.cost_usd)}"
+
+
+def _of_started(started: ToolStarted, _entry: Entry) -> str:
+    return f"{started.tool_id}{f', try {started.number}' if started.number > 1 else ''}"
+
+
+def _of_context(context: ContextAssembled, _entry: Entry) -> str:
+    return f"memory gives {counted(len(context.artifact_ids), 'line')}" if context.artifact_ids else ""
+
+
+def _of_gate(gate: QualityGate, _entry: Entry) -> str:
+    return f"the quality gate rejects the answer: {_line('; '.join(gate.faults))}" if gate.faults else ""
+
+
+def _of_order(end: OrderEnd, entry: Entry) -> str:
+    if end.failure is not None:
+        return _line(end.failure)
+    if end.tool_calls:
+        return f"the model asks for {', '.join(_call(one.tool_id, one.arguments) for one in end.tool_calls)}"
+    own = entry.bodies[1] if end.text == "own" and len(entry.bodies) > 1 else None
+    return "" if own is None else _line(own.decode("utf-8", "replace"))
+
+
+def _call(tool_id: str, arguments: Any) -> str:
+    return f"{printable(tool_id)} {_line(json.dumps(arguments, ensure_ascii=False))}"
+
+
+def _quoted(text: str | None) -> str:
+    return f"“{_line(text)}”" if text else ""
+
+
+def _line(text: str) -> str:
+    return cut(printable(" ".join(text.split())), _TEXT_CHARS)
+
+
+def _money(cost_usd: float | None) -> str:
+    return "price unknown" if cost_usd is None else f"${cost_usd:.4f}".replace("$0.0000", "$0")
+
+
+_PAYLOADS: dict[str, tuple[Any, Callable[[Any, Entry], str]]] = {
+    "PROMPT_SENT": (PromptSent, _of_sent),
+    "PROMPT_RECEIVED": (PromptReceived, _of_received),
+    "PROMPT_FAILED": (PromptFailed, _of_failed),
+    "PROMPT_REJECTED": (PromptRejected, lambda one, _entry: _line(one.message)),
+    "TOOL_STARTED": (ToolStarted, _of_started),
+    **dict.fromkeys(("WO_COMPLETED", "WO_FAILED", "WO_LATE"), (OrderEnd, _of_order)),
+    "CONTEXT_ASSEMBLED": (ContextAssembled, _of_context),
+    "WO_QUALITY_GATE": (QualityGate, _of_gate),
+    "CONSOLIDATION_DUE": (SignalsNamed, lambda one, _entry: ", ".join(one.signal_ids)),
+    "HO3_SIGNAL": (SignalLogged, lambda one, _entry: one.signal_id),
+}
+"""Event type -> its payload, and what that adds."""
