@@ -21,8 +21,9 @@ from hobus.ledger_service.segment import segment_name
 
 
 def _every(command: click.Command, path: str, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         yield path, command
+    if not isinstance(command, click.Group):
         return
     for name in command.list_commands(ctx):
         member = command.get_command(ctx, name)
@@ -31,7 +32,7 @@ def _every(command: click.Command, path: str, ctx: click.Context) -> Iterator[tu
 
 
 COMMANDS = dict(_every(cli.hobus, "", click.Context(cli.hobus)))
-"""`session show` -> its command; every command that there is, and no group."""
+"""`session show` -> its command; every command that there is, and no group that does nothing by itself."""
 
 STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worker run"}
 """They make what they need, or end it."""
@@ -51,7 +52,7 @@ OF_A_CLUSTER = {
     "session steer": ["SES-12345678", "x"], "session followup": ["SES-12345678", "x"], "session pause": ["SES-12345678"],
     "session resume": ["SES-12345678"], "session cancel": ["SES-12345678"], "session approve": ["SES-12345678"],
     "session deny": ["SES-12345678"], "session end": ["SES-12345678"], "tap": [],
-    "request": ["broker", "broker.read_peers"], "tools": [], "memory signals": [], "memory overlays": [],
+    "request": ["broker", "broker.read_peers"], "tools": [], "tools call": ["list_tools", "{}"], "memory signals": [], "memory overlays": [],
     "memory gate": ["tool:x"], "memory deactivate": ["ART-1", "--reason", "x"],
     "memory weight": ["ART-1", "1", "--reason", "x"], "memory stats": [], "budget": [], "breaker": [],
     "token create": [],
