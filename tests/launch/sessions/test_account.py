@@ -5,16 +5,17 @@ from __future__ import annotations
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.bus.messages.work_order import Cost, ToolCall
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.memory import SignalLogged
-from hobus.bus.record.payloads.orders import OrderEnd, ToolStarted, Used
-from hobus.bus.record.payloads.prompts import CallAsked, PromptFailed, PromptReceived, PromptSent
+from hobus.bus.record.payloads.orders import OrderEnd, ToolStarted
+from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptSent
 from hobus.launch.sessions.account import account_of, entries_of_turn, moments_in, restarts_in, short, totals_of
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 WO = f"WO-{SESSION}-1.2.1"
 STEP = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_seq=2), step_seq=1)
-USED = Used(10, 2, 12, 0, 0, 1, 0, (), 5, 0.0)
+USED = Cost(input_tokens=10, output_tokens=2, total_tokens=12, llm_calls=1, elapsed_ms=5)
 
 
 def beside(event_type: str, *bodies: bytes, **changed: object) -> Entry:
@@ -60,7 +61,7 @@ def test_a_prompt_is_told_with_its_model_its_tokens_and_its_cost():
 
 def test_a_tool_is_told_with_its_arguments_and_its_result_cut():
     """As it was asked for, begun (and begun again), and answered."""
-    call = CallAsked("001", "1", "write_file", {"path": "a.txt"})
+    call = ToolCall(call_id="001", provider_call_id="1", tool_id="write_file", arguments={"path": "a.txt"})
     asked = OrderEnd(0, 1, USED, tool_calls=(call,))
     assert told(beside("WO_COMPLETED", pack_payload(asked)))[0] == (
         'ho1/1 ends order 1.2.1: the model asks for write_file {"path": "a.txt"} (#101)'
