@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -43,9 +44,19 @@ class RefusedFault(CommandError):
     exit_code = exit_codes.REFUSED
 
 
+DEFAULT_HOME = ".hobus"
+"""The home of a command that names none, in its current directory."""
+
+
 def next_command(command: str, home: Path) -> str:
-    """A line that can be pasted into a shell, whatever the home is called."""
-    return f"hobus {command} --home {shlex.quote(str(home))}"
+    """A line that can be pasted into this shell; a home that it would take anyway is left out."""
+    return f"hobus {command}{home_option(home)}"
+
+
+def home_option(home: Path) -> str:
+    """` --home DIR`; nothing where `hobus` alone means this home."""
+    is_meant_anyway = not os.environ.get("HOBUS_HOME") and home == Path.cwd() / DEFAULT_HOME
+    return "" if is_meant_anyway else f" --home {shlex.quote(str(home))}"
 
 
 _HOME: ContextVar[Path | None] = ContextVar("home of this command", default=None)

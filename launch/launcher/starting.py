@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shlex
 import signal
 import sys
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, of_os_error
+from hobus.launch.console.errors import CommandError, UnreachableFault, home_option, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
 from hobus.launch.console.output import duration, is_terminal, note, say, state_colour, styled, table, window, zone
 from hobus.launch.launcher import children, inherited
@@ -235,9 +234,8 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
     if word.is_ready:
-        option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
         took = duration(word.elapsed_ms / 1000)
-        say(styled("ready", "green"), f" in {took}.  {_next(option)}")
+        say(styled("ready", "green"), f" in {took}.  {_next(home_option(home.root))}")
         return exit_codes.OK
     if word.damaged:
         note(styled("error:", "red", bold=True, to_stderr=True), f" {word.damaged}")

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bench.cluster import Cluster, cluster_in
+from hobus.launch.console.errors import DEFAULT_HOME
 from tests.architecture.source import ROOT
 from tests.process.pseudo_terminal import typing
 
@@ -18,7 +19,8 @@ _IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 def conversation(cluster: Cluster) -> str:
     """What stands in the terminal after it, ids shortened."""
-    with typing("chat", "--home", str(cluster.home.root), columns=100, rows=40) as chat:
+    own = {"HOBUS_HOME": ""}  # as whoever stands beside the home of his cluster and names none
+    with typing("chat", columns=100, rows=40, env=own, cwd=cluster.home.root.parent) as chat:
         chat.at_prompt()
         chat.type("is the ledger intact?")
         chat.until(" tokens · ", 1)
@@ -56,7 +58,7 @@ def on_page() -> str:
 
 def held(directory: Path) -> str:
     """The conversation with a cluster of its own."""
-    cluster = cluster_in(directory / "home")
+    cluster = cluster_in(directory / DEFAULT_HOME)
     cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": 600})
     try:
         return conversation(cluster)

@@ -12,6 +12,7 @@ import termios
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 import pyte
@@ -123,6 +124,7 @@ def typing(
     columns: int = 80,
     rows: int = 24,
     env: dict[str, str] | None = None,
+    cwd: Path | None = None,
     stdin: IO[bytes] | int | None = None,
     stdout: IO[bytes] | int | None = None,
 ) -> Generator[Typing]:
@@ -135,6 +137,7 @@ def typing(
         stdout=slave if stdout is None else stdout,
         stderr=slave,
         env={"TERM": "xterm", "NO_COLOR": "1"} | (env or {}),
+        cwd=cwd,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(2, termios.TIOCSCTTY, 0),  # Ctrl-C comes from there
     )

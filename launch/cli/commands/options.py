@@ -12,14 +12,12 @@ import click
 
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, is_about, next_here
+from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import say
 from hobus.launch.filters.meaning import Filter, S
 from hobus.launch.filters.quantities import duration_of
 from hobus.launch.filters.syntax import FilterError
-
-DEFAULT_HOME = ".hobus"
 
 
 def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
