@@ -59,11 +59,11 @@ def test_a_session_is_with_the_agent_that_was_named_and_stays_so(two):
 
 
 def test_agents_are_listed_and_shown_with_and_without_a_cluster(two):
-    """The same rows."""
+    """By the same rows; one of them alone also says what it is not given."""
     listed = two("agent list", "--json").json["agents"]
     assert [(row["agent_id"], row["is_default"]) for row in listed] == [("ADMIN", True), ("CLERK", False)]
     clerk = two("agent show", "--json", "CLERK").json
-    assert clerk == listed[1]
+    assert clerk == listed[1] | {"withheld": []}
     assert clerk["tools"] == ["list_packages", "verify_ledger"]
     assert clerk["file"].endswith("agents/CLERK.json") and clerk["budget_tokens"]["session"] > 0
     assert "CLERK" in two("agent list").out and "list_packages" in two("agent show", "CLERK").out
@@ -74,7 +74,7 @@ def test_agents_are_listed_and_shown_with_and_without_a_cluster(two):
 
 def test_an_ask_that_is_interrupted_says_that_its_turn_goes_on_and_how_to_get_its_answer(two):
     """The same question under the input id that it names gets the answer of that turn."""
-    with typing("ask", "--home", str(two.home.root), "is the ledger intact?", columns=200) as asked:
+    with typing("ask", "--home", str(two.home.root), "is the ledger intact?", columns=500) as asked:
         eventually(lambda: two.entries("RunRequested"))
         asked.press("c")
         assert asked.end() != exit_codes.OK

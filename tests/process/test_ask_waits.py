@@ -36,6 +36,6 @@ def test_a_question_outlives_a_broker_that_is_away(cluster: Cluster):
     assert still_waits, err.decode()
     assert json.loads(out)["outcome"] == "success", err.decode()
     nothing = cluster("logs", "--turn", "SES-00000000-9")
-    assert (nothing.code, nothing.out) == (exit_codes.OK, "") and "no line names turn SES-00000000-9" in nothing.err
+    assert (nothing.code, nothing.out) == (exit_codes.USAGE, "") and "names turn SES-00000000-9" in nothing.err
     found = cluster("logs", "--turn", f"SES-{json.loads(out)['session_id'][:8]}-1", "--json").out
     assert {"run_started", "turn_answered", "work_order_ended"} <= {json.loads(x)["event"] for x in found.splitlines()}
