@@ -361,7 +361,7 @@ def test_a_cluster_that_goes_away_is_said_and_one_that_comes_back_is_found(tmp_p
             assert cluster("down").code == 0
             chat.type(QUESTION)
             chat.until("no cluster runs")
-            cluster.up("--detach", "--config", str(tmp_path / "config.json"))
+            cluster.up("--detach", "--config", str(tmp_path / "home.json"))
             chat.type("what did I ask before?")
             answered(chat, 2)
             assert chat.leave() == exit_codes.OK
