@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster, cluster_in, eventually
+from hobus.launch.console.errors import DEFAULT_HOME
 from tests.architecture.source import ROOT
 from tests.process.pseudo_terminal import typing
 
@@ -50,7 +51,8 @@ class Shell:
 def turn(cluster: Cluster) -> dict[str, str]:
     """What stands in both terminals after it, ids shortened."""
     shell = Shell(cluster)
-    with typing("chat", "--home", str(cluster.home.root), columns=100, rows=50) as chat:
+    own = {"HOBUS_HOME": ""}  # as whoever stands beside the home of his cluster and names none
+    with typing("chat", columns=100, rows=50, env=own, cwd=cluster.home.root.parent) as chat:
         chat.at_prompt()
         chat.type(QUESTION)
         session = eventually(lambda: cluster.entries("RunRequested"))[0].provenance.session_id
@@ -105,7 +107,7 @@ def held_in_time(directory: Path) -> dict[str, str]:
 def held(directory: Path, thinks_ms: int, *settings: tuple[str, Any]) -> dict[str, str]:
     """The turn, with a cluster of its own. Raises TooLate."""
     directory.mkdir(exist_ok=True)
-    cluster = cluster_in(directory / "home")
+    cluster = cluster_in(directory / DEFAULT_HOME)
     cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": thinks_ms, **dict(settings)})
     try:
         return turn(cluster)

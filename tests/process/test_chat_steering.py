@@ -249,7 +249,8 @@ def test_ask_says_what_its_turn_waits_for_and_how_to_ask_again(slow):
     assert slow("session approve", short).code == exit_codes.OK
     out, err = asked.communicate(timeout=120)
     assert json.loads(out)["outcome"] == "success"
-    assert ASKED.encode() in err and f"hobus session approve {short} 001 lets it run".encode() in err
+    lets_it = f"hobus session approve {short} 001 --home {slow.home.root} lets it run"
+    assert ASKED.encode() in err and lets_it.encode() in err
     late = slow("ask", "--timeout", "15", "--input-id", "late-1", HELD)
     assert (late.code, late.out) == (exit_codes.UNREACHABLE, "")
     assert "--input-id late-1" in late.err and "waits for an approval" in late.err

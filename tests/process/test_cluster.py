@@ -264,7 +264,7 @@ def test_a_full_disk_is_said_at_the_start(cluster: Cluster, tmp_path: Path):
     answer = cluster("up", "--wait", "--config", str(config))
     assert answer.code == exit_codes.UNREACHABLE
     assert "disk_full" in answer.err and "ledger.reserve_bytes" in answer.err
-    assert "ledger/1 (exit 1: disk_full: " in answer.err.splitlines()[-2]
+    assert "ledger/1 is backoff (exit 1: disk_full: " in answer.err.splitlines()[-2]
     assert "logs/ho2-1.log" not in answer.err
     eventually(lambda: "disk_full" in cluster.row("ledger/1").note)  # it is tried again and again
 
