@@ -19,7 +19,7 @@ from hobus.bus.paging import read_peers
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import ChildRow, RunFile, running
+from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.interrupt import raise_at_interrupt
@@ -96,6 +96,7 @@ def ps(*, home: Home, as_json_: bool, watch: bool) -> int:
             "home": str(home.root),
             "phase": run.phase,
             "launcher_pid": run.launcher_pid,
+            "launcher_stalled": stalled(run.launcher_pid) is not None,
             "zygote_pid": run.zygote_pid,
             "zygote_restarts": run.zygote_restarts,
             "zygote_state": run.zygote_state,
@@ -148,9 +149,13 @@ def _watch(home: Home, *, as_json_: bool) -> int:
 def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:
     """The launcher's own line, and the zygote's where there is one."""
     state = "draining" if run.phase == "draining" else "ready"
+    fault = stalled(run.launcher_pid)
+    if fault is not None:
+        state = "stalled"
+    why = "" if fault is None else f"stopped by a signal: kill -CONT {run.launcher_pid}"
     up = duration(now - run.started_at)
     lines: list[tuple[str, ...]] = [
-        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "local", "")
+        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "local", why)
     ]
     if run.zygote_state:
         pid, rss = (str(run.zygote_pid), _shown_size(run.zygote_pid)) if run.zygote_pid else ("-", "-")
