@@ -28,6 +28,8 @@ _NARROW = 14
 _NOTE = 28
 """Cells; a last column that needs more, and would not get as many, stands below its row."""
 _INDENT = 4
+_BESIDE_BAR = 68
+"""Cells; what stands beside a bar, for numbers in the millions: a bar that takes all it can would cut that."""
 _ROOMY = 80
 """Cells; with fewer, of something under way only how far it is and how long it still takes is shown."""
 _BLANKS = re.compile(r" +((?:\x1b\[0m)?)$")
@@ -155,10 +157,11 @@ class Counting:
 
     def __init__(self, done: str, what: str, *, total: int | None, step: int) -> None:
         """`total` None: nobody knows how many there are, nor how long it will take."""
-        is_roomy = window()[0] >= _ROOMY
+        columns_there = window()[0]
+        is_roomy = columns_there >= _ROOMY
         columns: list[ProgressColumn] = [_Told(done, what, with_rate=is_roomy)]
         if total is not None and is_roomy:
-            columns.append(BarColumn(bar_width=None))
+            columns.append(BarColumn(bar_width=columns_there - _BESIDE_BAR))
         if total is not None:
             columns.append(TimeRemainingColumn(compact=True))
         self._progress = Progress(

@@ -236,7 +236,7 @@ def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int)
         int(done.replace(",", "")) for done in re.findall(rf"([\d,]+) of {LARGE:,} entries verified", typed.written)
     ]
     assert told == sorted(told) and told[0] >= 1_000 and len(told) >= 3, typed.written
-    assert (" a second" in typed.written) == (columns >= 80)
+    assert (" a second" in typed.written) == (columns >= 80) and "…" not in typed.written
     seen = [row for moment in typed.moments for row in moment.splitlines() if "verified" in row]
     assert all(len(row) <= columns and row.count("verified") == 1 for row in seen)
     assert typed.seen[0].startswith(f"OK  {LARGE:,} entries, ") and "verified" not in typed.text
