@@ -263,7 +263,7 @@ def _counting(total: int) -> AbstractContextManager[Counting | None]:
         return nullcontext()
     # By name: nobody else needs it.
     terminal = importlib.import_module("hobus.launch.console.terminal")
-    return cast("Counting", terminal.Counting("run", "seeds", total=total, step=1))
+    return cast("Counting", terminal.Counting("run", "seed" if total == 1 else "seeds", total=total, step=1))
 
 
 def _document(tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, elapsed_s: float) -> dict[str, object]:
