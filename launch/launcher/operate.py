@@ -91,7 +91,8 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
         if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
             raise UnreachableFault(f"the cluster in {home.root} has ended meanwhile")
         if (fault := stalled(run.launcher_pid)) is not None:
-            raise fault
+            goes_on = f"kill -CONT {run.launcher_pid}: what it was told is carried out then"
+            raise UnreachableFault(fault.message, hint=goes_on)
         rows = {row.actor: row for row in run.children if row.actor in actors}
         if is_settled(rows):
             return rows
