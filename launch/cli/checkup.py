@@ -161,7 +161,10 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     if run is None or not home.snapshot.exists():
         said = f"a launcher (pid {pid}) holds this home, but its run directory is gone: nobody can reach the cluster"
         return [fail("launcher", said, next_command("down", home.root))], None
-    found = [ok("launcher", f"pid {run.launcher_pid}, {run.phase}")]
+    fault = run_file.stalled(run.launcher_pid)
+    found = [
+        fail("launcher", fault.message, fault.hint) if fault else ok("launcher", f"pid {run.launcher_pid}, {run.phase}")
+    ]
     if not run.zygote_pid and is_possible():
         why = "it ended too often (launcher.crash_budget)" if run.zygote_state == "failed" else "no zygote"
         said = f"{why}: processes are started as fresh interpreters, which takes about a second each"

@@ -128,6 +128,19 @@ def not_reachable(home: Home, held_by: int | None, *, is_left: bool = False) -> 
     return UnreachableFault(said, hint=next_command("up", home.root))
 
 
+def stalled(launcher_pid: int) -> CommandError | None:
+    """The error (not reachable) for a launcher that stands still, as after Ctrl-Z or SIGSTOP; None while it runs.
+
+    Its processes go on without it; nobody starts, stops or restarts one until it goes on.
+    """
+    if not identity.is_stopped(launcher_pid):
+        return None
+    return UnreachableFault(
+        f"the launcher (pid {launcher_pid}) is stalled: it was stopped (SIGSTOP, or Ctrl-Z in its terminal)",
+        hint=f"kill -CONT {launcher_pid}, then the same command again",
+    )
+
+
 def cluster_gone(home: Home) -> CommandError | None:
     """The error (not reachable) for a home in which neither a launcher nor a broker is left; None while one lives.
 

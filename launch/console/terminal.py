@@ -28,6 +28,10 @@ _NARROW = 14
 _NOTE = 28
 """Cells; a last column that needs more, and would not get as many, stands below its row."""
 _INDENT = 4
+_BESIDE_BAR = 68
+"""Cells; what stands beside a bar, for numbers in the millions: a bar that takes all it can would cut that."""
+_ROOMY = 80
+"""Cells; with fewer, of something under way only how far it is and how long it still takes is shown."""
 _BLANKS = re.compile(r" +((?:\x1b\[0m)?)$")
 
 
@@ -153,9 +157,13 @@ class Counting:
 
     def __init__(self, done: str, what: str, *, total: int | None, step: int) -> None:
         """`total` None: nobody knows how many there are, nor how long it will take."""
-        columns: list[ProgressColumn] = [_Told(done, what)]
+        columns_there = window()[0]
+        is_roomy = columns_there >= _ROOMY
+        columns: list[ProgressColumn] = [_Told(done, what, with_rate=is_roomy)]
+        if total is not None and is_roomy:
+            columns.append(BarColumn(bar_width=columns_there - _BESIDE_BAR))
         if total is not None:
-            columns += [BarColumn(bar_width=None), TimeRemainingColumn(compact=True)]
+            columns.append(TimeRemainingColumn(compact=True))
         self._progress = Progress(
             *columns, console=screen(to_stderr=True), auto_refresh=False, transient=True,
             redirect_stdout=False, redirect_stderr=False,
@@ -179,19 +187,29 @@ class Counting:
         self._progress.start()
         self._progress.refresh()
 
+    def hide(self) -> None:
+        """Nothing of it is seen until the next step: something else is said now."""
+        self._progress.stop()
+
 
 class _Told(ProgressColumn):
     """`12,000 of 48,120 entries verified, 31,000 a second`."""
 
-    def __init__(self, done: str, what: str) -> None:
+    def __init__(self, done: str, what: str, *, with_rate: bool) -> None:
         self._done = done
         self._what = what
+        self._with_rate = with_rate
         super().__init__()
 
     def render(self, task: Task) -> Text:
         total = f" of {thousands(int(task.total))}" if task.total is not None else ""
-        rate = f", {thousands(int(task.speed))} a second" if task.speed else ""
+        rate = f", {_rate(task.speed)} a second" if task.speed and self._with_rate else ""
         return Text(f"{thousands(int(task.completed))}{total} {self._what} {self._done}{rate}", no_wrap=True)
+
+
+def _rate(speed: float) -> str:
+    """As many as a second brings; below ten with tenths."""
+    return thousands(int(speed)) if speed >= 10 else f"{speed:.1f}"  # noqa: PLR2004 - as said
 
 
 class Layout(NamedTuple):

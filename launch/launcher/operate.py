@@ -9,23 +9,47 @@ from hobus.bus.clock import SystemClock
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import ChildRow, RunFile, not_reachable, running
-from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, next_command
+from hobus.launch.cluster.run_file import ChildRow, RunFile, not_reachable, running, stalled
+from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, UsageFault, next_command
 from hobus.launch.console.output import note
 from hobus.launch.launcher import control
-from hobus.launch.launcher.control import Command
+from hobus.launch.launcher.control import Command, LeaveCommand
 from hobus.launch.logs.tail import of_incarnation
 
 Settled = Callable[[dict[str, ChildRow]], bool]
 
 
-def command(home: Home, wanted: Command) -> None:
-    """The launcher has taken it. Raises CommandError when none is there, RuntimeFault as it refuses."""
-    place = place_of(home, running(home))
+def command(home: Home, wanted: Command, *, is_followed: bool) -> None:
+    """The launcher has taken it; `is_followed`: and it is waited for until it has come true.
+
+    Raises CommandError when no launcher is there, it stands still, or there is no broker without which what is waited
+    for never comes true; RuntimeFault as it refuses.
+    """
+    run = running(home)
+    if (fault := stalled(run.launcher_pid)) is not None:
+        raise fault
+    if (missing := _broker_missing(home, run, wanted)) is not None:
+        if is_followed:
+            raise missing
+        note(f"{missing.message}: {missing.hint}")
+    place = place_of(home, run)
     try:
         control.send(place.sockets, wanted, timeout_s=place.client_timeout_s)
     except OSError:
         raise not_reachable(home, holder(home)) from None
+
+
+def _broker_missing(home: Home, run: RunFile, wanted: Command) -> CommandError | None:
+    """What is to be said of a broker that stays away until somebody starts it; None where it is wanted to start."""
+    if isinstance(wanted, LeaveCommand) and wanted.actor.startswith("broker/"):
+        return None
+    for row in run.children:
+        if row.role == "broker" and row.state in ("stopped", "failed"):
+            return RefusedFault(
+                f"{row.actor} is {row.state}: without it no process gets ready, or is told to finish its work",
+                hint=f"{next_command(f'restart {row.actor}', home.root)} first",
+            )
+    return None
 
 
 def known(home: Home, actor: str) -> ChildRow:
@@ -66,6 +90,9 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
         run = run_file.read(home.run_file)
         if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
             raise UnreachableFault(f"the cluster in {home.root} has ended meanwhile")
+        if (fault := stalled(run.launcher_pid)) is not None:
+            goes_on = f"kill -CONT {run.launcher_pid}: what it was told is carried out then"
+            raise UnreachableFault(fault.message, hint=goes_on)
         rows = {row.actor: row for row in run.children if row.actor in actors}
         if is_settled(rows):
             return rows

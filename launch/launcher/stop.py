@@ -13,7 +13,7 @@ from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home, holder, remove_run, sweep
-from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess
+from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command, next_here
 from hobus.launch.console.output import note, say
@@ -37,6 +37,8 @@ def stop(home: Home, *, quiet: bool = False) -> int:
             hint="try again in a moment",
         )
     identity.end(launcher.pid, launcher.mark, signal.SIGTERM)
+    if (fault := stalled(launcher.pid)) is not None:
+        note(f"{fault.message}; it is told to end, and does when it goes on: kill -CONT {launcher.pid}")
     config = _settings(home)
     bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
     seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=config.command_poll_ms / 1000)

@@ -8,7 +8,7 @@ from hobus.bus.clock import SystemClock
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import ChildRow, RunFile, running
+from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
 from hobus.launch.console.output import duration, note, say
@@ -26,6 +26,8 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")
+    if not wait and (fault := stalled(run.launcher_pid)) is not None:
+        note(f"{fault.message}: {fault.hint}")
     for line in differences(run, options, home):
         note(line)
     return _wait(home, ready_within_s) if wait else exit_codes.OK
@@ -80,6 +82,8 @@ def _wait(home: Home, ready_within_s: float | None) -> int:
             raise UnreachableFault(
                 f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root)
             )
+        if (fault := stalled(run.launcher_pid)) is not None:
+            raise fault
         late = [row for row in run.children if row.state != "ready"]
         if not late:
             return exit_codes.OK

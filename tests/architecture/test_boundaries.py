@@ -103,7 +103,6 @@ WRITERS = {
     "hobus.launch.cli.main": "its own version, before anything else is loaded",
     "hobus.launch.cli.chat.answer_view": "an answer over a pipe is byte for byte what the model wrote",
     "hobus.launch.cli.chat.prompt": "the prompt of a terminal that takes no commands",
-    "hobus.launch.cli.commands.simulate": "the count of seeds, written anew",
     "hobus.launch.sessions.refusals": "a table of the documentation",
 }
 """Module -> why it writes to a standard stream itself."""

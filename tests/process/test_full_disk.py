@@ -88,6 +88,10 @@ def test_what_was_answered_is_told_again_while_not_a_byte_is_left(small: Path) -
         first, refused, again = asyncio.run(asked())
         assert (first.outcome, refused.code) == ("success", "disk_full")
         assert (again.outcome, again.response, again.run_id) == (first.outcome, first.response, first.run_id)
+        shown = next(row for row in cluster("ps", "--json").json["actors"] if row["actor"] == "ledger/1")
+        assert shown["state"] == "degraded" and "the disk is full" in shown["note"]
+        found = next(one for one in cluster("doctor", "--json").json["checks"] if one["check"] == "ledger/1")
+        assert "degraded: the disk is full" in found["detail"]
         (small / "filler").unlink()
         assert cluster.row("ledger/1").restarts == 0
         eventually(lambda: all(row.state == "ready" for row in cluster.run().children))

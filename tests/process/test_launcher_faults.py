@@ -59,6 +59,68 @@ def test_a_launcher_killed_while_starting(cluster: Cluster, tmp_path: Path):
     eventually(lambda: not [row for row in run.children if psutil.pid_exists(row.pid)], within_s=60)
 
 
+def test_a_launcher_that_stands_still_is_named_and_not_waited_for(cluster: Cluster):
+    """By ps, the doctor and each command that it would have to carry out, with what makes it go on; then all is well."""
+    cluster.up()
+    run = cluster.run()
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGSTOP)
+    fix = f"kill -CONT {run.launcher_pid}"
+    try:
+        eventually(lambda: identity.is_stopped(run.launcher_pid))
+        for words in ("scale ho1=2", "restart ho1/1", "restart ho1/1 --kill --no-wait", "drain ho1/1"):
+            refused = cluster(*words.split())
+            assert refused.code == exit_codes.UNREACHABLE and "is stalled" in refused.err and fix in refused.err
+        report = cluster("doctor", "--json")
+        (found,) = [one for one in report.json["checks"] if one["check"] == "launcher"]
+        assert report.code == exit_codes.FAILED and found["verdict"] == "fail"
+        assert "is stalled" in found["detail"] and fix in found["fix"]
+        row = next(line for line in cluster("ps").out.splitlines() if line.startswith("launcher"))
+        assert row.split()[1] == "stalled" and fix in row
+        assert cluster("ps", "--json").json["launcher_stalled"] is True
+        again, waited = cluster("up"), cluster("up", "--wait")
+        assert again.code == exit_codes.OK and fix in again.err
+        assert waited.code == exit_codes.UNREACHABLE and fix in waited.err
+    finally:
+        identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
+    assert cluster("scale", "ho1=2").code == exit_codes.OK
+    assert cluster("doctor").code == exit_codes.OK
+
+
+def test_a_launcher_that_is_stopped_while_it_is_followed_ends_the_waiting(cluster: Cluster):
+    """What it has accepted is carried out when it goes on."""
+    cluster.up(settings={"gateway.providers.offline.latency_ms": 4000})
+    run = cluster.run()
+    asking = cluster.start_ask("what packages are installed?")
+    eventually(lambda: cluster.entries("PROMPT_SENT"))
+    draining = cluster.begin("drain", "ho2/1")
+    eventually(lambda: cluster.row("ho2/1").state == "draining")
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGSTOP)
+    try:
+        _out, err = draining.communicate(timeout=60)
+    finally:
+        identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
+    assert draining.returncode == exit_codes.UNREACHABLE and f"kill -CONT {run.launcher_pid}" in err.decode()
+    assert asking.communicate(timeout=90)[0]
+    eventually(lambda: cluster.row("ho2/1").state == "stopped")
+
+
+def test_without_its_broker_what_would_not_come_true_is_refused_at_once(cluster: Cluster):
+    """Drained, it stays away until it is told to start: that is said, nothing is started in vain, and it helps."""
+    cluster.up()
+    assert cluster("drain", "broker/1").code == exit_codes.OK
+    before = [(row.actor, row.pid) for row in cluster.run().children]
+    for words in ("scale ho1=2", "restart ho1/1", "drain ho1/1"):
+        refused = cluster(*words.split())
+        assert refused.code == exit_codes.REFUSED and "broker/1 is stopped" in refused.err, refused.err
+        assert "restart broker/1" in refused.err
+    assert [(row.actor, row.pid) for row in cluster.run().children] == before
+    taken = cluster("scale", "ho1=2", "--no-wait")
+    assert taken.code == exit_codes.OK and "restart broker/1" in taken.err
+    assert cluster("restart", "broker/1").code == exit_codes.OK
+    assert cluster("restart", "ho1/2").code == exit_codes.OK
+    assert cluster.ask("what packages are installed?")["outcome"] == "success"
+
+
 @pytest.mark.parametrize("text", [None, "{"])
 def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster, text: str | None):
     """The living launcher writes it anew; down works at once, by the pid of the lock's holder."""
@@ -70,6 +132,9 @@ def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster, text: s
     spoil(cluster, text)
     down = cluster.begin("down")
     eventually(lambda: is_told_to_end(run.launcher_pid))
+    assert down.stderr is not None
+    said = down.stderr.readline().decode()
+    assert "is stalled" in said and f"kill -CONT {run.launcher_pid}" in said
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
     out, err = down.communicate(timeout=120)
     assert down.returncode == 0, err

@@ -129,7 +129,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
     for words, said in (
         (("restart", "ho1/9"), "there are broker/1"),
         (("restart", "nobody"), "there are broker/1"),
-        (("drain", "launcher"), "there are broker/1"),
+        (("drain", "launcher"), "goes with the cluster"),
         (("scale", "ho1=0"), "N from 1"),
         (("scale", "ledger=2"), "one of ho1, ho2"),
         (("scale", "ho9=2"), "one of ho1, ho2"),

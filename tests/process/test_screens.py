@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +14,19 @@ import pytest
 
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
+from bench.gateway.servers import DONE, USAGE_PIECE, Request, answering, completion, piece, served, streaming
+from bench.ledger_drills.rig import ledger_config, write
+from bench.ledger_drills.rig import running as running_ledger
+from hobus.bus.disk import RealDisk
 from hobus.launch.cluster import identity
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process
 
 WIDTHS = (120, 80, 60)
+LARGE = 6_000
+"""Entries of a record that is verified for long enough to be watched."""
+TOGETHER = 200
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +142,116 @@ def test_a_foreground_cluster_tells_of_deaths_in_colour(cluster: Cluster) -> Non
     (number,) = [number for number, row in enumerate(typed.screen.display) if "died: signal 9" in row]
     at = typed.screen.display[number].index("died")
     assert typed.screen.buffer[number][at].fg == "brown"  # as a terminal names its dark yellow
+
+
+ANSWER = """# What stands there
+
+The record is **whole**, and it says so in `hobus ledger verify`, which reads every byte of it from the first one to the last:
+
+- one item, which is long enough to be broken at the end of a row in every terminal that is looked at here, whatever its width
+- 日本語の文字は二つの桁を取るので、行の終わりは文字の数では決まらない。端末の幅で決まるのである。
+
+```python
+print("a block")
+```
+"""
+
+
+async def say_markdown(request: Request, writer: asyncio.StreamWriter) -> None:
+    """A classification whole; an answer in pieces of a few letters where that is wanted."""
+    if "response_format" in request.json or "labels" in str(request.json["messages"][0]):
+        await answering(completion('{"speech_act": "command", "ambiguity": "low"}'))(request, writer)
+    elif request.json.get("stream"):
+        pieces = [piece(content=ANSWER[at : at + 7]) for at in range(0, len(ANSWER), 7)]
+        await streaming([*pieces, piece("stop"), USAGE_PIECE], end=DONE)(request, writer)
+    else:
+        await answering(completion(ANSWER))(request, writer)
+
+
+@pytest.fixture(scope="module")
+def writing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose model answers in Markdown."""
+    with served(say_markdown) as at:
+        cluster = cluster_in(tmp_path_factory.mktemp("markdown") / "h", {"THE_KEY": "sk-none"})
+        try:
+            words = ("--base-url", f"{at.url}/v1", "--model", "tiny=1/2/0.5", "--key", "env:THE_KEY", "--default")
+            added = cluster("provider add", "mine", "--kind", "openai", *words)
+            assert added.code == 0, added.err
+            cluster.up()
+            yield cluster
+        finally:
+            cluster("down")
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_an_answer_in_the_chat_stands_as_markdown(writing: Cluster, columns: int) -> None:
+    """Once, in rows that fit: marks are gone, items hang under each other, code stays as it is, wide letters stay whole."""
+    words = ("chat", "--home", str(writing.home.root))
+    with typing(*words, columns=columns, rows=60, env={"NO_COLOR": "", "THE_KEY": "sk-none"}) as chat:
+        chat.at_prompt()
+        chat.type("what stands there?")
+        chat.until(" tokens · ")
+        assert chat.leave() == 0
+    rows = chat.seen
+    at = rows.index("What stands there")
+    assert rows.count("What stands there") == 1
+    heading = chat.screen.buffer[chat.screen.display.index(f"{rows[at]:{columns}}")][0]
+    assert heading.bold or heading.underscore
+    shown = rows[at : next(number for number, row in enumerate(rows) if " tokens · " in row)]
+    text = " ".join(" ".join(shown).split())
+    assert "The record is whole, and it says so in hobus ledger verify, which reads every byte" in text
+    assert "**" not in text and text.count("```") == 2
+    assert 'print("a block")' in shown
+    items = [number for number, row in enumerate(shown) if row.startswith(" • ")]
+    assert len(items) == 2
+    between = shown[items[0] + 1 : items[1]]
+    assert all(row.startswith("   ") for row in between) and (between or columns == 120)
+    assert (
+        "".join(row.strip() for row in shown[items[1] :])
+        .replace(" ", "")
+        .startswith("•日本語の文字は二つの桁を取るので、行の終わりは文字の数では決まらない。端末の幅で決まるのである。")
+    )
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose record takes a while to verify."""
+    home = tmp_path_factory.mktemp("large")
+
+    async def fill() -> None:
+        async with running_ledger(RealDisk(home / "ledger"), ledger_config(segment_bytes=1 << 20)) as ledger:
+            for first in range(0, LARGE, TOGETHER):
+                await ledger.write(*(write(f"e{number}") for number in range(first, first + TOGETHER)))
+
+    asyncio.run(fill())
+    return home
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int) -> None:
+    """In one row that grows and is gone at the end: so many of how many, how fast where it fits; then the verdict."""
+    with typing("ledger", "verify", "--home", str(large), columns=columns, rows=20) as typed:
+        assert typed.end() == 0, typed.text
+    told = [
+        int(done.replace(",", "")) for done in re.findall(rf"([\d,]+) of {LARGE:,} entries verified", typed.written)
+    ]
+    assert told == sorted(told) and told[0] >= 1_000 and len(told) >= 3, typed.written
+    assert (" a second" in typed.written) == (columns >= 80) and "…" not in typed.written
+    seen = [row for moment in typed.moments for row in moment.splitlines() if "verified" in row]
+    assert all(len(row) <= columns and row.count("verified") == 1 for row in seen)
+    assert typed.seen[0].startswith(f"OK  {LARGE:,} entries, ") and "verified" not in typed.text
+    assert not typed.screen.cursor.hidden
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_simulated_seeds_are_counted_in_the_same_way(tmp_path: Path, columns: int) -> None:
+    """While they run; what they came to then stands alone, with its plurals."""
+    words = ("--count", "3", "--turns", "1", "--faults", "none", "--jobs", "1", "--home", str(tmp_path))
+    with typing("simulate", *words, columns=columns, rows=20) as typed:
+        assert typed.end() == 0, typed.text
+    assert f"2 of 3 seeds run{', ' if columns >= 80 else ' '}" in typed.written and "seeds run" not in typed.text
+    assert typed.seen[0].startswith("3 of 3 seeds from 0, faults none: ")
+    assert typed.seen[-1] == "holds: every invariant, at every event of 3 seeds"
 
 
 def test_a_plain_terminal_gets_no_codes(running: Cluster) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import pytest
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
+from hobus.launch.console.interrupt import INTERRUPTED
 
 pytestmark = pytest.mark.process
 
@@ -99,6 +102,26 @@ def test_a_follow_up_waits_for_the_run_and_its_answer_is_printed(slow):
     queued = slow("session followup", session, "-", stdin=b"hello")
     assert queued.code == exit_codes.OK and "followup:" in queued.out
     eventually(lambda: len(slow.entries("RunCompleted")) == 3)
+
+
+def test_ctrl_c_ends_the_waiting_for_a_follow_up_and_not_its_turn(slow):
+    """What is said then is a command: pasted, it waits for the same turn again, which runs once."""
+    asking, session = asked(slow)
+    assert slow("session pause", session).code == exit_codes.OK  # however slow this machine is
+    waiting = slow.begin("session", "followup", session, "--wait", "what did I ask before?")
+    eventually(lambda: any(e.event_type == "CommandApplied" and "FollowUp" in repr(e) for e in slow.entries()))
+    waiting.send_signal(signal.SIGINT)
+    out, err = waiting.communicate(timeout=30)
+    assert (waiting.returncode, out) == (INTERRUPTED, b""), err
+    (line,) = [line for line in err.decode().splitlines() if line.startswith("no longer waiting; the turn goes on")]
+    again = shlex.split(line.partition("is kept: ")[2].partition(" (it is applied once)")[0])
+    assert again[:3] == ["hobus", "session", "followup"] and "--command-id" in again and "--wait" in again
+    assert slow("session resume", session).code == exit_codes.OK
+    answer = slow.begin(*again[1:])
+    out, err = answer.communicate(timeout=90)
+    assert answer.returncode == exit_codes.OK and QUESTION in out.decode(), err
+    assert result_of(asking)["outcome"] == "success"
+    assert len(slow.entries("RunCompleted")) == 2
 
 
 def test_cancel_ends_the_run_and_raises_the_epoch(slow):

@@ -14,7 +14,7 @@ from hobus.launch.cli.commands.ps import peers_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, running
 from hobus.launch.console.errors import next_command
-from hobus.launch.console.output import note, say
+from hobus.launch.console.output import counted, note, say
 from hobus.launch.launcher import stop
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.operate import command, follow, known
@@ -36,7 +36,7 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
     wanted = parse_scale(numbers, option="")
     before = {row.actor for row in running(home).children}
     for role, count in wanted.items():
-        command(home, ScaleCommand(role=role, count=count))
+        command(home, ScaleCommand(role=role, count=count), is_followed=not no_wait)
     goal = {f"{role}/{number}" for role, count in wanted.items() for number in range(1, count + 1)}
     leaving = {name for name in before if name.partition("/")[0] in wanted} - goal
     if not no_wait:
@@ -46,7 +46,7 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
 
         follow(home, goal | leaving, is_settled)
     for role, count in wanted.items():
-        say(f"{role}: {count} {'process' if count == 1 else 'processes'}")
+        say(f"{role}: {counted(count, 'process', 'processes')}")
 
 
 @click.command()
@@ -60,7 +60,7 @@ def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> None:
     """
     before = known(home, actor)
     actor = before.actor
-    command(home, LeaveCommand(actor=actor, then="start", kill=kill))
+    command(home, LeaveCommand(actor=actor, then="start", kill=kill), is_followed=not no_wait)
     if no_wait:
         return say(f"{actor} is being restarted")
 
@@ -82,7 +82,7 @@ def drain(*, home: Home, actor: str, no_wait: bool) -> None:
     """
     row = known(home, actor)
     actor, role = row.actor, row.role
-    command(home, LeaveCommand(actor=actor, then="stay"))
+    command(home, LeaveCommand(actor=actor, then="stay"), is_followed=not no_wait)
     if no_wait:
         return say(f"{actor} is draining")
     follow(home, [actor], lambda rows: actor in rows and rows[actor].state == "stopped")

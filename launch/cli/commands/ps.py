@@ -12,6 +12,7 @@ import click
 import psutil
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.disk import RealDisk
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
@@ -19,7 +20,7 @@ from hobus.bus.paging import read_peers
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import ChildRow, RunFile, running
+from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.interrupt import raise_at_interrupt
@@ -37,6 +38,7 @@ from hobus.launch.console.output import (
     zone,
 )
 from hobus.launch.launcher.operate import show_tail
+from hobus.ledger_service.writer import shortage
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
 """For each word of the launcher the broker's words that are worse: those are what counts for a request."""
@@ -89,13 +91,15 @@ def ps(*, home: Home, as_json_: bool, watch: bool) -> int:
     answer = asyncio.run(peers_of(home, run))
     peers = None if answer is None else {row.instance: row for row in answer.peers}
     now = SystemClock().now()
-    rows = [actor_row(child, peers, now) for child in run.children]
+    room = no_room(home, run)
+    rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
     rows += [remote_row(peer) for peer in (peers or {}).values() if peer.address]
     if as_json_:
         document = {
             "home": str(home.root),
             "phase": run.phase,
             "launcher_pid": run.launcher_pid,
+            "launcher_stalled": stalled(run.launcher_pid) is not None,
             "zygote_pid": run.zygote_pid,
             "zygote_restarts": run.zygote_restarts,
             "zygote_state": run.zygote_state,
@@ -135,7 +139,8 @@ def _watch(home: Home, *, as_json_: bool) -> int:
             run, now = running(home), clock.now()
             answer = asyncio.run(peers_of(home, run))
             peers = None if answer is None else {row.instance: row for row in answer.peers}
-            rows = [actor_row(child, peers, now) for child in run.children]
+            room = no_room(home, run)
+            rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
             rows += [remote_row(peer) for peer in (peers or {}).values() if peer.address]
             said = f"{clock_time(now)} {zone(now)}, every {interval_s:g} s; Ctrl-C ends"
             if peers is None:
@@ -148,9 +153,13 @@ def _watch(home: Home, *, as_json_: bool) -> int:
 def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:
     """The launcher's own line, and the zygote's where there is one."""
     state = "draining" if run.phase == "draining" else "ready"
+    fault = stalled(run.launcher_pid)
+    if fault is not None:
+        state = "stalled"
+    why = "" if fault is None else f"stopped by a signal: kill -CONT {run.launcher_pid}"
     up = duration(now - run.started_at)
     lines: list[tuple[str, ...]] = [
-        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "local", "")
+        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "local", why)
     ]
     if run.zygote_state:
         pid, rss = (str(run.zygote_pid), _shown_size(run.zygote_pid)) if run.zygote_pid else ("-", "-")
@@ -212,8 +221,18 @@ async def peers_of(home: Home, run: RunFile) -> Peers | None:
         return None
 
 
-def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> ActorRow:
-    """The launcher's word on a process, completed by the broker's and the kernel's."""
+def no_room(home: Home, run: RunFile) -> str:
+    """Why the record takes nothing now, by the rule that the ledger itself follows; empty while there is space.
+
+    On a full disk nobody else says so: the launcher cannot write its run file, nor this command a token for the broker.
+    """
+    with suppress(OSError):
+        return shortage(RealDisk(home.ledger).free_bytes(), place_of(home, run).snapshot.config.ledger)
+    return ""
+
+
+def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float, *, no_room: str) -> ActorRow:
+    """The launcher's word on a process, completed by the broker's and the kernel's, and of the ledger by its disk's."""
     peer = (peers or {}).get(child.instance)
     is_missing = peers is not None and child.role != "broker" and (peer is None or peer.state == "lost")
     is_cut_off = is_missing and child.state in ("ready", "degraded")
@@ -223,6 +242,8 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
     if is_cut_off:
         state = "stalled"
     why = peer.reason or _NOTES.get(peer.state, "") if peer is not None and is_worse else ""
+    if no_room and child.role == "ledger" and state == "ready":
+        state, why = "degraded", no_room
     return ActorRow(
         actor=child.actor,
         instance=child.instance,

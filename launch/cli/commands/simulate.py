@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, cast
 
 import click
 
@@ -18,15 +19,27 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
-from hobus.launch.console.output import as_json, is_terminal, note, say, styled, table
+from hobus.launch.console.output import (
+    as_json,
+    can_be_commanded,
+    counted,
+    is_terminal,
+    note,
+    say,
+    styled,
+    table,
+    thousands,
+)
 from hobus.launch.lab.simulation import faults
 from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, quiet, run_seeds
 from hobus.launch.lab.simulation.plan import SeedPlan, plan_of
 from hobus.launch.lab.simulation.run import SeedVerdict
 from hobus.launch.lab.simulation.run import simulate as run_one
 
+if TYPE_CHECKING:
+    from hobus.launch.console.terminal import Counting
+
 _RANGE = re.compile(r"(\d{1,12})\.\.(\d{1,12})")
-_PROGRESS_S = 2.0
 _TURNS = 3
 
 
@@ -153,8 +166,15 @@ def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, trace: Pat
         say(as_json({**asdict(verdict), "faults": plan.faults, "replay": _replay(plan.seed, wanted)}))
         return code
     drawn = ", ".join(f"{name} {faults.shown(name, value)}" for name, value in plan.faults.items()) or "none"
-    say(f"seed {plan.seed}: {wanted.turns} inputs in {len(plan.sessions)} sessions, {plan.ho1} executors, "
-        f"{plan.ho2} supervisors, a model that thinks {plan.thinking_ms} ms")  # fmt: skip
+    what = ", ".join(
+        [
+            f"{counted(wanted.turns, 'input')} in {counted(len(plan.sessions), 'session')}",
+            counted(plan.ho1, "executor"),
+            counted(plan.ho2, "supervisor"),
+            f"a model that thinks {thousands(plan.thinking_ms)} ms",
+        ]
+    )
+    say(f"seed {plan.seed}: {what}")
     say(f"faults: {drawn}")
     say()
     for at, text in verdict.story:
@@ -182,10 +202,7 @@ def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
             say(f"  {line}")
         say()
     answers = ", ".join(f"{name} {outcome}" for name, outcome in verdict.answers.items()) or "none"
-    say(
-        f"{verdict.events} events, {verdict.entries} entries, {verdict.strikes} strikes "
-        f"in {verdict.virtual_s:g} virtual seconds"
-    )
+    say(f"{_happened(verdict)} in {verdict.virtual_s:g} virtual seconds")
     say(f"answers: {answers}")
     if verdict.stopped:
         say(f"stopped after event {verdict.event}")
@@ -197,47 +214,56 @@ def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
     say(f"digest {verdict.digest}")
 
 
+def _happened(of: SeedVerdict | SeedTally) -> str:
+    parts = (counted(of.events, "event"), counted(of.entries, "entry", "entries"), counted(of.strikes, "strike"))
+    return ", ".join(parts)
+
+
 # --- many -------------------------------------------------------------------------------------------------------------
 
 
 def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, fail_fast: bool, as_json_: bool) -> int:
     tally, clock = SeedTally(), SystemClock()
-    began = shown_at = clock.monotonic()
+    began = clock.monotonic()
     is_interrupted = False
     try:
-        with closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts:
+        with (
+            _counting(len(seeds)) as counting,
+            closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts,
+        ):
             for verdict, cpu_s in verdicts:
                 tally.add(verdict, cpu_s)
                 if not verdict.holds:
+                    if counting is not None:
+                        counting.hide()
                     note(f"seed {verdict.seed}: {verdict.broken}")
                     note(f"  replay it: {_replay(verdict.seed, wanted)}")
                     if fail_fast:
                         break
-                if (now := clock.monotonic()) - shown_at > _PROGRESS_S:
-                    shown_at = now
-                    _show_progress(tally, len(seeds), now - began)
+                if counting is not None:
+                    counting.at(tally.seeds)
     except BaseException as error:
         if not is_interrupt(error):
             raise
         is_interrupted = True  # what was found until then was paid for, and is told
     elapsed_s = clock.monotonic() - began
-    if is_terminal(sys.stderr):
-        click.echo("\r\x1b[K", nl=False, err=True)
     if as_json_:
         say(as_json(_document(tally, seeds, wanted, jobs, elapsed_s)))
     else:
         _say_tally(tally, seeds, wanted, elapsed_s)
     if is_interrupted:
-        note(f"interrupted after {tally.seeds} of {len(seeds)} seeds")
+        note(f"interrupted after {thousands(tally.seeds)} of {counted(len(seeds), 'seed')}")
         return INTERRUPTED
     return exit_codes.FAILED if tally.failed else exit_codes.OK
 
 
-def _show_progress(tally: SeedTally, total: int, elapsed_s: float) -> None:
-    """On a terminal one line that is written anew."""
-    if is_terminal(sys.stderr):
-        text = f"{tally.seeds} of {total} seeds, {len(tally.failed)} broken, {tally.seeds / elapsed_s:.1f} per second"
-        click.echo(f"\r\x1b[K{text}", nl=False, err=True)
+def _counting(total: int) -> AbstractContextManager[Counting | None]:
+    """How far it is, where somebody looks at a terminal."""
+    if not is_terminal(sys.stderr) or not can_be_commanded():
+        return nullcontext()
+    # By name: nobody else needs it.
+    terminal = importlib.import_module("hobus.launch.console.terminal")
+    return cast("Counting", terminal.Counting("run", "seed" if total == 1 else "seeds", total=total, step=1))
 
 
 def _document(tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, elapsed_s: float) -> dict[str, object]:
@@ -262,15 +288,15 @@ def _document(tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, el
 
 def _say_tally(tally: SeedTally, seeds: range, wanted: SeedOptions, elapsed_s: float) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(tally.outcomes.items(), key=lambda one: -one[1]))
-    say(f"{tally.seeds} of {len(seeds)} seeds from {seeds.start}, faults {wanted.faults}: {tally.events} events, "
-        f"{tally.entries} entries, {tally.strikes} strikes, {tally.virtual_s:.0f} virtual seconds")  # fmt: skip
+    which = f"{thousands(tally.seeds)} of {counted(len(seeds), 'seed')} from {seeds.start}, faults {wanted.faults}"
+    say(f"{which}: {_happened(tally)}, {tally.virtual_s:,.0f} virtual seconds")
     say(f"answers: {outcomes or 'none'}")
     say(f"{tally.cpu_s / max(1, tally.seeds):.3f} s of CPU per seed, {tally.seeds / elapsed_s:.1f} seeds per second")
     if not tally.failed:
         if tally.seeds:
-            say(styled("holds", "green"), f": every invariant, at every event of these {tally.seeds} seeds")
+            say(styled("holds", "green"), f": every invariant, at every event of {counted(tally.seeds, 'seed')}")
         return
-    say(styled("BROKEN", "red"), f" in {len(tally.failed)} seeds:")
+    say(styled("BROKEN", "red"), f" in {counted(len(tally.failed), 'seed')}:")
     for one in tally.failed:
         say(f"  {one.broken}")
         say(f"    replay it: {_replay(one.seed, wanted, one.event)}")

@@ -57,7 +57,7 @@ class Sending:
         self.wait_s = seconds_to_wait(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
         self.given, self.as_json = given, as_json
         self._run, self._epoch = run, epoch
-        self._command_id = command_id
+        self._command_id = drawn_id(PROGRAM) if command_id is None else command_id
 
     async def session_id(self) -> str:
         """The full id of the session. Raises CommandError."""
@@ -66,17 +66,18 @@ class Sending:
     async def send(self, session_id: str, command: Command, *, suffix: str = "") -> CommandVerdict:
         """The verdict on one command; `suffix` keeps several ones of an invocation apart. Raises CommandError."""
         fences = Fences(None if self._run is None else run_number(self._run, session_id), self._epoch)
-        drawn = drawn_id(PROGRAM) if self._command_id is None else self._command_id
-        command_id = f"{drawn}{suffix}"
         try:
-            sent = host_command(session_id, command, fences, command_id)
+            sent = host_command(session_id, command, fences, f"{self._command_id}{suffix}")
         except ValidationError:
             raise UsageFault("--command-id: expected 1 to 100 letters, digits and ._:@-") from None
         try:
             return await verdict_on(self.place, session_id, sent, timeout_s=self.wait_s)
         except UnreachableFault as fault:
-            again = f"{same_command('--command-id', drawn)} (it is applied once)"
-            raise UnreachableFault(fault.message, hint=f"{again}; {fault.hint}", code=fault.code) from fault
+            raise UnreachableFault(fault.message, hint=f"{self.again()}; {fault.hint}", code=fault.code) from fault
+
+    def again(self) -> str:
+        """The command that gets the same verdict, or answer, again."""
+        return f"{same_command('--command-id', self._command_id)} (it is applied once)"
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,7 +163,13 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
         turn = ProcessTurn(session_id=verdict.session_id, input_id=verdict.input_id, text=text)
         return verdict, await answer_of(sending.place, turn, timeout_s=wait_s, waits_for_its_turn=True)
 
-    verdict, result = asyncio.run(send())
+    # What is sent may be under way, or queued: a waiting that ends takes nothing back.
+    try:
+        verdict, result = asyncio.run(send())
+    except KeyboardInterrupt:
+        if is_waited_for:
+            note(f"no longer waiting; the turn goes on, and its answer is kept: {sending.again()}")
+        raise
     if result is None:
         return _tell(verdict, f"queued as input {verdict.input_id}", as_json=sending.as_json)
     if sending.as_json:

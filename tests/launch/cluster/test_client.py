@@ -91,5 +91,5 @@ def test_a_command_to_the_launcher_needs_the_run_directory_too(tmp_path, monkeyp
     monkeypatch.setattr(operate, "running", lambda _home: RUN)
     monkeypatch.setattr(operate, "place_of", lambda *_: place)
     with pytest.raises(CommandError, match="no cluster runs in") as caught:
-        operate.command(home, LeaveCommand(actor="broker/1", then="start"))
+        operate.command(home, LeaveCommand(actor="broker/1", then="start"), is_followed=True)
     assert caught.value.exit_code == exit_codes.UNREACHABLE

@@ -22,7 +22,7 @@ def row(launcher, broker, *, note="", reason="", counters=None, silent_since=0.0
         instance="ho1/1@a", role="ho1", offers=["ho1"], state=broker, reason=reason, slots=4, in_flight=2, keys=0,
         last_beat_ms=7, connected_ms=0, counters=counters or {},
     )  # fmt: skip
-    return actor_row(child, {"ho1/1@a": peer} if peer else {}, 100.0)
+    return actor_row(child, {"ho1/1@a": peer} if peer else {}, 100.0, no_room="")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,16 @@ def test_a_drained_worker_says_why_it_gets_no_work():
     assert row("ready", "ready").note == ""
 
 
+@pytest.mark.parametrize(("role", "state", "expected"), [
+    ("ledger", "ready", "degraded"), ("ledger", "failed", "failed"), ("ho1", "ready", "ready"),
+])  # fmt: skip
+def test_the_ledger_of_a_full_disk_is_not_ready(role, state, expected):
+    """Whoever else would say so cannot write."""
+    child = Member(actor=f"{role}/1", role=role, state=state, instance=f"{role}/1@a", started_at=90.0).row()
+    shown = actor_row(child, None, 100.0, no_room="the disk is full")
+    assert shown.state == expected and ("the disk is full" in shown.note) == (expected == "degraded")
+
+
 @pytest.mark.parametrize("broker", [None, "lost"])
 def test_a_process_that_is_not_on_the_bus_is_named(broker):
     """Alive for the kernel, absent for everybody else; an earlier note stays, and no beat is shown."""
@@ -73,7 +83,7 @@ def test_a_process_that_is_not_on_the_bus_is_named(broker):
 def test_without_the_broker_the_launchers_word_stands():
     """Its figures are missing, its word is not guessed."""
     child = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a").row()
-    alone = actor_row(child, None, 1.0)
+    alone = actor_row(child, None, 1.0, no_room="")
     assert (alone.state, alone.note, alone.in_flight) == ("ready", "", None)
 
 
