@@ -4,7 +4,8 @@ RuntimeFault                 code, retryable, detail, facts; retry_after_ms and 
 ├── BusError                 no_route (retryable), busy (retryable), denied, expired (retryable), peer_lost (retryable),
 │                            malformed, internal, cancelled
 ├── MessageTooLarge          too_large: names size, limit and the setting
-├── LedgerError              conflict, fenced (retryable), disk_full, unavailable (retryable), damaged, erased
+├── LedgerError              conflict, fenced (retryable), disk_full, unavailable (retryable), damaged,
+│                            other_format, erased
 ├── GatewayError             code of bus.messages.gateway.ERROR_CODES
 ├── WorkOrderFault           code of bus.messages.work_order.ERROR_CODES
 ├── MemoryFault              unknown_artifact, unknown_events, invalid_overlay, event_conflict, invalid_time (nothing is

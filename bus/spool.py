@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -30,7 +31,11 @@ _HEAD = struct.Struct(">4sII32s")  # magic, length of the payload, its CRC-32, c
 _CHECK = struct.Struct(">I")  # CRC-32 of the head: a length that it vouches for was written so
 _HEAD_BYTES = _HEAD.size + _CHECK.size
 _MAGIC = b"HSP5"
+_OTHER = re.compile(rb"HSP[0-9]")
 _START = b"\0" * 32
+
+ASIDE = {False: "damaged", True: "other-format"}
+"""Whether a file that was set aside is in another format -> what its name has between its own and a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,13 @@ class SpoolContent:
     end: int
     chain: bytes
     is_damaged: bool
+    is_other_format: bool = False
+    """What follows was written by another version of this software."""
+
+
+def is_other_format(magic: bytes) -> bool:
+    """Whether a frame that begins so was written by another version of this software."""
+    return magic != _MAGIC and _OTHER.fullmatch(magic) is not None
 
 
 def frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
@@ -62,6 +74,8 @@ def parse(data: bytes) -> SpoolContent:
     while len(data) - offset >= _HEAD_BYTES:
         magic, length, crc, after = _HEAD.unpack_from(data, offset)
         start, end = offset + _HEAD_BYTES, offset + _HEAD_BYTES + length
+        if is_other_format(magic):
+            return SpoolContent(tuple(entries), offset, chain, is_damaged=True, is_other_format=True)
         if magic != _MAGIC or _CHECK.unpack_from(data, start - _CHECK.size)[0] != zlib.crc32(
             data[offset : start - _CHECK.size]
         ):
@@ -158,12 +172,18 @@ class Spool:
 
     def _set_aside(self, content: SpoolContent) -> None:
         number = 1
-        while self._disk.exists(f"{self._path}.damaged-{number}"):
+        kind = ASIDE[content.is_other_format]
+        while self._disk.exists(f"{self._path}.{kind}-{number}"):
             number += 1
-        aside = f"{self._path}.damaged-{number}"
+        aside = f"{self._path}.{kind}-{number}"
         self._disk.rename(self._path, aside)
         self._disk.sync_dir(self._path.rpartition("/")[0])
-        _log.error("spool_damaged", file=aside, byte=content.end, entries_read=len(content.entries))
+        _log.error(
+            "spool_other_format" if content.is_other_format else "spool_damaged",
+            file=aside,
+            byte=content.end,
+            entries_read=len(content.entries),
+        )
         self.append(content.entries)
 
 

@@ -5,6 +5,7 @@ Paths are relative to either root and `/`-separated: they are the names under wh
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ def kind_of(name: str) -> Kind | None:
 
 
 def find(overrides: Path | None, config_file: Path | None) -> tuple[dict[str, GovernedFile], list[str]]:
-    """Every governed file by name, sorted, and a fault for each file in `overrides` that has no place.
+    """Every governed file by name, sorted, and a fault for whatever in `overrides` has no place or is no file.
 
     `config_file` stands in for admin_config.json, also for the one in `overrides`.
     """
@@ -57,7 +58,7 @@ def find(overrides: Path | None, config_file: Path | None) -> tuple[dict[str, Go
     faults: list[str] = []
     if overrides is not None and overrides.is_dir():
         files |= {file.name: file for file in _below(overrides, is_shipped=False)}
-        faults = _misplaced(overrides)
+        faults = [*_misplaced(overrides), *_no_files(overrides)]
     if config_file is not None:
         files[ADMIN_CONFIG] = GovernedFile(ADMIN_CONFIG, "config", config_file, is_shipped=False)
     return dict(sorted(files.items())), faults
@@ -90,3 +91,32 @@ def _misplaced(root: Path) -> list[str]:
         for name in _names(root)
         if kind_of(name) is None
     ]
+
+
+def _no_files(root: Path) -> list[str]:
+    """What nothing reads either, since it is no file, as the directory or link of a name that means one."""
+    faults: list[str] = []
+
+    def refused(error: OSError) -> None:
+        faults.append(f"{error.filename}: cannot be read: {error.strerror}; make it readable for this user, or move it")
+
+    for directory, folders, names in os.walk(root, onerror=refused):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in [*folders, *sorted(names)]:
+            path = Path(directory, name)
+            if not name.startswith(".") and (fault := _why_no_file(path, kind_of(path.relative_to(root).as_posix()))):
+                faults.append(f"{path}: {fault}")
+    return faults
+
+
+def _why_no_file(path: Path, kind: Kind | None) -> str:
+    """What keeps it from being read, and the fix; empty for a file, and for a directory in its place."""
+    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH114, PTH110 - pathlib raises where it may not look
+        return "a link that leads nowhere; point it at a file, or remove it"
+    if os.path.isdir(path):  # noqa: PTH112 - as above
+        if kind is not None:
+            return "a directory, where a file belongs; put the file in its place, or move it away"
+        if os.path.islink(path):  # noqa: PTH114 - as above
+            return "a link to a directory, which is not followed; put the directory itself here"
+        return ""
+    return "" if os.path.isfile(path) else "not a plain file; put one in its place, or move it away"  # noqa: PTH113 - as above

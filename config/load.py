@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def _read(file: GovernedFile, faults: list[str]) -> str | None:
     except UnicodeDecodeError as error:
         faults.append(f"{file.path}: byte {error.start} is not UTF-8; save the file as UTF-8")
     except OSError as error:
-        faults.append(f"{file.path}: cannot be read: {error.strerror}")
+        faults.append(f"{file.path}: cannot be read: {error.strerror}; make it readable for this user, or move it")
     return None
 
 
@@ -123,6 +124,8 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str]) -> 
     if value is None:
         return
     asset, found = checked(model, value)
+    if found and (fault := _lower_case_fault(value.get(id_field), id_field)):
+        found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
     faults.extend(f"{file.path}: {fault}" for fault in found)
     if asset is None:
         return
@@ -135,6 +138,15 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str]) -> 
         faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
     else:
         into[asset_id] = asset
+
+
+def _lower_case_fault(name: Any, id_field: str) -> str:
+    """Why an agent cannot be called that, where capitals would do; empty if that is not it."""
+    if id_field != "agent_id" or not isinstance(name, str) or re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name) is None:
+        return ""
+    if name == name.upper():
+        return ""
+    return f"{id_field}: {name!r} is not in capitals; write {name.upper()!r}, and name the file {name.upper()}.json"
 
 
 _MARKS = ("kind", "transport")

@@ -25,6 +25,10 @@ class BadText(Exception):
 
 def json_value(text: str) -> Any:
     """The value of a JSON text; raises BadText with line and column, also for a key written twice and for NaN."""
+    if text.startswith("\ufeff"):
+        raise BadText("begins with a byte order mark; save the file as UTF-8 without one (BOM)")
+    if not text.strip():
+        raise BadText("is empty; write what belongs there, or remove it")
     try:
         return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:

@@ -23,7 +23,7 @@ from hobus.ledger_service.frame import (
     read_header,
 )
 from hobus.ledger_service.mask import ALIGNMENT, SECTOR_BYTES
-from hobus.ledger_service.source import Damage, Source
+from hobus.ledger_service.source import Damage, OtherFormat, Source
 
 _WRITTEN_BYTES_MIN = 8
 """A sector that was written holds at least a batch's end mark; fewer bytes than that are strays, not a write."""
@@ -108,9 +108,9 @@ def walk(source: Source, sequence: int, chain: bytes, *, at: int = 0, tries: int
 
 
 def demand_format(file: str, byte: int, header: FrameHeader) -> None:
-    """Raises Damage for a batch that another version of this software wrote."""
+    """Raises OtherFormat for a batch that another version of this software wrote."""
     if header.version != VERSION:
-        raise Damage(
+        raise OtherFormat(
             file,
             byte,
             f"the record is in format {header.version}, and this software reads {VERSION}",

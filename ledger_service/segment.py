@@ -63,7 +63,7 @@ class SegmentFiles:
 
     @property
     def mask(self) -> bytes | None:
-        """The ledger's, from its first batch; None while there is none. Raises Damage for another format's."""
+        """The ledger's, from its first batch; None while there is none. Raises OtherFormat, which is a Damage."""
         firsts = [] if self._mask else self.firsts()
         if firsts:
             source = Source.of_handle(self.path(firsts[0]), self._reader(firsts[0]), None)

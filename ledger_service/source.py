@@ -28,22 +28,34 @@ _WINDOW_BYTES = 1 << 18
 _ZEROS = bytes(_WINDOW_BYTES)
 
 
-_FIX = "restore this file from a copy, or run `hobus ledger verify`"
+RESTORE = "restore this file from a copy, or run `hobus ledger verify`"
 
 
 class Damage(LedgerError):
     """What lies there is not what was written."""
 
-    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None, fix: str = _FIX) -> None:
+    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None, fix: str = RESTORE) -> None:
         super().__init__(
             "damaged",
-            f"{file}, byte {byte}: {what}; {fix}",
+            f"{file}, byte {byte}: {what}{f'; {fix}' if fix else ''}",
             facts={"file": file, "byte": byte, "sequence": sequence},
         )
         self.file = file
         self.byte = byte
         self.what = what
         self.sequence = sequence
+        self.fix = fix
+
+
+class OtherFormat(Damage):
+    """Another version of this software wrote it: nothing is damaged, and nothing of it can be read here."""
+
+    def __init__(self, file: str, byte: int, what: str, *, fix: str) -> None:
+        super().__init__(file, byte, what, fix=fix)
+        self.code = "other_format"
+
+    def __str__(self) -> str:
+        return self.detail
 
 
 class Source:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from hobus.ledger_service.frame import GENESIS, salted_hash
+from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header, salted_hash
 from hobus.ledger_service.index import FILE, Position, read_fault, read_obstacle, read_positions
 from hobus.ledger_service.recovery import decode_all
-from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Damage, Whole, walk
+from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Damage, Whole, demand_format, walk
 from hobus.ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
-from hobus.ledger_service.source import Source, segment_file
+from hobus.ledger_service.source import RESTORE, OtherFormat, Source, segment_file
 
 
 class VerifyFault(NamedTuple):
@@ -31,6 +31,8 @@ class VerifyFault(NamedTuple):
     byte: int
     sequence: int | None
     what: str
+    fix: str = ""  # empty where `what` says it
+    is_other_format: bool = False  # nothing is damaged: another version of this software wrote it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,10 @@ def verify_directory(path: Path, progress: Callable[[int], None] | None = None) 
             _demand_whole_index(path, done)
         _demand_place_for_index(path, done)
     except Damage as damage:
-        fault = VerifyFault(damage.file, damage.byte, damage.sequence, damage.what)
+        fault = _fault_of(damage)
     except OSError as error:
-        fault = VerifyFault(str(error.filename or path), 0, None, f"cannot be read ({error.strerror})")
+        what = f"cannot be read ({error.strerror})"
+        fault = VerifyFault(str(error.filename or path), 0, None, what, "make it readable for this user")
     return VerifyReport(
         ok=fault is None,
         entries=done.sequence,
@@ -90,13 +93,19 @@ def verify_directory(path: Path, progress: Callable[[int], None] | None = None) 
     )
 
 
+def _fault_of(damage: Damage) -> VerifyFault:
+    """With the fix: of a damaged segment there is one alone."""
+    fix = "restore this file from a copy while no cluster runs" if damage.fix == RESTORE else damage.fix
+    return VerifyFault(damage.file, damage.byte, damage.sequence, damage.what, fix, isinstance(damage, OtherFormat))
+
+
 def _demand_whole_index(path: Path, done: _Progress) -> None:
     """A start uses it without reading it all, and stops when it meets a damaged page."""
     fault = read_fault(path)
     if fault:
         done.index = "damaged"
         what = f"{fault}; no entry is lost: delete it while no cluster runs, the next start makes it anew"
-        raise Damage(FILE, 0, what)
+        raise Damage(FILE, 0, what, fix="")
 
 
 def _demand_place_for_index(path: Path, done: _Progress) -> None:
@@ -106,7 +115,7 @@ def _demand_place_for_index(path: Path, done: _Progress) -> None:
         return
     done.index = f"none ({obstacle}: the next start moves it aside or removes it, and makes a new one)"
     if not os.access(path, os.W_OK) and path.stat().st_uid != os.geteuid():  # the owner's start makes it writable
-        raise Damage(FILE, 0, f"{obstacle}, and no start can remove it: {path} is not writable for this user")
+        raise Damage(FILE, 0, f"{obstacle}, and no start can remove it: {path} is not writable for this user", fix="")
 
 
 def is_ledger(path: Path) -> bool:
@@ -114,6 +123,21 @@ def is_ledger(path: Path) -> bool:
     if (path / FILE).exists() and read_positions(path) != []:  # an empty one: its first start died before a segment was
         return True
     return (path / DIRECTORY).exists() and bool(segment_firsts(path))
+
+
+def other_format(path: Path) -> VerifyFault | None:
+    """What another version of this software wrote, by the record's beginning alone; None: nothing. Raises OSError."""
+    if not (path / DIRECTORY).is_dir():
+        return None
+    for first in segment_firsts(path)[:1]:
+        with segment_file(path / DIRECTORY / segment_name(first)) as source:
+            header = read_header(source.get(0, HEADER_BYTES))
+            try:
+                if header is not None:
+                    demand_format(source.name, 0, header)
+            except Damage as fault:
+                return _fault_of(fault)
+    return None
 
 
 def segment_firsts(path: Path) -> list[int]:

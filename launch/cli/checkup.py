@@ -19,7 +19,7 @@ from hobus.bus.port import Clock
 from hobus.bus.zeromq.context import features
 from hobus.bus.zeromq.key_book import damaged_in
 from hobus.config.snapshot import Snapshot, load_snapshot
-from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster import identity, run_file, spools
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
@@ -27,6 +27,7 @@ from hobus.launch.console.finding import Finding, Verdict, fail, ok, warn
 from hobus.launch.console.output import counted
 from hobus.launch.launcher.stop import living
 from hobus.launch.launcher.zygote import is_possible
+from hobus.ledger_service.verify import other_format
 
 _PYTHON = (3, 11)
 _FILES_MIN = 4096
@@ -83,7 +84,7 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
 
 def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:
     """The home: writable, room, length of its path, clock beside its record."""
-    found = [_writable(home), _sockets(home), _clock(home, clock), *_keys(home)]
+    found = [_writable(home), _sockets(home), _clock(home, clock), *_keys(home), *_record(home), *_spools(home)]
     if snapshot is not None:
         found.insert(1, _disk(home, snapshot))
     return found
@@ -130,6 +131,19 @@ def _keys(home: Home) -> list[Finding]:
     """Tokens and workers that cannot be read; nothing to say where there are none."""
     fix = "restore a copy, or remove it; the workers that it names then have to join again"
     return [warn("keys", f"{path} is damaged and lets nobody in", fix) for path in damaged_in(home.keys)]
+
+
+def _record(home: Home) -> list[Finding]:
+    """Whether this version reads it at all; nothing to say where there is none."""
+    try:
+        fault = other_format(home.ledger)
+    except OSError as error:
+        return [fail("record", f"{home.ledger} cannot be read: {error.strerror}", "make it readable for this user")]
+    return [] if fault is None else [fail("record", f"{fault.file}: {fault.what}", fault.fix)]
+
+
+def _spools(home: Home) -> list[Finding]:
+    return [warn("spool", *said.rsplit("; ", 1)) for said in spools.unread(home)]
 
 
 def _clock(home: Home, clock: Clock) -> Finding:
@@ -227,7 +241,7 @@ def _role(actor: str) -> str:
 def _fix(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
     logs = next_command(f"logs {actor}", home.root)
     if is_damaged:
-        return f"{next_command('ledger verify', home.root)} names the place; then down, and restore a copy; {logs}"
+        return f"{next_command('ledger verify', home.root)} names the place; then down, and restore a copy, or as it says; {logs}"
     if state in ("failed", "stopped"):
         return f"{next_command(f'restart {actor}', home.root)}; {logs}"
     return logs

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
 
 VERSION = 1
 
@@ -100,12 +100,12 @@ def read(path: Path) -> RunFile | None:
     except FileNotFoundError:
         return None
     try:
-        return RunFile.model_validate_json(text)
-    except ValidationError as error:
-        raise CommandError(
-            f"{path} is not a run file of this version ({error.error_count()} faults)",
-            hint=f"end what still runs in there, then remove {path}",
-        ) from None
+        run = RunFile.model_validate_json(text)
+    except ValidationError:
+        run = None
+    if run is None or run.version != VERSION:
+        raise CommandError(f"{path} is not a run file of this version", hint=next_here("down"))
+    return run
 
 
 def running(home: Home) -> RunFile:

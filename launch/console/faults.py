@@ -15,6 +15,8 @@ def as_command_error(error: BaseException) -> CommandError | None:
         return None
     if isinstance(error, ConfigError):
         return UsageFault(error.detail, hint=f"fix it, then: {next_here('config check')}", code=error.code)
+    if error.code == "other_format":
+        return CommandError(error.detail, exit_code=exit_codes.INTEGRITY, code=error.code)  # it says what to do
     if error.code == "damaged":
         hint = next_here("ledger verify")
         return CommandError(error.detail, hint=hint, exit_code=exit_codes.INTEGRITY, code=error.code)

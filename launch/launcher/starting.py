@@ -233,6 +233,9 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
         _show_all(run)
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
+    # By name: a start in the background that nobody waits for loads nothing of the bus.
+    for said in importlib.import_module("hobus.launch.cluster.spools").unread(home):
+        note(styled(f"warning: {said}", "yellow", to_stderr=True))
     if word.is_ready:
         took = duration(word.elapsed_ms / 1000)
         say(styled("ready", "green"), f" in {took}.  {_next(home_option(home.root))}")

@@ -12,12 +12,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.control import SEPARATOR, Tools
 from hobus.config.assets import why_withheld
-from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig
+from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import is_secret_ref
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home
@@ -26,7 +27,7 @@ from hobus.launch.console.finding import Finding, fail, ok, warn
 from hobus.launch.launcher.inherited import for_tools
 
 _MODULE = "hobus.actors.ho1_executor.tools.entry_points"
-_ENDED = "loading them ended the process; load them one by one to see which"
+_ENDED = "importing its package ended the process that did it; take out of the package what exits when it is imported"
 _EXTRA = "pip install 'hobus[mcp]'"
 
 
@@ -81,24 +82,27 @@ def _writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
 
 def _entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
     """Name -> why it is no tool, and whether it writes; loaded in a process of their own, as workers do."""
-    tools = config.tools
-    if not tools.entry_points:
-        return {}
-    command = [sys.executable, "-P", "-m", _MODULE, str(tools.definition_max_bytes), *tools.entry_points]
+    names = list(config.tools.entry_points)
+    found: dict[str, tuple[str, bool]] = {}
+    while left := names[len(found) :]:
+        found |= zip(left, _loaded(left, config.tools, for_tools(config, given)), strict=False)
+    return found
+
+
+def _loaded(names: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> list[tuple[str, bool]]:
+    """Of one after the other, up to the first that ends the process; of all, where they take too long."""
+    command = [sys.executable, "-P", "-m", _MODULE, str(tools.definition_max_bytes), *names]
     limit_s = tools.timeout_ms / 1000
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module
-            command, env=for_tools(config, given), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s,
-            check=False,
-        )  # fmt: skip
-        found: dict[str, tuple[str, bool]] = json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        return dict.fromkeys(
-            tools.entry_points, (f"they did not all load within {limit_s} s (tools.timeout_ms)", False)
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False
         )
-    except (ValueError, RecursionError):
-        return dict.fromkeys(tools.entry_points, (_ENDED, False))
-    return found
+    except subprocess.TimeoutExpired:
+        return [(f"they did not all load within {limit_s} s (tools.timeout_ms)", False)] * len(names)
+    found: list[tuple[str, bool]] = []
+    with suppress(ValueError, RecursionError):
+        found = [tuple(json.loads(line)) for line in done.stdout.splitlines()[: len(names)]]
+    return found if len(found) == len(names) else [*found, (_ENDED, False)]
 
 
 def configured(config: AdminConfig) -> list[Finding]:

@@ -204,7 +204,8 @@ def _in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> 
 
 
 def _ending_of(reason: BaseException) -> Ending:
-    return "damaged" if isinstance(reason, RuntimeFault) and reason.code == "damaged" else "failed"
+    is_for_good = isinstance(reason, RuntimeFault) and reason.code in ("damaged", "other_format")
+    return "damaged" if is_for_good else "failed"
 
 
 if __name__ == "__main__":

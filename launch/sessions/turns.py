@@ -50,7 +50,7 @@ def check_text(text: str, limits: HostConfig) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise UsageFault("the message is not valid UTF-8") from None
+        raise UsageFault("the message is not valid UTF-8", hint="send it as UTF-8; nothing was sent") from None
 
 
 async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:

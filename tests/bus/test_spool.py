@@ -131,6 +131,17 @@ def test_a_damaged_file_is_set_aside_and_its_good_part_kept():
     assert Spool(disk, PATH).open() == [entry(1)]
 
 
+def test_a_file_of_another_version_is_set_aside_whole_under_a_name_that_says_so():
+    """It is not damaged: nothing of it is read, and nothing is lost."""
+    disk = SimDisk(SimMedium(1 << 20))
+    Spool(disk, PATH).append([entry(1)])
+    disk.open(PATH).write_at(0, b"HSP4")
+    size = disk.open(PATH).size()
+    assert Spool(disk, PATH).open() == []
+    assert disk.open(f"{PATH}.other-format-1").size() == size
+    assert not disk.exists(f"{PATH}.damaged-1") and not disk.exists(PATH)
+
+
 def test_the_last_entry_that_reaches_the_ledger_removes_the_file():
     """Nothing stays behind once everything is in the record."""
     disk = SimDisk(SimMedium(1 << 20))

@@ -166,7 +166,7 @@ def test_fault_never_repeats_text_of_a_setting(tmp_path: Path) -> None:
     ("text", "place"),
     [
         ('{\n  "bus": {,}\n}', "line 2, column 11: not JSON"),
-        ("", "line 1, column 1: not JSON"),
+        ("", "is empty; write what belongs there"),
         ('{"bus": 1, "bus": 2}', "'bus' is written twice"),
         ('{"bus": NaN}', "NaN is not a number"),
         ("[]", "holds list, not an object"),

@@ -378,10 +378,14 @@ def test_a_record_in_another_format_is_refused_with_one_sentence_that_says_what_
     before = path.read_bytes()
     with pytest.raises(LedgerError) as refused:
         open_ledger(RealDisk(tmp_path), ledger_config())
-    assert refused.value.code == "damaged"
-    assert refused.value.detail == (
-        f"{FIRST}, byte 0: the record is in format 1, and this software reads {VERSION}; move the directory `ledger` of this home "
-        "away to begin a new record, and read the old one with the software that wrote it"
+    assert refused.value.code == "other_format"
+    assert (
+        str(refused.value)
+        == refused.value.detail
+        == (
+            f"{FIRST}, byte 0: the record is in format 1, and this software reads {VERSION}; move the directory `ledger` of this home "
+            "away to begin a new record, and read the old one with the software that wrote it"
+        )
     )
     with pytest.raises(LedgerError, match="in format 1"):
         list(read_entries(tmp_path))

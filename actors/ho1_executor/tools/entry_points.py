@@ -222,8 +222,10 @@ def _place(error: BaseException) -> str:
 
 
 def main() -> None:
-    """`python -m` this module, MAX_BYTES NAME...: name -> [why it is no tool, whether it writes], as JSON."""
-    found: dict[str, tuple[str, bool]] = {}
+    """`python -m` this module, MAX_BYTES NAME...: of each [why it is no tool, whether it writes], a line of JSON.
+
+    Each as soon as it is known: one that ends the process has no line, and those before it have theirs.
+    """
     out = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # what a package prints while it is imported is no part of the answer
@@ -231,10 +233,10 @@ def main() -> None:
     for name in sys.argv[2:]:
         try:
             told = json.loads(description_of(name, int(sys.argv[1])))
-            found[name] = schema_fault(told["parameters"]), told["writes"]
+            found = schema_fault(told["parameters"]), told["writes"]
         except BadEntryPoint as bad:
-            found[name] = str(bad), False
-    os.write(out, json.dumps(found).encode())
+            found = str(bad), False
+        os.write(out, f"{json.dumps(found)}\n".encode())
     os._exit(0)  # threads that a package left behind are nobody's business
 
 

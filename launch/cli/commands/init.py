@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -84,7 +85,7 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
 
 def _copy(texts: dict[Path, str], home: Home) -> None:
     """All of these files are there, or none. Raises CommandError (refused) where one is there already."""
-    there = [str(path) for path in texts if path.exists()]
+    there = [str(path) for path in texts if os.path.lexists(path)]  # a link that leads nowhere, too
     if there:
         raise RefusedFault(
             f"there already: {', '.join(there[:3])}{' …' if len(there) > 3 else ''}: nothing was written",  # noqa: PLR2004 - three are enough to see what is meant

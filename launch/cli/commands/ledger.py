@@ -19,7 +19,7 @@ from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
 from hobus.launch.cli.commands.options import Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
-from hobus.launch.cluster import run_file
+from hobus.launch.cluster import run_file, spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
@@ -147,6 +147,8 @@ def tail(  # noqa: PLR0913 - one per option
 def verify(*, home: Home) -> Output:
     """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
     _must_exist(home)
+    for said in spools.unread(home):
+        note(said)
     report = _verified(home)
     document = {
         "ok": report.ok,
@@ -173,8 +175,11 @@ def _show_report(report: VerifyReport) -> None:
             say(f"    tail: {report.tail}")
         return
     which = f", entry {fault.sequence}" if fault.sequence is not None else ""
-    label = styled("DAMAGED", "red", bold=True, to_stderr=True)
-    note(label, f"  {fault.file}, byte {fault.byte}{which}: {fault.what}")
+    label = styled("OTHER FORMAT" if fault.is_other_format else "DAMAGED", "red", bold=True, to_stderr=True)
+    fix = f"; {fault.fix}" if fault.fix else ""
+    note(label, f"  {fault.file}, byte {fault.byte}{which}: {fault.what}{fix}")
+    if fault.is_other_format:
+        return
     whole = counted(report.entries, "entry", "entries")
     note(f"  {whole} before it {'is' if report.entries == 1 else 'are'} whole")
 

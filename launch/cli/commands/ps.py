@@ -18,6 +18,7 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster import spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
@@ -115,7 +116,7 @@ def ps(*, home: Home, as_json_: bool, watch: bool) -> int:
     table(_HEADINGS, [*own_lines(run, now), *(shown(row) for row in rows)], coloured=1, spare=_SPARE)
     if peers is None:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
-    for line in listening(answer) if answer is not None else ():
+    for line in [*(listening(answer) if answer is not None else ()), *spools.unread(home)]:
         note(line)
     if http := home.bound(http=True):
         note(f"the HTTP door is http://{http} ({next_here('token create --role http')})")

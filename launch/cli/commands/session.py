@@ -20,6 +20,7 @@ from hobus.bus.record.journal import recorded
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.turn_account import run_in, turn_account
+from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
@@ -67,6 +68,8 @@ def session() -> None:
 @with_home
 def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
     """List sessions, the newest first, by the record."""
+    for said in spools.unread(home):
+        note(said)
     rows = asyncio.run(_listed(home, limit, is_all=is_all))
 
     def show() -> None:

@@ -1,0 +1,39 @@
+"""Spools of a home that no service of this version reads: what waits in them is not in the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hobus.bus.spool import ASIDE, is_other_format
+from hobus.launch.cluster.home import Home
+
+_DAMAGED, _OTHER = ASIDE[False], ASIDE[True]
+
+
+def unread(home: Home) -> list[str]:
+    """Of each one a sentence: what it is, and what to do."""
+    return [said for path in sorted(home.spool.glob("*/*")) if (said := _why_unread(path))]
+
+
+def _why_unread(path: Path) -> str:
+    if f".{_DAMAGED}-" in path.name:
+        return (
+            f"{path} was set aside as damaged: what stood in it behind the damage is not in the record; "
+            "keep it for whoever looks into it, or move it away"
+        )
+    name, aside, _ = path.name.partition(f".{_OTHER}-")
+    if not aside and not _begins_in_other_format(path):
+        return ""
+    then = f", back under the name {name}," if aside else ""
+    return (
+        f"{path} is in a format of another version: what waits in it is not in the record; "
+        f"start the version that wrote it once{then} or move it away"
+    )
+
+
+def _begins_in_other_format(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return is_other_format(file.read(4))
+    except OSError:
+        return False
