@@ -241,7 +241,8 @@ def _role(actor: str) -> str:
 def _fix(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
     logs = next_command(f"logs {actor}", home.root)
     if is_damaged:
-        return f"{next_command('ledger verify', home.root)} names the place; then down, and restore a copy, or as it says; {logs}"
+        verify = next_command("ledger verify", home.root)
+        return f"{verify} names the place; then down, and restore a copy, or as it says; {logs}"
     if state in ("failed", "stopped"):
         return f"{next_command(f'restart {actor}', home.root)}; {logs}"
     return logs
