@@ -12,9 +12,12 @@ from typing import Any
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
 from hobus.actors.ho2_supervisor.session.snapshot import Packed, packed_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.json_text import object_in
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
+from hobus.bus.messages.ids import DIRECT_CALL_ID
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import OrderEnded, RunRequested
-from hobus.bus.record.journal import recorded
+from hobus.bus.messages.session import OrderEnded, RunRequested, SessionConfig
+from hobus.bus.record.journal import own_text, recorded
 
 LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""
@@ -36,7 +39,7 @@ class Standing:
     state: SessionState = NOTHING
     updated_at_us: int = 0
     _input_ref: str = ""
-    _asked: dict[str, HeldNow] = field(default_factory=dict[str, HeldNow])  # what a model asked for last
+    _asked: dict[str, HeldNow] = field(default_factory=dict[str, HeldNow])  # calls that were asked for last
 
     def take(self, entry: Entry) -> Step:
         """One more entry, and what it did. A snapshot that is whole stands for what was not read or does not read."""
@@ -46,6 +49,10 @@ class Standing:
             taken = step(held.state, entry)
         self.state, self.updated_at_us = taken.after, entry.ledger_at_us
         match taken.event:
+            case RunRequested(input_ref=ref, run_overrides=SessionConfig(calls_tool=str(tool_id))):
+                text = own_text(taken.recorded, ref) if taken.recorded is not None else None
+                arguments = object_in(text or "", depth_max=PARAMETERS_DEPTH_MAX) or {}
+                self._input_ref, self._asked = ref, {DIRECT_CALL_ID: HeldNow(DIRECT_CALL_ID, tool_id, arguments)}
             case RunRequested(input_ref=ref):
                 self._input_ref = ref
             case OrderEnded(receipt={"output_result": {"tool_calls": [_, *_] as calls}}):

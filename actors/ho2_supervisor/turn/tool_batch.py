@@ -19,7 +19,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import ToolBatchId, work_order_id
 from hobus.bus.messages.session import BatchSettled, LifecycleChanged, ToolBatchIssued
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
-from hobus.config.assets import needs_approval
+from hobus.config.assets import names, needs_approval
 
 
 async def settle(
@@ -29,7 +29,8 @@ async def settle(
     context = await run.new_step()
     batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
     call_ids, tools = [call.call_id for call in asked], run.config.tools
-    held = [call.call_id for call in asked if call.tool_id not in invented and needs_approval(tools, call.tool_id)]
+    may_run = [call for call in asked if call.tool_id not in invented and names(context.agent.tools, call.tool_id)]
+    held = [call.call_id for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
     effects, session = run.effects, run.session
     effects.step(ToolBatchIssued(tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, at=session.now()))
     ended = {call.call_id: batch.ended(call, batch.not_found(call)) for call in asked if call.tool_id in invented}

@@ -106,7 +106,9 @@ def call_tool(  # noqa: PLR0913 - one per option
     except KeyboardInterrupt:
         note(f"not waiting any more; the call goes on: the same again with --input-id {input_id} (it never runs twice)")
         raise
-    return Output(_called_document(tool_id, given, called), partial(_show_called, called, input_id), _exit_code(called))
+    return Output(
+        _called_document(tool_id, given, called), partial(_show_called, called, tool_id, input_id), _exit_code(called)
+    )
 
 
 def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row:
@@ -127,7 +129,7 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
     }
 
 
-def _show_called(called: Called, input_id: str) -> None:
+def _show_called(called: Called, tool_id: str, input_id: str) -> None:
     """The result alone on stdout; the rest on stderr. A call without one ends the command as an error."""
     if not called.code:
         value = called.value
@@ -135,7 +137,9 @@ def _show_called(called: Called, input_id: str) -> None:
     for line in [] if called.told is None else words_of_tool(called.told):
         note(printable(line))
     if called.told is not None:
-        took = f"{called.told.tool} · {called.told.elapsed_ms} ms · {shown_session(called.result.session_id)}"
+        took = (
+            f"{called.told.tool or tool_id} · {called.told.elapsed_ms} ms · {shown_session(called.result.session_id)}"
+        )
         note(styled(took, "bright_black", to_stderr=True))
     if called.code:
         hint = f"the same again with --input-id {input_id}" if called.code == RUN_WAITING else ""

@@ -51,12 +51,18 @@ class Written:
         )  # fmt: skip
         return self
 
-    def run(self, input_id: str = "in-1", text: str = "hello") -> Written:
+    def run(self, input_id: str = "in-1", text: str = "hello", calls_tool: str | None = None) -> Written:
         """A run begins."""
         ref = body_ref(f"RunRequested:{self.state.session_id}/{input_id}", 1)
         self.add(
             events.RunRequested(
-                input_ref=ref, input_id=input_id, input_digest="d", deadline_at=AT, config_digest="", at=AT
+                input_ref=ref,
+                input_id=input_id,
+                input_digest="d",
+                deadline_at=AT,
+                config_digest="",
+                at=AT,
+                run_overrides=None if calls_tool is None else events.SessionConfig(calls_tool=calls_tool),
             ),
             text.encode(),
         )

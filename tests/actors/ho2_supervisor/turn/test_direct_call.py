@@ -84,6 +84,14 @@ def test_a_call_that_needs_an_approval_waits_for_it() -> None:
         assert len(rig.pool.orders) == 1
 
 
+def test_nobody_is_asked_to_approve_a_call_that_its_agent_may_not_make() -> None:
+    """It goes on its way at once, and ends as refused, or as a tool that no worker here has."""
+    with Rig(("tools.approval", ("write_*",)), script=one_tool) as rig:
+        result = called(rig, "{}", wanted=SessionConfig(calls_tool="write_note"))
+        assert [(one.tool_id, one.code) for one in result.tool_calls] == [("write_note", "tool_not_found")]
+        assert "LifecycleChanged" not in names(rig.run(rig.entries()))
+
+
 @pytest.mark.parametrize("text", ["[1]", "hello", "{", "{}" * 2, "[" * 1000])
 def test_a_message_that_is_no_object_is_refused(text: str) -> None:
     """Before anything stands."""
