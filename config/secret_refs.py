@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from typing import Any, cast
 
 HIDDEN = "(hidden)"
@@ -17,7 +18,7 @@ _OF_ENVIRONMENT = "env:"
 
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s\x00][^\x00\n]*")
 _SECRET_KEY = re.compile(
-    r"(^|[_-])(key|secret|password|passphrase|token|credential|credentials|authorization|cookie)([_-]ref)?$",
+    r"((^|[_-])(key|secret|pass|passphrase|token|credential|credentials|authorization|cookie)|apikey|password|passwd)([_-]ref)?$",
     re.IGNORECASE,
 )
 
@@ -28,7 +29,7 @@ _SECRET_VALUE = re.compile(
     | (?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30}
     | (?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----
-    | ^[Bb]earer\ +\S{8}
+    | (?<![A-Za-z])[Bb]earer\ +\S{8}
     | ^[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s:@]+@
     """,
     re.VERBOSE,
@@ -48,6 +49,16 @@ def is_secret_name(name: str) -> bool:
 def looks_secret(value: str) -> bool:
     """True for a value that is a key by its form, as well-known services make them, or holds one, whatever its name."""
     return _SECRET_VALUE.search(value) is not None
+
+
+def secret_argument(arguments: Sequence[str]) -> bool:
+    """True if an argument of a program is a secret by its form, or as in `--password VALUE` and `--api-key=VALUE`."""
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        name, _, value = word.partition("=")
+        is_named = name.startswith("-") and name != "--key" and is_secret_name(name.lstrip("-"))
+        if looks_secret(word) or (is_named and bool(value or (following and not following.startswith("-")))):
+            return True
+    return False
 
 
 def redacted(value: Any, *, is_secret: bool = False) -> Any:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.assets import Agent
 from hobus.config.schema import HttpServer, McpServerConfig, ToolsConfig
-from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret
+from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret, secret_argument
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every model provider takes as the name of a tool."""
@@ -68,7 +68,7 @@ def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
             yield f"{path}.url: {fault}"
     elif not server.command[0].strip():
         yield f"{path}.command.0: blank text; name the program"
-    elif any(looks_secret(word) for word in server.command[1:]):
+    elif secret_argument(server.command[1:]):
         yield (
             f"{path}.command: an argument looks like a secret, which every user of the machine could read; "
             "give it in env, as `env:NAME` or `file:PATH`"
@@ -105,6 +105,8 @@ def _url_fault(url: str) -> str:
         return expected
     if parts.username or parts.password:
         return "holds a user or password; put it into headers as `env:NAME` or `file:PATH`"
+    if looks_secret(url) or any(is_secret_name(key) for key, _ in parse_qsl(parts.query)):
+        return "holds what looks like a secret; put it into headers as `env:NAME` or `file:PATH`"
     return ""
 
 

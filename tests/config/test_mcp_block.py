@@ -10,7 +10,7 @@ import pytest
 
 from hobus.bus.errors import ConfigError
 from hobus.config.mcp_block import PastedServer
-from hobus.config.secret_refs import looks_secret
+from hobus.config.secret_refs import looks_secret, secret_argument
 from hobus.config.snapshot import Snapshot, load_snapshot
 
 BASE = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 10000, "elsewhere": False}
@@ -97,6 +97,12 @@ def test_the_profile_of_a_server_that_names_none_is_a_setting(tmp_path):
         ({"command": "x", "env": {"GITHUB_TOKEN": "abc"}}, "mcpServers.a.env.GITHUB_TOKEN: a secret must not stand here; write `env:NAME` or `file:PATH`"),
         ({"command": "x", "env": {"DB": "postgres://me:" + "pw@h/db"}}, "mcpServers.a.env.DB: a secret must not stand here"),
         ({"command": "x", "args": ["--key", "sk-" + "a" * 20]}, "mcpServers.a.args: an argument looks like a secret"),
+        ({"command": "x", "args": ["--password", "abc"]}, "mcpServers.a.args: an argument looks like a secret"),
+        ({"command": "x", "args": ["run", "--api-key=abc"]}, "mcpServers.a.args: an argument looks like a secret"),
+        ({"command": "x", "args": ["-H", "Authorization: Bearer 12345678"]}, "mcpServers.a.args: an argument looks like a secret"),
+        ({"command": "x", "env": {"PGPASSWORD": "abc"}}, "mcpServers.a.env.PGPASSWORD: a secret must not stand here"),
+        ({"command": "x", "env": {"MY_PASS": "abc"}}, "mcpServers.a.env.MY_PASS: a secret must not stand here"),
+        ({"url": "https://h/y?token=abc"}, "mcpServers.a.url: holds what looks like a secret"),
         ({"url": "http://h/", "headers": {"Authorization": "Bearer 12345678"}}, "mcpServers.a.headers.Authorization: a secret"),
         ({"url": "ftp://h/"}, "mcpServers.a.url: expected http"),
         ({"command": " "}, "mcpServers.a.command: blank text; name the program"),
@@ -145,6 +151,14 @@ def test_keys_are_known_by_their_form(value):
 def test_plain_values_are_none(value):
     """A path, an address, a word with a dash."""
     assert not looks_secret(value)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--token"], ["--token", "--verbose"], ["--token-file", "t"], ["--key", "k.pem"], ["password", "x"]]
+)
+def test_flags_without_a_secret_are_none(arguments):
+    """One that takes no value here, one that names a file, a plain word."""
+    assert not secret_argument(arguments)
 
 
 def test_every_field_says_what_it_is():
