@@ -121,4 +121,4 @@ def test_mistakes_on_the_way_are_told_with_what_to_do(tmp_path, monkeypatch):
     assert "agents/CLERK.json" in hobus("config", "check", env=env).err
     own.write_text(before)
     second = hobus("init", "--agent", "BARD", env=env)
-    assert second.code == exit_codes.OK and "lay this over it" in second.out and "bard_note" in second.out
+    assert second.code == exit_codes.OK and "merge this into it" in second.out and "bard_note" in second.out
