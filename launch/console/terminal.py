@@ -165,7 +165,7 @@ class Counting:
         if total is not None:
             columns.append(TimeRemainingColumn(compact=True))
         self._progress = Progress(
-            *columns, console=screen(to_stderr=True), auto_refresh=False, transient=True,
+            *columns, console=screen(to_stderr=True, columns=columns_there), auto_refresh=False, transient=True,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
         self._task = self._progress.add_task(what, total=total)

@@ -108,8 +108,8 @@ def test_ctrl_c_ends_the_waiting_for_a_follow_up_and_not_its_turn(slow):
     """What is said then is a command: pasted, it waits for the same turn again, which runs once."""
     asking, session = asked(slow)
     assert slow("session pause", session).code == exit_codes.OK  # however slow this machine is
-    waiting = slow.begin("session", "followup", session, "--wait", "what did I ask before?")
-    eventually(lambda: any(e.event_type == "CommandApplied" and "FollowUp" in repr(e) for e in slow.entries()))
+    waiting = slow.begin("session followup", session, "--wait", "what did I ask before?")
+    eventually(lambda: len(slow.entries("HostCommandApplied")) == 2)
     waiting.send_signal(signal.SIGINT)
     out, err = waiting.communicate(timeout=30)
     assert (waiting.returncode, out) == (INTERRUPTED, b""), err
@@ -117,7 +117,7 @@ def test_ctrl_c_ends_the_waiting_for_a_follow_up_and_not_its_turn(slow):
     again = shlex.split(line.partition("is kept: ")[2].partition(" (it is applied once)")[0])
     assert again[:3] == ["hobus", "session", "followup"] and "--command-id" in again and "--wait" in again
     assert slow("session resume", session).code == exit_codes.OK
-    answer = slow.begin(*again[1:])
+    answer = slow.begin("session followup", *again[3:])
     out, err = answer.communicate(timeout=90)
     assert answer.returncode == exit_codes.OK and QUESTION in out.decode(), err
     assert result_of(asking)["outcome"] == "success"

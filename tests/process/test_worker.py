@@ -124,6 +124,7 @@ def test_a_worker_joins_by_token_and_does_all_the_work(remote_only: Site) -> Non
     connections = [c for process in worker.tree() for c in process.net_connections(kind="inet")]
     assert [(c.status, c.raddr.port) for c in connections] == [("ESTABLISHED", int(_address(site).rpartition(":")[2]))]
     assert sorted(path.name for path in worker.home.iterdir()) == [
+        ".gitignore",
         "lock",
         "logs",
         "run",
