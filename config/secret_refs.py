@@ -55,6 +55,7 @@ def secret_argument(arguments: Sequence[str]) -> bool:
     """True if an argument of a program is a secret by its form, or as in `--password VALUE` and `--api-key=VALUE`."""
     for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
         name, _, value = word.partition("=")
+        # `--key` names a file more often than it holds a key; one that is a key is known by its form.
         is_named = name.startswith("-") and name != "--key" and is_secret_name(name.lstrip("-"))
         if looks_secret(word) or (is_named and bool(value or (following and not following.startswith("-")))):
             return True
