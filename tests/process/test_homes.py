@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -70,7 +71,8 @@ def test_a_removed_run_directory_hides_no_launcher(cluster: Cluster):
     """The lock lies beside it: up is refused, ps and doctor say what happened, down ends everything."""
     cluster.up()
     run = cluster.run()
-    subprocess.run(["rm", "-r", str(cluster.home.run)], check=True)
+    gone = cluster.home.run.rename(cluster.home.run.with_name("gone"))  # at once: the launcher goes on writing there
+    shutil.rmtree(gone)
     assert holder(cluster.home) == run.launcher_pid
     assert cluster("up", "--wait").code == exit_codes.REFUSED
     shown = cluster("ps")
