@@ -28,7 +28,6 @@ ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host", "http", "do
 EVERY_ROLE = frozenset(ROLES)
 CLIENT_ROLES = frozenset({"door", "operator", "http"})
 """Those that ask and answer nobody: commands of the command line, operators, the HTTP door."""
-_OPERATOR = frozenset({"operator"})
 _OPERATION = frozenset({"operator", "launcher"})
 _MEMORY = frozenset({"ho2", "operator"})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hobus.bus.dispatch import Actor
@@ -18,27 +19,19 @@ from hobus.bus.text import cut
 State = Literal["starting", "ready", "degraded", "draining"]
 
 
+@dataclass(slots=True)
 class Readiness:
     """The state that others are told, and why; `on_change` hears every change, `on_bug` a programming error."""
 
-    def __init__(
-        self,
-        actor: Actor | None,
-        *,
-        interval_s: float,
-        on_change: Callable[[], None],
-        on_bug: Callable[[BaseException], None],
-    ) -> None:
-        self._actor = actor
-        self._needs = () if actor is None else actor.needs
-        self._interval_s = interval_s
-        self._on_change = on_change
-        self._on_bug = on_bug
-        self._task: asyncio.Task[None] | None = None
-        self._own: str | None = None  # what the actor said of itself; None until it was asked
-        self._ready_roles: set[str] = set()
-        self.state: State = "starting"
-        self.reason = ""
+    actor: Actor | None
+    interval_s: float
+    on_change: Callable[[], None]
+    on_bug: Callable[[BaseException], None]
+    state: State = "starting"
+    reason: str = ""
+    _task: asyncio.Task[None] | None = None
+    _own: str | None = None  # what the actor said of itself; None until it was asked
+    _ready_roles: set[str] = field(default_factory=set[str])
 
     def ask(self) -> None:
         """From now on the actor is asked, at each interval, until it is ready; one that is watched, also after that."""
@@ -64,15 +57,15 @@ class Readiness:
         while True:
             self._own = await self._why_not()
             self._judge()
-            if not self._own and not (self._actor is not None and self._actor.is_watched):
+            if not self._own and not (self.actor is not None and self.actor.is_watched):
                 return
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(self.interval_s)
 
     async def _why_not(self) -> str:
-        if self._actor is None:
+        if self.actor is None:
             return ""
         try:
-            return await self._actor.ready()
+            return await self.actor.ready()
         except RuntimeFault as fault:
             return str(fault)
 
@@ -80,19 +73,19 @@ class Readiness:
         """Its own reason first; it says nothing before it was asked, and nothing new once it drains."""
         if self._own is None or self.state == "draining":
             return
-        reason = self._own or missing(self._needs, self._ready_roles)
+        reason = self._own or missing(() if self.actor is None else self.actor.needs, self._ready_roles)
         self._become("degraded" if reason else "ready", reason)
 
     def _become(self, state: State, reason: str) -> None:
         reason = cut(reason, REASON_MAX_CHARS)
         if (state, reason) != (self.state, self.reason):
             self.state, self.reason = state, reason
-            self._on_change()
+            self.on_change()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._on_bug(error)
+            self.on_bug(error)
 
 
 def missing(needs: tuple[str, ...], ready_roles: set[str]) -> str:

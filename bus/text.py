@@ -9,3 +9,8 @@ def cut(text: str, max_chars: int) -> str:
         return text
     mark = f"... ({len(text)} characters)"
     return f"{text[: max(0, max_chars - len(mark))]}{mark}"
+
+
+def shortened(text: str, max_chars: int) -> str:
+    """The text, or its beginning with `…`, in at most `max_chars`."""
+    return text if len(text) <= max_chars else f"{text[: max(0, max_chars - 1)]}…"

@@ -57,26 +57,6 @@ class _Recent:
     response: PromptResponse | None = None
 
 
-class Attempts:
-    """The names of attempts that this process made itself: the most recent ones, as many as calls are remembered.
-
-    One of them whose end is not in the record yet was sent, or given up: it is never sent a second time.
-    """
-
-    def __init__(self, recent_max: int) -> None:
-        self._recent_max = recent_max
-        self._names: OrderedDict[str, None] = OrderedDict()
-
-    def add(self, name: str) -> None:
-        """From now on this attempt is one of them."""
-        self._names[name] = None
-        if len(self._names) > self._recent_max:
-            self._names.popitem(last=False)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
-
-
 class Calls:
     """Running calls, and the most recent ones with their attempt numbers and answers."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
+from hobus.bus.window import remember
 from hobus.config.assets import Agent
 from hobus.config.schema import GatewayConfig, ModelConfig, Route
 from hobus.gateway_service.breaker import said_by
@@ -161,11 +162,9 @@ class LastFaults:
 
     def failed(self, session_id: str, provider_id: str, said: str) -> None:
         """This provider has just failed a call of the session, with these words."""
-        self._failed.setdefault(session_id, {}).pop(provider_id, None)
-        self._failed[session_id][provider_id] = said
-        self._failed.move_to_end(session_id)
-        if len(self._failed) > self._sessions_max:
-            self._failed.popitem(last=False)
+        failed = self._failed.get(session_id, {})
+        failed.pop(provider_id, None)
+        remember(self._failed, session_id, {**failed, provider_id: said}, at_most=self._sessions_max)
 
     def answered(self, session_id: str) -> str:
         """What failed it before, for the last time: it is no news any more. Empty: nothing."""

@@ -7,6 +7,7 @@ here and gives its reservation a settlement.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,11 +22,12 @@ from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
 from hobus.bus.port import Bus, Provider
 from hobus.bus.spool import RecordKeeper
 from hobus.bus.streaming import Draft
+from hobus.bus.window import remember
 from hobus.config.schema import AdminConfig
 from hobus.gateway_service import pricing, records, routing
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
-from hobus.gateway_service.calls import Attempts, key_conflict
+from hobus.gateway_service.calls import key_conflict
 from hobus.gateway_service.pieces import Pieces
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PackTexts, PromptCall
@@ -52,12 +54,12 @@ class Sender:
     on_lost: Callable[[str], None]
     sent_count: int = 0
     failed_count: int = 0
-    _made: Attempts = field(init=False)
+    _made: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
+    """Attempts of this process, as many as calls are remembered: none of them is sent a second time."""
     _undecided_count: int = 0
     _none_undecided: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        self._made = Attempts(self.config.gateway.recent_calls_max)
         self._none_undecided.set()
 
     # --- stage 9 ----------------------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ class Sender:
         """Should this PROMPT_SENT stand, or still commit, it gets its end: nothing was sent and nothing used."""
         if attempt.name in self._made:
             return  # sent or closed before: that end is on its way
-        self._made.add(attempt.name)
+        self._note_made(attempt)
         self._undecided_count += 1
         self._none_undecided.clear()
 
@@ -234,7 +236,7 @@ class Sender:
         if left <= 0:
             raise self._failed(attempt, _no_time(ask), NEVER_SENT)
         self.sent_count += 1
-        self._made.add(attempt.name)
+        self._note_made(attempt)
         started = self.bus.clock.monotonic()
         silence_s = self.config.gateway.breaker.silence_ms / 1000
         pieces = Pieces(
@@ -368,6 +370,9 @@ class Sender:
         """Whether its turn has had all its time, as far as its sender knew: what is taken back now is not early."""
         due_at, reserve_s = ask.prompt.due_at, self.config.gateway.reply_reserve_ms / 1000
         return due_at is not None and self.bus.now() >= parse_iso(due_at) - reserve_s
+
+    def _note_made(self, attempt: Attempt) -> None:
+        remember(self._made, attempt.name, None, at_most=self.config.gateway.recent_calls_max)
 
     def _left(self, deadline: float) -> float:
         return deadline - self.bus.clock.monotonic()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hobus.bus.messages.ledger import session_stream
-from hobus.bus.record.entry import Entry, StoredEntry, to_entry
+from hobus.bus.record.entry import Entry, to_entry
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Whole, walk
@@ -23,18 +23,15 @@ class EntryFilter:
     stream: str | None = None
     event_type: str | None = None
     session: str | None = None  # a session id or its first characters, with or without `SES-`
-    work_order_id: str | None = None
 
-    def accepts(self, entry: StoredEntry) -> bool:
+    def accepts(self, entry: Entry) -> bool:
         """Whether the entry is meant."""
         if self.stream is not None and entry.stream != self.stream:
             return False
         if self.event_type is not None and entry.event_type != self.event_type:
             return False
-        if self.work_order_id is not None and entry.provenance[7] != self.work_order_id:
-            return False
         prefix = (self.session or "").removeprefix("SES-")
-        return entry.session_id.startswith(prefix) or entry.stream.startswith(session_stream(prefix))
+        return entry.provenance.session_id.startswith(prefix) or entry.stream.startswith(session_stream(prefix))
 
 
 def read_entries(  # noqa: PLR0913 - a question has these parts
@@ -60,12 +57,6 @@ def read_entries(  # noqa: PLR0913 - a question has these parts
                 return
             count += 1
             yield entry
-
-
-def entry_at(path: Path, sequence: int, *, with_bodies: bool = True) -> Entry | None:
-    """One entry by its number. Raises Damage."""
-    found = next(read_entries(path, after=sequence - 1, limit=1, with_bodies=with_bodies), None)
-    return found if found is not None and found.sequence == sequence else None
 
 
 def head_of(path: Path) -> int:

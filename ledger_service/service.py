@@ -21,11 +21,10 @@ from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import may_write_entry
 from hobus.config.schema import LedgerConfig
-from hobus.ledger_service.denials import Denials
 from hobus.ledger_service.index import Committed, NoRoom
 from hobus.ledger_service.intake import Surroundings, salts
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
-from hobus.ledger_service.scope import READS, may_read, may_read_entry
+from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry
 from hobus.ledger_service.writer import Outcome, shortage
 
 

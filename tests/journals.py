@@ -9,15 +9,29 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hobus.bus.messages.base import named
+from hobus.actors.ho2_supervisor.turn.text_parts import parts_in
+from hobus.bus.messages.base import named, unpack
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.journal import event_in, result_of
-from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record, decoded
+from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record, must
 
 _TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")
 _INSTANCE = re.compile(r"\b(?:(ho1|ho2|gateway|host|door|operator)/\d+@[0-9a-z]+|(client)/\d+)\b")
 """Peers, and the client, which is named after its process."""
 ANSWERS = ("RunCompleted", "TurnDegraded")
+
+
+def decoded(body: bytes | None) -> Any:
+    """A body as its value: the parts of a composed text, a map or list, else text."""
+    must(body is not None, "a body is erased, and nothing erases here")
+    assert body is not None
+    if (parts := parts_in(body)) is not None:
+        return [list(part) for part in parts]
+    try:
+        value = unpack(body)
+    except ValueError:
+        return body.decode()
+    return value if isinstance(value, (dict, list)) else body.decode()
 
 
 def masked_journal(entries: Sequence[Entry]) -> list[dict[str, Any]]:

@@ -152,11 +152,6 @@ class StoredEntry(Entry):
 
     __slots__ = ()
 
-    @property
-    def session_id(self) -> str:
-        """Of the provenance."""
-        return self.provenance.session_id
-
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
@@ -267,7 +262,7 @@ def encode_stored(stored: StoredEntry, packed: bytes = b"") -> bytes:
 
 def spelled_more_bytes(stored: StoredEntry) -> int:
     """At most so much longer than its bytes is the entry as its readers get it."""
-    return min(len(stored.session_id), _SESSION_MAX_BYTES) * _MARKS_MAX
+    return min(len(stored.provenance.session_id), _SESSION_MAX_BYTES) * _MARKS_MAX
 
 
 def to_entry(stored: StoredEntry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:

@@ -1,4 +1,4 @@
-"""Ends connections of a bound socket that `bus/doorway.py` finds too many: a thread beside the server's loop.
+"""Ends connections of a bound socket that `bus/conduct.py` finds too many: a thread beside the server's loop.
 
 A process without a free descriptor is at its end: libzmq 4.3.5 aborts when it cannot accept on an ipc socket (`Too many
 open files (ipc_listener.cpp)`). Its I/O thread accepts whatever comes, as fast as it comes, while the server's loop may
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import structlog
 import zmq
 
-from hobus.bus.doorway import Doorway
+from hobus.bus.conduct import Doorway
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 

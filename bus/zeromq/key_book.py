@@ -238,9 +238,8 @@ class KeyFiles:
         """The token's key counts from now on, durably; asked again, the same answer. Raises BusError."""
         if not _is_key(wanted.public_key):
             raise BusError("malformed", "the token's public key is none")
-        for name, value, setting in (("ttl", wanted.ttl_s, "join_ttl_max_s"), ("uses", wanted.uses, "join_uses_max")):
-            if value > (limit := getattr(self._settings, setting)):
-                raise BusError("rejected", f"--{name} {value}: at most {limit} (bus.{setting})")
+        if beyond := beyond_bounds(wanted.ttl_s, wanted.uses, self._settings):
+            raise BusError("rejected", beyond)
         key_hash = _hash(wanted.public_key.encode())
         token = self._tokens.get(key_hash) or self._new_token(key_hash, wanted, now)
         return TokenCreated(
@@ -263,6 +262,17 @@ class KeyFiles:
 
     def _write(self, path: str, record: Record) -> None:
         disk.write_private(self._folder / path, record.model_dump_json().encode() + b"\n")
+
+
+def beyond_bounds(ttl_s: int, uses: int, settings: BusSettings) -> str:
+    """What of a token is more than the configuration allows, and its bound; empty: nothing."""
+    for option, value, limit, unit, setting in (
+        ("--ttl", ttl_s, settings.join_ttl_max_s, " s", "bus.join_ttl_max_s"),
+        ("--uses", uses, settings.join_uses_max, "", "bus.join_uses_max"),
+    ):
+        if value > limit:
+            return f"{option} {str(value)[:40]}{unit}: at most {limit}{unit} ({setting})"
+    return ""
 
 
 def tokens_in(folder: Path) -> list[TokenFile]:

@@ -11,19 +11,6 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import is_session_stream, read_body
 from hobus.bus.record.journal import recorded
 from hobus.launch.console.output import clock_time, plain
-from hobus.ledger_service.reader import EntryFilter
-
-
-def is_wanted(entry: Entry, wanted: EntryFilter) -> bool:
-    """The reader's filter, for entries that came over the bus."""
-    if wanted.stream is not None and entry.stream != wanted.stream:
-        return False
-    if wanted.event_type is not None and entry.event_type != wanted.event_type:
-        return False
-    if wanted.session is None:
-        return True
-    prefix = wanted.session.removeprefix("SES-")
-    return entry.provenance.session_id.startswith(prefix) or entry.stream.startswith(f"session/{prefix}")
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:

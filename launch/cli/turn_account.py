@@ -11,14 +11,14 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.ends import ENDS
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.console.output import counted, note, printable, say, styled
+from hobus.launch.console.output import counted, money, note, printable, say, styled
 from hobus.launch.sessions.account import account_of, entries_of_turn, totals_of
 from hobus.launch.sessions.history import TurnSeen, turns_in
+from hobus.launch.sessions.which import run_in_session
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 _US_PER_MS = 1000
 _NAMED_AT_MOST = 5
-_DIGITS = 18
 _DASHES = 4
 """Of a whole id."""
 _ID_CHARS = (8, 36)
@@ -74,7 +74,6 @@ class TurnAccount:
 
 def _taken(entries: Sequence[Entry]) -> str:
     totals = totals_of(entries)
-    money = "price unknown" if totals.cost_usd is None else f"${totals.cost_usd:.4f}".replace("$0.0000", "$0")
     again = totals.tool_runs - totals.tool_calls
     return ", ".join(
         part
@@ -83,7 +82,7 @@ def _taken(entries: Sequence[Entry]) -> str:
             f"{totals.model_calls_unknown} of them of unknown outcome" if totals.model_calls_unknown else "",
             counted(totals.tool_calls, "tool call") + (f", begun {counted(totals.tool_runs, 'time')}" if again else ""),
             f"{totals.input_tokens:,} + {counted(totals.output_tokens, 'token')}",
-            money,
+            money(totals.cost_usd),
         )
         if part
     )
@@ -108,7 +107,7 @@ def turn_account(home: Home, session_id: str, wanted: str) -> TurnAccount:
     """
     entries = list(read_entries(home.ledger, EntryFilter(session=session_id), with_bodies=True))
     turns = turns_in(entries)
-    number = _number(wanted, session_id)
+    number = run_in_session(wanted, session_id)
     turn = next((one for one in turns if one.run == number or one.input_id == wanted), None)
     if turn is None:
         named = [str(one.run) if one.run else f"input {one.input_id}" for one in turns]
@@ -125,15 +124,6 @@ def _beginning(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
     asked = [one for one in entries if one.event_type == "RunRequested" and one.provenance.run_seq == turn.run]
     ended = [one for one in entries if one.event_type in ENDS and turn.input_id in one.submission_id]
     return (asked or ended or list(entries))[0]
-
-
-def _number(wanted: str, session_id: str) -> int | None:
-    """None: that is no number of a run of this session."""
-    session, dash, number = wanted.rpartition("-")
-    is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
-    if not is_number or (dash and session not in (session_id, shown_session(session_id))):
-        return None
-    return int(number)
 
 
 def run_in(given: str) -> tuple[str, str] | None:

@@ -141,6 +141,12 @@ def note(*parts: str) -> None:
     click.echo(joined(*parts), err=True, color=colours(to_stderr=True))
 
 
+def note_lines(lines: Iterable[tuple[str, str]], *, behind: str = "") -> None:
+    """Each of these texts on stderr in its colour, with the same words behind it."""
+    for text, colour in lines:
+        note(styled(f"{text}{behind}", colour, to_stderr=True))
+
+
 def table(
     headings: Sequence[str],
     rows: Iterable[Sequence[object]],
@@ -213,6 +219,13 @@ def thousands(count: int) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 model call`, `1,200 model calls`, `2 processes`; `plural` where it is not the noun and an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def money(cost_usd: float | None) -> str:
+    """An amount; what is not known is said to be unknown."""
+    if cost_usd is None:
+        return "price unknown"
+    return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
 
 
 def clock_time(at: float) -> str:

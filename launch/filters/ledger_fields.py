@@ -8,10 +8,10 @@ from hobus.bus.catalog import ROLES
 from hobus.bus.messages.ids import TurnRef
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import EVENT_TYPES
-from hobus.launch.filters.instances import forms
 from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of, of_role, one_of
 from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
+from hobus.launch.filters.tap_fields import forms
 from hobus.launch.filters.turns import session_matches, turn_matches
 
 EXAMPLE = "ledger show 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'"

@@ -8,7 +8,6 @@ from hobus.bus.broker.tap_record import BROKER, DIRECT, VERDICTS, TapRecord
 from hobus.bus.catalog import CLASSES, ROLES
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.ids import TurnRef
-from hobus.launch.filters.instances import forms
 from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of, of_role, one_of
 from hobus.launch.filters.quantities import count_of, duration_of, size_of
 from hobus.launch.filters.syntax import Value
@@ -89,3 +88,14 @@ def is_routine(record: TapRecord) -> bool:
         return True
     asks = record.type == "broker.read_peers" and record.sender.startswith("launcher/")
     return asks or (record.type == "broker.peers" and record.destination.startswith("launcher/"))
+
+
+def forms(instance: str) -> tuple[str, ...]:
+    """Everything that an instance (or a service) answers to: `ho1` is all of them, `ho1/2` one, with `@…` one life."""
+    name = instance.partition("@")[0]
+    return (instance, name, name.partition("/")[0])
+
+
+def short(instance: str) -> str:
+    """`<role>/<n>`, or the service."""
+    return instance.partition("@")[0]

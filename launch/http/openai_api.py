@@ -17,8 +17,15 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.launch.http import openai_requests, transcript, turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.delivered import Delivered
-from hobus.launch.http.openai_answers import ChatEvents, ResponseEvents, called, is_refusal, response_id, session_in
+from hobus.launch.http.openai_answers import (
+    ChatEvents,
+    Delivered,
+    ResponseEvents,
+    called,
+    is_refusal,
+    response_id,
+    session_in,
+)
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest, results_in
 from hobus.launch.http.problems import Problem
 from hobus.launch.http.sse import PING, ClientGone, disconnected, streamed

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -46,13 +45,6 @@ WITH_DISK = frozenset({"ledger", "gateway", "ho3", "host"})
 """Roles whose media outlive their processes."""
 
 
-@dataclass(slots=True)
-class StruckMoment:
-    """One planned kill or freeze."""
-
-    hit_a_turn: bool = False  # whether a turn was on its way when it struck
-
-
 class SimulatedCluster:
     """Broker, ledger, gateway, memory, executors, supervisors and host in one `World`; use as a context manager."""
 
@@ -73,7 +65,6 @@ class SimulatedCluster:
         prepare(self.world)
         self._providers = dict(providers) if providers is not None else providers_of(snapshot, {})
         self._tools = tools
-        self.is_asking = False
         self._brokers = 1
         ho3 = 0 if snapshot.config.memory is None else 1
         counts = (("ledger", 1), ("gateway", 1), ("ho3", ho3), ("ho1", ho1), ("ho2", ho2), ("host", 1))
@@ -128,31 +119,6 @@ class SimulatedCluster:
             case _:
                 return SessionHost(snapshot=snapshot, spool=disk), {}
 
-    def strike(self, role: str, *, after_s: float, back_after_s: float) -> StruckMoment:
-        """In `after_s` virtual seconds the oldest process of this role is killed; a new one follows."""
-
-        def kill(victim: str) -> None:
-            self.kill_now(victim)
-            self.world.loop.call_later(back_after_s, self.start, role)
-
-        return self._later(role, after_s, kill)
-
-    def freeze(self, role: str, *, after_s: float, for_s: float) -> StruckMoment:
-        """In `after_s` virtual seconds the oldest process of this role stands still for `for_s`."""
-        return self._later(role, after_s, lambda victim: self.freeze_now(victim, for_s))
-
-    def _later(self, role: str, after_s: float, hit: Callable[[str], None]) -> StruckMoment:
-        moment = StruckMoment()
-
-        def struck() -> None:
-            victim = self.oldest(role)
-            if victim is not None:  # else an earlier strike's successor is not there yet
-                moment.hit_a_turn = self.is_asking
-                hit(victim)
-
-        self.world.loop.call_later(after_s, struck)
-        return moment
-
     def kill_now(self, victim: str) -> None:
         """SIGKILL to this incarnation."""
         if role_of(victim) == BROKER:
@@ -189,16 +155,12 @@ class SimulatedCluster:
     ) -> TurnResult:
         """One turn through the host, in virtual time: streamed to `on_stream`, or asked again as `hobus ask` does."""
         turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=on_stream is not None)
-        self.is_asking = True
-        try:
-            if on_stream is not None:
-                return self.world.run(
-                    self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
-                )
-            retry_s = self.snapshot.config.host.retry_interval_ms / 1000
-            return self.world.run(process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
-        finally:
-            self.is_asking = False
+        if on_stream is not None:
+            return self.world.run(
+                self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
+            )
+        retry_s = self.snapshot.config.host.retry_interval_ms / 1000
+        return self.world.run(process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
 
     def entries(self) -> list[Entry]:
         """Everything on the ledger's medium, with bodies; between turns also what nobody waits for."""

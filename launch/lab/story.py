@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ledger import Entry
@@ -15,7 +15,7 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ToolStarted
 from hobus.launch.lab.simulation.record import ENDS as PROMPT_ENDS
 from hobus.launch.lab.simulation.record import answer_text, answers_of, call_of
-from hobus.launch.sessions.account import moments_in, short, totals_of
+from hobus.launch.sessions.account import Totals, moments_in, short, totals_of
 
 _US = 1_000_000
 _ORDER_ENDS = ("WO_COMPLETED", "WO_FAILED")
@@ -70,16 +70,10 @@ class Unproved(Exception):
     """The record does not show what is promised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What was counted."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts(Totals):
+    """What was counted in all that a drill has seen."""
 
-    model_calls: int
-    model_calls_unknown: int
-    """Of these closed as UNKNOWN_OUTCOME: their answers, if any, are lost."""
-    tool_calls: int
-    tool_runs: int
-    """Times that a tool was begun; more than calls where one that may run twice did."""
     redelivered: int
     answers: int
     entries: int
@@ -143,13 +137,10 @@ def outcome_of_order(wo_id: str, evidence: Evidence) -> list[str]:
 
 def counts_of(evidence: Evidence) -> Counts:
     """Counted over the whole record of a cluster that was asked this one thing."""
-    entries, totals = evidence.entries, totals_of(evidence.entries)
+    entries = evidence.entries
     handed = Counter(one.message_id for one in evidence.deliveries)
     return Counts(
-        model_calls=totals.model_calls,
-        model_calls_unknown=totals.model_calls_unknown,
-        tool_calls=totals.tool_calls,
-        tool_runs=totals.tool_runs,
+        **asdict(totals_of(entries)),
         redelivered=sum(count - 1 for count in handed.values()),
         answers=len(answers_of(entries, evidence.result.input_id)),
         entries=len(entries),

@@ -16,7 +16,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -61,34 +61,26 @@ class Shown(NamedTuple):
     state: Literal["", "starting", "ready", "backoff", "failed"] = ""
 
 
+@dataclass(slots=True, eq=False)
 class Lineage:
     """Made on the launcher's running loop; `close` ends all of them."""
 
-    def __init__(
-        self,
-        config: LauncherConfig,
-        clock: Clock,
-        *,
-        log: Path,
-        on_answer: Callable[[Forked], None],
-        on_end: Callable[[], None],
-    ) -> None:
-        """`on_end`: some zygote has ended, and whatever follows it is present; or a pause without any is over."""
-        self._config = config
-        self._clock = clock
-        self._log_path = log
-        self._on_answer = on_answer
-        self._on_end = on_end
-        self.present: Held | None = None
-        self.living: list[Held] = []
-        self._heir: Held | None = None
-        self._promised: tuple[Held, socket.socket] | None = None  # who was asked for an heir, and our end of it
-        self._pause: asyncio.TimerHandle | None = None  # after the death of an heir, or one not made
-        self._history = CrashHistory()
-        self._retry: asyncio.TimerHandle | None = None
-        self._is_given_up = False
-        self._is_open = True
-        self._replacements = 0
+    config: LauncherConfig
+    clock: Clock
+    log: Path
+    on_answer: Callable[[Forked], None]
+    on_end: Callable[[], None]
+    """Some zygote has ended, and whatever follows it is present; or a pause without any is over."""
+    present: Held | None = None
+    living: list[Held] = field(default_factory=list[Held])
+    _heir: Held | None = None
+    _promised: tuple[Held, socket.socket] | None = None  # who was asked for an heir, and our end of it
+    _pause: asyncio.TimerHandle | None = None  # after the death of an heir, or one not made
+    _history: CrashHistory = field(default_factory=CrashHistory)
+    _retry: asyncio.TimerHandle | None = None
+    _is_given_up: bool = False
+    _is_open: bool = True
+    _replacements: int = 0
 
     @property
     def is_hopeful(self) -> bool:
@@ -176,27 +168,27 @@ class Lineage:
             with ExitStack() as undone:
                 ours, theirs = zygote.pair()
                 undone.enter_context(ours)
-                with theirs, self._log_path.open("ab") as log:
+                with theirs, self.log.open("ab") as log:
                     argv = children.python("hobus.launch.launcher.zygote", "--control", str(theirs.fileno()))
                     pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
                 undone.pop_all()
         except OSError as error:
             _log.warning("zygote_not_started", reason=error.strerror)
-            self._replace(self._clock.now())
+            self._replace(self.clock.now())
             return
         self.present = self._adopt(zygote.Newborn(pid, ours), loaded, is_loaded=False)
         self.want_heir()
 
     def _start_again(self) -> None:
         self._start()
-        self._on_end()
+        self.on_end()
 
     def _adopt(self, born: zygote.Newborn, loaded: int, *, is_loaded: bool) -> Held:
         born.control.settimeout(0)
         loop = asyncio.get_running_loop()
         mark = identity.start_mark(born.pid) or ""
         held = Held(
-            born.pid, mark, born.control, loaded, self._clock.now(), loop.create_future(), loop.time(), is_loaded
+            born.pid, mark, born.control, loaded, self.clock.now(), loop.create_future(), loop.time(), is_loaded
         )
         self.living.append(held)
         loop.add_reader(born.control, self._answered, held)
@@ -221,7 +213,7 @@ class Lineage:
 
     def _ask_later(self) -> None:
         """For an heir: one that cannot be made, or cannot live, does not keep the zygote busy."""
-        pause_s = self._config.restart_backoff_max_ms / 1000
+        pause_s = self.config.restart_backoff_max_ms / 1000
         self._pause = asyncio.get_running_loop().call_later(pause_s, self._pause_is_over)
 
     def _disinherit(self) -> None:
@@ -243,7 +235,7 @@ class Lineage:
             if answer.number == HEIR:
                 self._inherits(held, answer)
             else:
-                self._on_answer(answer)
+                self.on_answer(answer)
 
     def _heard(self, held: Held) -> bytes:
         try:
@@ -274,7 +266,7 @@ class Lineage:
             _log.warning("heir_ended", exit=how)
             self._heir = None
             self._ask_later()
-        self._on_end()
+        self.on_end()
 
     def _pause_is_over(self) -> None:
         self._pause = None
@@ -282,13 +274,13 @@ class Lineage:
 
     def _replace(self, born_at: float) -> None:
         """By the heir; else by a fresh interpreter, with back-off if the last one never worked; or by none for now."""
-        now = self._clock.now()
-        draw = self._clock.random()
-        decision = after_crash(self._history, started_at=born_at, now=now, draw=draw, config=self._config)
+        now = self.clock.now()
+        draw = self.clock.random()
+        decision = after_crash(self._history, started_at=born_at, now=now, draw=draw, config=self.config)
         self._history = decision.history
         self._replacements += 1
         if decision.delay_s is None:
-            _log.error("zygote_given_up", limit="launcher.crash_budget", again_in_ms=self._config.crash_window_ms)
+            _log.error("zygote_given_up", limit="launcher.crash_budget", again_in_ms=self.config.crash_window_ms)
             self._is_given_up = True
             self._disinherit()
         elif self._heir is not None:
@@ -297,7 +289,7 @@ class Lineage:
         elif decision.delay_s == 0:
             self._start()
             return
-        delay_s = self._config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
+        delay_s = self.config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)
 
 

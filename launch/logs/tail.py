@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hobus.bus.text import shortened
 from hobus.launch.console.output import clock_time
 from hobus.launch.logs.lines import LogLine, read_line, shown
 
@@ -47,20 +48,16 @@ def reason(path: Path, *, start: int) -> str:
     """
     lines = [said for line in tail(path, _REASON_LINES, start=start) if (said := line.strip(_BOX))]
     if lines and not lines[-1].startswith("{"):
-        return _cut(lines[-1])
+        return shortened(lines[-1], _REASON_CHARS)
     for line in reversed(lines):
         record = read_line(line, actor="", earlier_at=0.0).record
         if record.get("level") == "error" and (said := _said_in(record)):
-            return _cut(said)
+            return shortened(said, _REASON_CHARS)
     return ""
 
 
 def _said_in(record: Mapping[str, Any]) -> str:
     return str(record.get("reason") or ": ".join(str(record[key]) for key in ("code", "detail") if record.get(key)))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _REASON_CHARS else f"{text[: _REASON_CHARS - 1]}…"
 
 
 def of_incarnation(path: Path, actor: str, instance: str, lines: int) -> list[str]:

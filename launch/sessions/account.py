@@ -20,7 +20,7 @@ from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, QualityGate, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 from hobus.bus.text import cut
-from hobus.launch.console.output import counted, printable
+from hobus.launch.console.output import counted, money, printable
 from hobus.launch.sessions.history import about
 
 _TEXT_CHARS = 100
@@ -259,11 +259,11 @@ def _of_sent(sent: PromptSent, entry: Entry) -> str:
 
 def _of_received(answer: PromptReceived, _entry: Entry) -> str:
     tokens = f"{answer.input_tokens:,} + {counted(answer.output_tokens, 'token')}"
-    return f"{tokens}, {_money(answer.cost_usd)}, {answer.latency_ms} ms, {answer.finish_reason}"
+    return f"{tokens}, {money(answer.cost_usd)}, {answer.latency_ms} ms, {answer.finish_reason}"
 
 
 def _of_failed(failed: PromptFailed, _entry: Entry) -> str:
-    return f"{_line(failed.message)}; {counted(failed.tokens, 'token')}, {_money(failed.cost_usd)}"
+    return f"{_line(failed.message)}; {counted(failed.tokens, 'token')}, {money(failed.cost_usd)}"
 
 
 def _of_started(started: ToolStarted, _entry: Entry) -> str:
@@ -297,10 +297,6 @@ def _quoted(text: str | None) -> str:
 
 def _line(text: str) -> str:
     return cut(printable(" ".join(text.split())), _TEXT_CHARS)
-
-
-def _money(cost_usd: float | None) -> str:
-    return "price unknown" if cost_usd is None else f"${cost_usd:.4f}".replace("$0.0000", "$0")
 
 
 _PAYLOADS: dict[str, tuple[Any, Callable[[Any, Entry], str]]] = {

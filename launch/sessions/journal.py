@@ -150,8 +150,13 @@ async def journals_of(home: Home) -> AsyncGenerator[Journals]:
         yield FromLedger(bus, timeout_s=place.client_timeout_s)
 
 
-def _of_files(home: Home, why: str) -> FromDirectory:
+def demand_record(home: Home) -> None:
+    """Raises UsageFault where no record was ever begun in this home."""
     if not is_ledger(home.ledger):
         raise UsageFault(f"there is no record in {home.root}", hint=next_command("up", home.root))
+
+
+def _of_files(home: Home, why: str) -> FromDirectory:
+    demand_record(home)
     note(f"{why}: this is what its record says")
     return FromDirectory(home.ledger)

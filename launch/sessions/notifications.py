@@ -15,6 +15,7 @@ from hobus.bus.messages.ids import body_ref, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HostCommand
 from hobus.bus.record.journal import own_text
+from hobus.bus.text import shortened
 from hobus.launch.console.errors import next_here
 from hobus.launch.console.output import as_json, printable
 from hobus.launch.sessions.summary import HeldNow, Standing
@@ -125,12 +126,9 @@ class Noticed:
     @staticmethod
     def _quoted(text: str) -> str:
         line = printable(" ".join(text.split()))
-        return f": “{line if len(line) <= _TEXT_CHARS else line[: _TEXT_CHARS - 1] + '…'}”" if line else ""
+        return f": “{shortened(line, _TEXT_CHARS)}”" if line else ""
 
 
 def asked(held: HeldNow) -> str:
     """Tool and arguments of a call as the model asked for it, in one line."""
-    arguments = printable(as_json(held.arguments))
-    if len(arguments) > _ARGUMENTS_CHARS:
-        arguments = f"{arguments[: _ARGUMENTS_CHARS - 1]}…"
-    return f"{printable(held.tool_id)} {arguments}"
+    return f"{printable(held.tool_id)} {shortened(printable(as_json(held.arguments)), _ARGUMENTS_CHARS)}"

@@ -12,6 +12,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*", re.ASCII)
 _LONGEST_ID = len("SES-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 _NAMED_AT_MOST = 5
+_DIGITS = 18
 
 
 def full_session_id(given: str) -> str | None:
@@ -57,14 +58,19 @@ def no_such(given: str, *, called: str) -> UsageFault:
 
 def run_number(given: str, session_id: str) -> int:
     """The number behind `3`, `<session>-3` or `SES-<8 hex>-3`. Raises UsageFault."""
-    session, dash, number = given.rpartition("-")
-    is_number = number.isascii() and number.isdigit() and int(number[:18] or 0) > 0 and len(number) <= 18  # noqa: PLR2004
-    if is_number and (not dash or session in (session_id, shown_session(session_id))):
-        return int(number)
+    if (number := run_in_session(given, session_id)) is not None:
+        return number
     raise UsageFault(
         f"--run {given[:80]}: expected the number of a run of {shown_session(session_id)}, such as 1",
         hint=next_here(f"session show {shown_session(session_id)}"),
     )
+
+
+def run_in_session(given: str, session_id: str) -> int | None:
+    """The number that this names, as `run_number` takes it; None for anything else."""
+    session, dash, number = given.rpartition("-")
+    is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS and int(number) > 0
+    return int(number) if is_number and (not dash or session in (session_id, shown_session(session_id))) else None
 
 
 def _plain(given: str) -> str:

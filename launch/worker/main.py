@@ -8,7 +8,6 @@ through the one connection to the broker, records too.
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import socket
 from collections.abc import Coroutine, Generator, Mapping
@@ -17,6 +16,7 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
 
+from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
 from hobus.bus.join_token import JoinToken
@@ -200,8 +200,7 @@ class _Life:
     async def _worked(self, peer: Peer, made: Made) -> Ending:
         await peer.start(timeout_s=_FOR_EVER_S)
         made.begin(peer.announce)
-        gc.collect()
-        gc.freeze()
+        collector.settle()
         brings = f"{counted(made.slots, 'slot')}, {counted(len(made.tools), 'tool')}"
         say(f"working for {self._cluster.address} as {peer.instance}: {brings}; Ctrl-C drains")
         _log.info("process_started", role="ho1", instance=peer.instance, slots=made.slots, tools=list(made.tools))

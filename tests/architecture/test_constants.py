@@ -104,7 +104,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.envelope.*", "hobus.bus.join_token.*", "hobus.bus.messages.control.*", "hobus.bus.messages.failure.*",
         "hobus.bus.messages.base.Sendable:*", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
         "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.link._FRAMES",
-        "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.zap._KEY_BYTES",
+        "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.remote_router._KEY_BYTES",
         "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*",
         "hobus.launch.launcher.control.*", "hobus.launch.launcher.options.PROCESSES_MAX", "hobus.launch.cli.commands.steering.EPOCH_MAX",
     ),
@@ -173,12 +173,12 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits._BAR_CELLS",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
-        "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST",
+        "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST", "hobus.launch.sessions.which._DIGITS",
         "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.changes._SOON_S", "hobus.launch.cli.tap.table.*", "hobus.launch.console.errors._LINE_MAX_CHARS", "hobus.launch.sessions.account._*_CHARS", "hobus.launch.cli.turn_account.*",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
         "hobus.launch.cli.checkup.*", "hobus.launch.launcher.children._REAP_INTERVAL_S", "hobus.launch.cli.commands.logs._LOOK_INTERVAL_S",
-        "hobus.launch.launcher.stop._LOOK*", "hobus.launch.launcher.up_already._LOOK*", "hobus.launch.cli.tap.sink._GRACE_MS",
+        "hobus.launch.launcher.stop._LOOK*", "hobus.launch.launcher.up_already._LOOK*", "hobus.launch.cli.tap.printer._GRACE_MS",
     ),
     "the grammar of the embedded model: its answers are these numbers": ("hobus.gateway_service.providers.offline.*",),
     "the play of a demonstration, a drill or a simulation: a seed means these numbers": (

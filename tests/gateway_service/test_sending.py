@@ -12,7 +12,6 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.catalog import read_body
-from hobus.gateway_service.calls import Attempts
 from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, recorded_sends, totals
 from tests.rig import of_type
 
@@ -195,11 +194,3 @@ def test_an_attempt_of_this_process_without_an_end_is_not_sent_under_the_same_re
     assert (again.outcome, again.attempts, cluster.provider.calls) == ("SUCCESS", 2, 2)
     assert len(of_type(entries, "PROMPT_SENT")) == 2
     check_attempts(entries)
-
-
-def test_the_attempts_remembered_are_bounded():
-    """As many as there are recent calls; the oldest go first."""
-    made = Attempts(2)
-    for name in ("a/1", "b/1", "b/1", "c/1"):
-        made.add(name)
-    assert [name in made for name in ("a/1", "b/1", "c/1")] == [False, True, True]

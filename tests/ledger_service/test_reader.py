@@ -6,7 +6,7 @@ from bench.ledger_drills.rig import SESSION, append, ledger_config, running, sta
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
-from hobus.ledger_service.reader import EntryFilter, entry_at, head_of, read_entries
+from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 from hobus.ledger_service.segment import segment_name
 
 CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
@@ -45,17 +45,16 @@ async def test_filters_choose_entries(directory):
     """By stream, event type, session prefix (as people see it) and work order."""
     assert _numbers(directory, EntryFilter(stream="ho2m"), limit=3) == [3, 5, 7]
     assert _numbers(directory, EntryFilter(event_type="WO_FAILED")) == [22]
-    assert _numbers(directory, EntryFilter(work_order_id="w")) == [22]
     assert _numbers(directory, EntryFilter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [0, 1]
     assert _numbers(directory, EntryFilter(session="ab")) == [22]
     assert _numbers(directory, EntryFilter(stream="ho1m", event_type="TookOver")) == []
 
 
-async def test_one_entry_by_its_number(directory):
-    """With bodies; None beyond the head."""
-    entry = entry_at(directory, 7)
-    assert entry is not None and entry.submission_id == "e5" and entry.bodies == [bytes([5]) * 200]
-    assert entry_at(directory, 23) is None and head_of(directory) == 22
+async def test_reading_from_a_number_on(directory):
+    """With bodies; nothing beyond the head."""
+    (entry,) = read_entries(directory, after=6, limit=1, with_bodies=True)
+    assert entry.submission_id == "e5" and entry.bodies == [bytes([5]) * 200]
+    assert not list(read_entries(directory, after=22)) and head_of(directory) == 22
 
 
 async def test_it_reads_beside_a_running_writer(tmp_path):

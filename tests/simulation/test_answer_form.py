@@ -15,8 +15,8 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.journal import event_in
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
+from tests.simulation.struck import SimulatedCluster
 from tests.simulation.test_caller_tools import Scripted, turn
 from tests.simulation.turns import with_thinking
 

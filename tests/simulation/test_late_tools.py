@@ -16,8 +16,8 @@ from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.orders import OrderEnd
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record
+from tests.simulation.struck import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_tools
 
 NOTHING = '{"type": "object", "properties": {}, "additionalProperties": false}'

@@ -23,10 +23,10 @@ from hobus.bus.messages.session import Consolidate, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.process.roles.gateway import providers as providers_of
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of, masked_journal
+from tests.simulation.struck import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]

@@ -16,9 +16,9 @@ from hobus.bus.messages.session import Approve, Cancel, Command, Deny, FollowUp,
 from hobus.bus.record.ends import ENDS
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import Person, folded, names
+from tests.simulation.struck import SimulatedCluster
 from tests.simulation.turns import with_thinking
 
 QUESTIONS = ("what packages are installed?", "hello there", "is the ledger intact, and which tools do you have?")

@@ -18,9 +18,10 @@ from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt
-from hobus.launch.lab.simulated import BROKER, SimulatedCluster
+from hobus.launch.lab.simulated import BROKER
 from tests.journals import check_record, count_of
 from tests.sessions import Person
+from tests.simulation.struck import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"

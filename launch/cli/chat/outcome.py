@@ -11,7 +11,7 @@ from hobus.launch.cli.chat.cells import printable
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import counted, duration
+from hobus.launch.console.output import counted, duration, money
 
 Line = tuple[str, str]
 """Text and colour."""
@@ -89,13 +89,6 @@ def why_degraded(result: TurnResult) -> str:
     """Who had not answered, and why, as far as that is known."""
     reason = printable(result.reason).strip().rstrip(".")
     return f"degraded: {reason or 'the supervisor, its executors or the ledger were not there in time'}; "
-
-
-def money(cost_usd: float | None) -> str:
-    """An amount; what is not known is said to be unknown."""
-    if cost_usd is None:
-        return "price unknown"
-    return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
 
 
 def _named(tools: Sequence[str]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import SessionView
-from hobus.launch.cli.chat.outcome import Line, money
+from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.console.errors import next_here
-from hobus.launch.console.output import counted, thousands
+from hobus.launch.console.output import counted, money, thousands
 
 _DIM = "bright_black"
 _FURTHER = (

@@ -1,10 +1,14 @@
-"""One conversation from the client's side: its session, its turns, and those that nobody waited for to the end."""
+"""One conversation from the client's side: its session, its turns, and those that nobody waited for to the end.
+
+Lines that were typed or piped in are taken in their order, and each of them counts once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hobus.bus.clock import SystemClock
@@ -14,18 +18,67 @@ from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.session import EndSession, FollowUp, ProcessTurn, SessionClosed, SessionView, TurnResult
 from hobus.launch.cli.chat.answer_view import View, show_end
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line
-from hobus.launch.cli.chat.run_commands import applied, command_of, needs_held, refused
-from hobus.launch.cli.chat.said import Said, Sayings
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cli.chat.run_commands import applied, command_of, is_command, is_run_command, needs_held, refused
+from hobus.launch.cluster.client import asked, connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.sessions.commands import Fences, host_command, verdict_on, view_of
-from hobus.launch.sessions.following import body_text, newest
 from hobus.launch.sessions.notifications import Noticed, in_chat
 from hobus.launch.sessions.summary import Standing, standing_of
 from hobus.launch.sessions.turns import beside
-from hobus.launch.sessions.watched_turn import ROLE, answer_of
+from hobus.launch.sessions.watched_turn import ROLE, answer_of, body_text, newest
+
+
+@dataclass(slots=True)
+class Said:
+    """One line; its command id makes it count once, however often it has to be sent."""
+
+    line: str
+    command_id: str
+    is_sent: bool = False  # it may have been heard: it is sent again as the same command
+
+    @property
+    def text(self) -> str:
+        """The line without what surrounds it."""
+        return self.line.strip()
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is for the agent, and begins a turn."""
+        return not is_command(self.line)
+
+    @property
+    def is_run_command(self) -> bool:
+        """Whether it acts on the turn that runs."""
+        return is_run_command(self.line)
+
+
+def said(line: str) -> Said:
+    """The line, with an id of its own."""
+    return Said(line, f"chat-{SystemClock().new_id()}")
+
+
+class Sayings:
+    """What was said and not heard yet, in its order."""
+
+    def __init__(self) -> None:
+        self.lines: deque[Said] = deque()
+        self._is_news = asyncio.Event()
+
+    def add(self, line: str) -> None:
+        """One more; blank ones are none."""
+        if line.strip():
+            self.lines.append(said(line))
+            self._is_news.set()
+
+    async def first(self) -> Said:
+        """The one to be heard next, which stays; waits for it."""
+        while not self.lines:
+            self._is_news.clear()
+            await self._is_news.wait()
+        return self.lines[0]
+
 
 Other = Callable[[Place, str, str], Coroutine[Any, Any, None]]
 """Goes on beside a waiting: for the place, the session and the input that is waited for."""
@@ -125,7 +178,7 @@ class Talk:
     async def is_active(self, place: Place, session_id: str, input_id: str) -> None:
         """Returns when the turn that is waited for has begun: what is said at once would find nothing to act on."""
         config, clock = place.snapshot.config, SystemClock()
-        deadline = clock.monotonic() + config.launcher.client_timeout_ms / 1000
+        deadline = clock.monotonic() + place.client_timeout_s
         while not self._is_active and clock.monotonic() < deadline:
             async with connected(place, "operator") as bus:
                 entries = await newest(place, bus, session_id)
@@ -145,8 +198,7 @@ class Talk:
         self.own_commands.add(said.command_id)
         said.is_sent = True
         sent = host_command(session_id, command, Fences(), said.command_id)
-        timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
-        verdict = await verdict_on(place, session_id, sent, timeout_s=timeout_s)
+        verdict = await verdict_on(place, session_id, sent, timeout_s=place.client_timeout_s)
         if verdict.outcome == "rejected":
             said.is_sent = False
             raise refused(verdict)
@@ -171,7 +223,7 @@ class Talk:
         async with connected(place, "operator") as bus:
             noticed.catch_up(await newest(place, bus, session_id), input_id="")
             ref = noticed.standing.input_ref
-            text = await body_text(bus, ref, timeout_s=_client_s(place)) if ref else None
+            text = await body_text(bus, ref, timeout_s=place.client_timeout_s) if ref else None
         if not noticed.standing.input_id:
             return []
         if text is not None:
@@ -190,27 +242,15 @@ class Talk:
         """The session is left, and closed; how many turns it had, None: nobody could say, nor whether it is closed."""
         place, question = self.place(), EndSession(session_id=self.session_id or "")
         async with connected(place, ROLE) as bus:
-            closed = await bus.request("host", question, expect=SessionClosed, timeout_s=_client_s(place))
+            closed = await bus.request("host", question, expect=SessionClosed, timeout_s=place.client_timeout_s)
         self.leave_session()
         return closed.turn_count
 
     async def view(self) -> SessionView:
         """What the supervisor knows of the session."""
         place = self.place()
-        return await view_of(place, self.current_session or "", timeout_s=_client_s(place))
+        return await view_of(place, self.current_session or "", timeout_s=place.client_timeout_s)
 
     async def budget(self) -> Budget:
         """What the session was allowed and used."""
-        return await read_budget(self.place(), self.current_session or "")
-
-
-async def read_budget(place: Place, session_id: str) -> Budget:
-    """The gateway's account, as an operator reads it; '' for all sessions."""
-    async with connected(place, "operator") as bus:
-        return await bus.request(
-            "gateway", ReadBudget(session_id=session_id), expect=Budget, timeout_s=_client_s(place)
-        )
-
-
-def _client_s(place: Place) -> float:
-    return place.snapshot.config.launcher.client_timeout_ms / 1000
+        return await asked(self.place(), "gateway", ReadBudget(session_id=self.current_session or ""), Budget)

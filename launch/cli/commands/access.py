@@ -12,9 +12,8 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.join_token import JoinToken
 from hobus.bus.messages.control import CreateToken, Done, RevokeKey, TokenCreated
 from hobus.bus.messages.ids import iso
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
-from hobus.bus.zeromq.key_book import revoke, tokens_in, uses_in, workers_in
+from hobus.bus.zeromq.key_book import beyond_bounds, revoke, tokens_in, uses_in, workers_in
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster import run_file
@@ -77,7 +76,8 @@ def create(  # noqa: PLR0913 - one per option
     ttl = ttl or "1h"
     ttl_s = seconds_of(ttl)
     place = cluster_of(home)
-    check_bounds(ttl_s, uses, place.snapshot.config.bus)
+    if beyond := beyond_bounds(ttl_s, uses, place.snapshot.config.bus):
+        raise UsageFault(beyond)
     pair = curve.new_pair()
     wanted = {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses}
     created = ask(place, "broker", CreateToken.model_validate(wanted), TokenCreated)
@@ -117,16 +117,6 @@ def _secret(document: Mapping[str, object], line: str, about: str) -> Output:
         note(about)
 
     return Output(document, show, indent=None)
-
-
-def check_bounds(ttl_s: int, uses: int, settings: BusSettings) -> None:
-    """Raises UsageFault beyond what the running cluster's configuration allows."""
-    for option, value, limit, unit, setting in (
-        ("--ttl", ttl_s, settings.join_ttl_max_s, " seconds", "bus.join_ttl_max_s"),
-        ("--uses", uses, settings.join_uses_max, "", "bus.join_uses_max"),
-    ):
-        if value > limit:
-            raise UsageFault(f"{option}: {str(value)[:40]}{unit} are too many, at most {limit}{unit} ({setting})")
 
 
 def _reached_at(bound: str, given: str | None) -> str:

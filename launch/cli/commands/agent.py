@@ -9,13 +9,13 @@ import click
 from hobus.config.assets import BUDGET_SETTINGS, Agent
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import as_json, note, printable, say, table
+from hobus.launch.console.output import note, printable, say, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
@@ -27,39 +27,31 @@ def agent() -> None:
 
 
 @agent.command("list")
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def list_(*, home: Home, as_json_: bool) -> int:
+def list_(*, home: Home) -> Output:
     """List every agent, where its file is, and which one answers where none is named (host.agent_id)."""
     snapshot = _snapshot_of(home)
     rows = [_about(home, name, snapshot) for name in snapshot.agents]
-    if as_json_:
-        say(as_json({"agents": rows}, indent=1))
-        return exit_codes.OK
     cells = [
         (row["agent_id"], "yes" if row["is_default"] else "-", row["agent_class"], str(len(row["tools"])), row["file"])
         for row in rows
     ]
-    table(("AGENT", "DEFAULT", "CLASS", "TOOLS", "FILE"), cells)
-    return exit_codes.OK
+    return Output({"agents": rows}, lambda: table(("AGENT", "DEFAULT", "CLASS", "TOOLS", "FILE"), cells))
 
 
 @agent.command()
 @click.argument("name", metavar="NAME")
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_json
 @with_home
-def show(*, home: Home, name: str, as_json_: bool) -> int:
+def show(*, home: Home, name: str) -> Output:
     """Show one agent: its prompt, tools, budgets in tokens, and what it is permitted."""
     snapshot = _snapshot_of(home)
     known_agent(name, snapshot)
     row = _about(home, name, snapshot)
     row["withheld"] = [told for told in tool_check.withheld(snapshot) if told.startswith(f"{name} ")]
-    if as_json_:
-        say(as_json(row, indent=1))
-        return exit_codes.OK
-    for key, value in row.items():
-        say(f"{key.ljust(max(map(len, row)))}  {_in_words(value)}")
-    return exit_codes.OK
+    lines = [f"{key.ljust(max(map(len, row)))}  {_in_words(value)}" for key, value in row.items()]
+    return Output(row, lambda: say("\n".join(lines)))
 
 
 def _snapshot_of(home: Home) -> Snapshot:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
 
 import click
 from pydantic import ValidationError
@@ -14,21 +13,19 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
-from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
-from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
+from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of, warnings_about
+from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, text_given, with_agent
 from hobus.launch.cli.commands.options import DURATION, with_home
-from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, same_command
 from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import counted, is_terminal, note, say, styled
-from hobus.launch.sessions.following import follow
+from hobus.launch.console.output import counted, is_terminal, note, note_lines, say, styled
 from hobus.launch.sessions.notifications import Noticed, in_shell
-from hobus.launch.sessions.turns import beside, check_text, words_of
-from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
+from hobus.launch.sessions.turns import beside
+from hobus.launch.sessions.watched_turn import ROLE, answer_of, follow, named_session
 
 
 @click.command()
@@ -56,14 +53,10 @@ def ask(  # noqa: PLR0913 - one per option
     said on stderr with the command that lets it go on; when the time is over then, the exit code is 4, and the same can
     be asked again.
     """
-    place = place_of(home, running(home))
-    if text == "-":
-        # One byte beyond the limit is enough to know that it is too long.
-        text = sys.stdin.buffer.read(place.snapshot.config.host.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
+    place = cluster_of(home)
     config = place.snapshot.config
     wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
-    text = words_of(text)
-    check_text(text, place.snapshot.config.host)
+    text = text_given(text, config.host)
     input_id = input_id or SystemClock().new_id()
     try:
         known_agent(agent, place.snapshot)
@@ -122,16 +115,11 @@ async def _watched(place: Place, turn: ProcessTurn, timeout_s: float, view: View
     on_stream = view.on_frame if is_shown else None
     session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
     # A terminal that shows both streams is one screen: what stands there for good goes above the answer.
-    tell = view.tell if is_shown and is_terminal(sys.stderr) else _note
+    tell = view.tell if is_shown and is_terminal(sys.stderr) else note_lines
     return await beside(
         answer_of(place, turn, timeout_s=timeout_s, on_stream=on_stream),
         follow(place, session_id, turn.input_id, Noticed(session_id, says=in_shell), tell),
     )
-
-
-def _note(lines: Sequence[Line]) -> None:
-    for text, colour in lines:
-        note(styled(text, colour, to_stderr=True))
 
 
 def _outcome(result: TurnResult, *, quiet: bool) -> int:
@@ -139,8 +127,7 @@ def _outcome(result: TurnResult, *, quiet: bool) -> int:
     where = shown_session(result.session_id)
     if result.outcome == "error":
         where += f", input {result.input_id}"
-    for text, colour in warnings_about(result):
-        note(styled(f"{text}; {where}", colour, to_stderr=True))
+    note_lines(warnings_about(result), behind=f"; {where}")
     if result.outcome == "success" and not quiet and is_terminal(sys.stderr):
         told = f"{where} · {result.elapsed_ms} ms · {counted(result.cost.total_tokens, 'token')}"
         note(styled(told, "bright_black", to_stderr=True))

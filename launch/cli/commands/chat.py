@@ -22,9 +22,8 @@ from hobus.launch.cli.chat.outcome import Line, exit_code_of, failed, lines_abou
 from hobus.launch.cli.chat.piped import PipedLines
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import is_run_command
-from hobus.launch.cli.chat.said import Said, said
 from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
-from hobus.launch.cli.chat.talk import Talk
+from hobus.launch.cli.chat.talk import Said, Talk, said
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
 from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
@@ -32,7 +31,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import is_terminal, note, say, styled
+from hobus.launch.console.output import is_terminal, note, note_lines, say, styled
 from hobus.launch.sessions.turns import beside, check_text
 from hobus.launch.sessions.watched_turn import ROLE, named_session
 
@@ -221,7 +220,7 @@ class _Pipe:
         elif name == "/wait" and self._talk.unfetched is not None:
             await self._ask(self._talk.unfetched)
         elif name == "/wait":
-            _note(_NOTHING_WAITED_FOR)
+            note_lines(_NOTHING_WAITED_FOR)
             self.codes.append(exit_codes.OK)
         elif name:
             await self._command(told(name, self._talk))
@@ -233,7 +232,7 @@ class _Pipe:
     async def _command(self, told: Awaitable[list[Line]]) -> None:
         """What it tells is no answer. Raises as a turn does."""
         try:
-            _note(await told)
+            note_lines(await told)
         except (RuntimeFault, CommandError) as error:
             self.codes.append(_said(_of_this_turn(error)))
         else:
@@ -260,8 +259,7 @@ class _Pipe:
         if self._as_json:
             say(result.model_dump_json())
         else:
-            for text, colour in warnings_about(result):
-                note(styled(f"{text}; {shown_session(result.session_id)}", colour, to_stderr=True))
+            note_lines(warnings_about(result), behind=f"; {shown_session(result.session_id)}")
         self.codes.append(exit_code_of(result))
 
     def _unanswered(self, error: CommandError) -> None:
@@ -271,11 +269,6 @@ class _Pipe:
         else:
             _said(error)
         self.codes.append(error.exit_code)
-
-
-def _note(lines: list[Line]) -> None:
-    for text, colour in lines:
-        note(styled(text, colour, to_stderr=True))
 
 
 def _said(error: CommandError) -> int:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from hobus.bus.messages.base import Message
-from hobus.config.schema import AdminConfig
+from hobus.config.schema import AdminConfig, HostConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.sessions.turns import check_text, words_of
 
 R = TypeVar("R", bound=Message)
 
@@ -48,6 +50,18 @@ def known_agent(agent: str | None, snapshot: Snapshot) -> str | None:
     if agent is None or agent in snapshot.agents:
         return agent
     raise UsageFault(f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"))
+
+
+def text_given(argument: str, limits: HostConfig) -> str:
+    """What is said: the argument, or standard input for `-`. Raises UsageFault for what cannot be sent."""
+    if argument == "-":
+        if sys.stdin is None:
+            raise UsageFault("standard input is closed: there is no text")
+        # One byte beyond the limit is enough to know that it is too long.
+        argument = sys.stdin.buffer.read(limits.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
+    text = words_of(argument)
+    check_text(text, limits)
+    return text
 
 
 def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:

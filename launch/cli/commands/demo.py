@@ -146,7 +146,7 @@ async def _kill_in_the_middle(
     bus: Bus, place: Place, session_id: str, turn: asyncio.Task[TurnResult]
 ) -> tuple[Kill, str]:
     """SIGKILL to the executor while the model thinks for it, its prompt sent, its answer not there yet; its order."""
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    timeout_s = place.client_timeout_s
     head = (await bus.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=timeout_s)).head
     while True:
         page = await bus.request(
@@ -179,7 +179,7 @@ def _busy_executor(peers: Peers) -> PeerRow:
 
 async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> None:
     """The last turn, moment by moment, and what follows from it. Raises CommandError when it is not as promised."""
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    timeout_s = place.client_timeout_s
     await bus.sleep(2 * place.snapshot.config.ledger.lazy_commit_ms / 1000)  # then what nobody waits for is there, too
     session_id = evidence.result.session_id
     found: list[Entry] = []

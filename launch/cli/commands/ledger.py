@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,7 +19,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
 from hobus.launch.cli.commands.options import Output, filter_given, with_home, with_json
-from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
+from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
 from hobus.launch.cluster import run_file, spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
@@ -40,9 +41,10 @@ from hobus.launch.console.output import (
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
+from hobus.launch.sessions.journal import demand_record
 from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
-from hobus.ledger_service.verify import VerifyReport, is_ledger, verify_directory
+from hobus.ledger_service.verify import VerifyReport, verify_directory
 
 _PAGE = 500
 _PROGRESS_STEP = 1_000
@@ -53,15 +55,25 @@ def ledger() -> None:
     """Show, follow and verify the record."""
 
 
-def _filters(command: Any) -> Any:
+def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets `wanted: _Wanted`, from FILTER and the options that narrow it."""
+
+    @functools.wraps(command)
+    def filtered(
+        *, filters: tuple[str, ...], stream: str | None, session: str | None, event_type: str | None, **arguments: Any
+    ) -> Any:
+        options = EntryFilter(stream=stream, session=session, event_type=event_type)
+        chosen = filter_given(ledger_filter, filters, names=FIELDS, example=EXAMPLE)
+        return command(wanted=_Wanted(options, chosen), **arguments)
+
     for option in (
         click.argument("filters", nargs=-1, metavar="[FILTER]..."),
         click.option("--type", "event_type", metavar="TYPE", help="Only entries of this event type."),
         click.option("--session", metavar="ID", help="Only entries of this session (its id or first characters)."),
         click.option("--stream", metavar="NAME", help="Only entries of this stream."),
     ):
-        command = option(command)
-    return command
+        option(filtered)
+    return filtered
 
 
 @ledger.command()
@@ -70,22 +82,12 @@ def _filters(command: Any) -> Any:
 @click.option("--bodies", is_flag=True, help="With their bodies.")
 @with_json
 @with_home
-def show(  # noqa: PLR0913 - one per option
-    *,
-    home: Home,
-    filters: tuple[str, ...],
-    stream: str | None,
-    session: str | None,
-    event_type: str | None,
-    limit: int,
-    bodies: bool,
-) -> Output:
+def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     """Show the last entries of the record, oldest of them first.
 
     FILTER: comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'.
     """
-    wanted = _wanted(filters, EntryFilter(stream=stream, session=session, event_type=event_type))
-    _must_exist(home)
+    demand_record(home)
     found = wanted.last(home, limit, with_bodies=bodies)
     wanted.say_ambiguous(found)
     if not found:
@@ -104,23 +106,13 @@ def show(  # noqa: PLR0913 - one per option
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object per line.")
 @with_home
 def tail(  # noqa: PLR0913 - one per option
-    *,
-    home: Home,
-    filters: tuple[str, ...],
-    stream: str | None,
-    session: str | None,
-    event_type: str | None,
-    limit: int,
-    count: int | None,
-    bodies: bool,
-    as_json_: bool,
+    *, home: Home, wanted: _Wanted, limit: int, count: int | None, bodies: bool, as_json_: bool
 ) -> int:
     """Follow the record: the last entries, then new ones as they become durable.
 
     FILTER: as for hobus ledger show.
     """
-    wanted = _wanted(filters, EntryFilter(stream=stream, session=session, event_type=event_type))
-    _must_exist(home)
+    demand_record(home)
     printer = _Printer(wanted, count, as_json_=as_json_)
     if not as_json_:
         say_zone(SystemClock().now())
@@ -146,7 +138,7 @@ def tail(  # noqa: PLR0913 - one per option
 @with_home
 def verify(*, home: Home) -> Output:
     """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
-    _must_exist(home)
+    demand_record(home)
     for said in spools.unread(home):
         note(said)
     report = _verified(home)
@@ -196,15 +188,9 @@ def _verified(home: Home) -> VerifyReport:
         return verify_directory(home.ledger, counting.at)
 
 
-def _must_exist(home: Home) -> None:
-    if not is_ledger(home.ledger):
-        hint = next_command("up", home.root)
-        raise UsageFault(f"there is no record in {home.root}", hint=hint)
-
-
 async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:
     """New entries as the ledger publishes them: a long poll, so that nothing spins and nothing is missed."""
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    timeout_s = place.client_timeout_s
     async with connected(place, "operator") as bus:
         while True:
             question = Tail(after=after, limit=_PAGE, wait_ms=round(timeout_s * 500), with_bodies=with_bodies)
@@ -224,7 +210,7 @@ class _Wanted:
 
     def accepts(self, entry: Entry) -> bool:
         """Whether the entry is meant by both."""
-        return is_wanted(entry, self.options) and self.filter.accepts(LedgerRow(entry, SystemClock().now()))
+        return self.options.accepts(entry) and self.filter.accepts(LedgerRow(entry, SystemClock().now()))
 
     def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
         """The last so many of the record, oldest of them first."""
@@ -250,10 +236,6 @@ class _Wanted:
         """A note for each beginning of an id that several of the sessions shown have."""
         for prefix, sessions in ambiguous(self.filter.nodes, {session_of(entry) for entry in entries}).items():
             note(f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}")
-
-
-def _wanted(texts: tuple[str, ...], options: EntryFilter) -> _Wanted:
-    return _Wanted(options, filter_given(ledger_filter, texts, names=FIELDS, example=EXAMPLE))
 
 
 class _Printer:

@@ -8,11 +8,10 @@ import click
 
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget, ScopeBudget
 from hobus.bus.messages.ids import shown_session
-from hobus.launch.cli.chat.outcome import money
 from hobus.launch.cli.commands.cluster_options import ask, with_cluster
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.output import say, styled, table, thousands
+from hobus.launch.console.output import money, say, styled, table, thousands
 from hobus.launch.sessions.watched_turn import named_session
 
 _BAR_CELLS = 20

@@ -17,25 +17,23 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
-from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.interrupt import raise_at_interrupt
 from hobus.launch.console.output import (
-    as_json,
     can_be_commanded,
     clock_time,
     counted,
     duration,
     is_terminal,
     note,
-    say,
     size,
     table,
+    wants_json,
     zone,
 )
 from hobus.launch.launcher.operate import show_tail
@@ -81,40 +79,36 @@ class ActorRow(Record):
 
 
 @click.command()
-@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_json
 @click.option("--watch", is_flag=True, help="Show them anew each second, in place, until Ctrl-C.")
 @with_home
-def ps(*, home: Home, as_json_: bool, watch: bool) -> int:
+def ps(*, home: Home, watch: bool) -> Output:
     """List the processes of the cluster and their states."""
     if watch:
-        return _watch(home, as_json_=as_json_)
-    run = running(home)
-    answer = asyncio.run(peers_of(home, run))
-    peers = None if answer is None else {row.instance: row for row in answer.peers}
-    now = SystemClock().now()
-    room = no_room(home, run)
-    rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
-    rows += [remote_row(peer) for peer in (peers or {}).values() if peer.address]
-    if as_json_:
-        document = {
-            "home": str(home.root),
-            "phase": run.phase,
-            "launcher_pid": run.launcher_pid,
-            "launcher_stalled": stalled(run.launcher_pid) is not None,
-            "zygote_pid": run.zygote_pid,
-            "zygote_restarts": run.zygote_restarts,
-            "zygote_state": run.zygote_state,
-            "config_digest": run.config_digest,
-            "broker_answers": peers is not None,
-            "listens": answer.listens if answer is not None else "",
-            "http": home.bound(http=True),
-            "refused_keys": [key.model_dump() for key in answer.refused_keys] if answer is not None else [],
-            "actors": [row.model_dump() for row in rows],
-        }
-        say(as_json(document, indent=1))
-        return exit_codes.OK
-    table(_HEADINGS, [*own_lines(run, now), *(shown(row) for row in rows)], coloured=1, spare=_SPARE)
-    if peers is None:
+        return _watch(home)
+    run, now = running(home), SystemClock().now()
+    answer, rows = rows_of(home, run, now)
+    document = {
+        "home": str(home.root),
+        "phase": run.phase,
+        "launcher_pid": run.launcher_pid,
+        "launcher_stalled": stalled(run.launcher_pid) is not None,
+        "zygote_pid": run.zygote_pid,
+        "zygote_restarts": run.zygote_restarts,
+        "zygote_state": run.zygote_state,
+        "config_digest": run.config_digest,
+        "broker_answers": answer is not None,
+        "listens": answer.listens if answer is not None else "",
+        "http": home.bound(http=True),
+        "refused_keys": answer.refused_keys if answer is not None else [],
+        "actors": rows,
+    }
+    return Output(document, lambda: _show(home, run, now, answer, rows))
+
+
+def _show(home: Home, run: RunFile, now: float, answer: Peers | None, rows: list[ActorRow]) -> None:
+    table(_HEADINGS, [*own_lines(run, now), *map(shown, rows)], coloured=1, spare=_SPARE)
+    if answer is None:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
     for line in [*(listening(answer) if answer is not None else ()), *spools.unread(home)]:
         note(line)
@@ -123,12 +117,11 @@ def ps(*, home: Home, as_json_: bool, watch: bool) -> int:
     failed = [row for row in run.children if row.state == "failed"]
     for row in failed:
         show_tail(home, row, place_of(home, run).snapshot.config.launcher.log_tail_lines)
-    return exit_codes.OK
 
 
-def _watch(home: Home, *, as_json_: bool) -> int:
-    """Until Ctrl-C, or until no cluster runs any more."""
-    if as_json_ or not is_terminal(sys.stdout) or not can_be_commanded():
+def _watch(home: Home) -> Output:
+    """Until Ctrl-C, or until no cluster runs any more; then nothing is left to be shown."""
+    if wants_json() or not is_terminal(sys.stdout) or not can_be_commanded():
         raise UsageFault("--watch: only for a terminal", hint=f"{next_here('ps --json')}, as often as you like")
     # By name: whoever looks once needs none of it.
     in_place = importlib.import_module("hobus.launch.console.terminal").InPlace()
@@ -138,17 +131,22 @@ def _watch(home: Home, *, as_json_: bool) -> int:
     with suppress(KeyboardInterrupt), in_place:
         while True:
             run, now = running(home), clock.now()
-            answer = asyncio.run(peers_of(home, run))
-            peers = None if answer is None else {row.instance: row for row in answer.peers}
-            room = no_room(home, run)
-            rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
-            rows += [remote_row(peer) for peer in (peers or {}).values() if peer.address]
+            answer, rows = rows_of(home, run, now)
             said = f"{clock_time(now)} {zone(now)}, every {interval_s:g} s; Ctrl-C ends"
-            if peers is None:
+            if answer is None:
                 said += "; the broker does not answer"
             in_place.show(_HEADINGS, [*own_lines(run, now), *map(shown, rows)], coloured=1, spare=_SPARE, below=said)
             time.sleep(interval_s)  # noqa: TID251 - between two looks there is no loop and no bus
-    return exit_codes.OK
+    return Output(None, lambda: None)
+
+
+def rows_of(home: Home, run: RunFile, now: float) -> tuple[Peers | None, list[ActorRow]]:
+    """What the broker says (None: it does not answer), and a row for each process, then for each worker elsewhere."""
+    answer = asyncio.run(peers_of(home, run))
+    peers = None if answer is None else {row.instance: row for row in answer.peers}
+    room = no_room(home, run)
+    rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
+    return answer, rows + [remote_row(peer) for peer in (peers or {}).values() if peer.address]
 
 
 def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:

@@ -13,10 +13,9 @@ from hobus.bus.messages.base import Message, named
 from hobus.bus.messages.control import Done
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
 from hobus.launch.cli.commands.options import DURATION, with_home
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.console.output import as_json, say
@@ -31,7 +30,7 @@ from hobus.launch.console.output import as_json, say
 def request(*, home: Home, service: str, type_name: str, body: str, timeout_s: float | None) -> int:
     """Send one typed message and print the reply as JSON, e.g. `hobus request broker broker.read_peers`."""
     message = message_of(service, type_name, body)
-    place = place_of(home, running(home))
+    place = cluster_of(home)
     config = place.snapshot.config
     wait_s = seconds_to_wait(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
     say(asyncio.run(_send(place, service, message, wait_s)))

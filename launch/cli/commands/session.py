@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -13,10 +12,11 @@ from hobus.actors.ho2_supervisor.session.state import TRANSITIONS
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import parse_iso, shown_session
+from hobus.bus.messages.ids import iso_of_us, parse_iso, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionStarted, SessionView
 from hobus.bus.record.journal import recorded
+from hobus.bus.text import shortened
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.turn_account import run_in, turn_account
@@ -105,22 +105,28 @@ def _agent(start: Entry) -> str:
     return event.agent_id if isinstance(event, SessionStarted) else ""
 
 
-def _row(start: Entry, standing: Standing) -> dict[str, Any]:
+def _facts(session_id: str, standing: Standing) -> dict[str, Any]:
+    """What is told of every session, listed or shown."""
     return {
-        "session_id": start.provenance.session_id,
+        "session_id": session_id,
         "status": standing.state.status,
         "lifecycle": standing.lifecycle,
-        "agent_id": _agent(start),
         "runs": standing.runs,
-        "created_at": _time(start.ledger_at_us),
-        "updated_at": _time(standing.updated_at_us),
         "owner": standing.state.owner,
         "tenure": standing.state.tenure,
         "session_epoch": standing.state.session_epoch,
-        "active_input_id": standing.input_id or None,
-        "pause_requested": standing.state.pause_requested,
         "held_calls": [asdict(one) for one in standing.held_calls()],
         "waits_for": standing.waits_for or None,
+    }
+
+
+def _row(start: Entry, standing: Standing) -> dict[str, Any]:
+    return _facts(start.provenance.session_id, standing) | {
+        "agent_id": _agent(start),
+        "created_at": iso_of_us(start.ledger_at_us),
+        "updated_at": iso_of_us(standing.updated_at_us),
+        "active_input_id": standing.input_id or None,
+        "pause_requested": standing.state.pause_requested,
     }
 
 
@@ -135,10 +141,6 @@ def _cells(start: Entry, standing: Standing, now: float) -> tuple[str, ...]:
         standing.state.owner or "-",
         standing.waits_for or "-",
     )
-
-
-def _time(at_us: int) -> str:
-    return datetime.fromtimestamp(at_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 # --- show -----------------------------------------------------------------------------------------------------------
@@ -167,7 +169,12 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     standing = standing_of(entries)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
     texts = texts_in(ends)[-limit:]
-    document = _document(session_id, view, standing, commands, turns)
+    document = _facts(session_id, standing) | {
+        "view": None if view is None else view.model_dump(mode="json"),
+        "commands": [asdict(one) for one in commands],
+        "turns": [asdict(one) for one in turns],
+        "tool_texts": [asdict(one) for one in texts],
+    }
 
     def show() -> None:
         _show_facts(session_id, view, standing)
@@ -175,7 +182,7 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         _show_turns(turns)
         _show_tool_texts(texts)
 
-    return Output(document | {"tool_texts": [asdict(one) for one in texts]}, show)
+    return Output(document, show)
 
 
 async def _meant(home: Home, given: str) -> str:
@@ -206,29 +213,6 @@ async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionVi
             except RuntimeFault as fault:
                 note(f"no supervisor answers ({fault.code}): this is what the record says")
         return session_id, view, entries, await journals.of_executors(session_id, LAST)
-
-
-def _document(
-    session_id: str,
-    view: SessionView | None,
-    standing: Standing,
-    commands: list[CommandSeen],
-    turns: list[TurnSeen],
-) -> dict[str, Any]:
-    return {
-        "session_id": session_id,
-        "view": None if view is None else view.model_dump(mode="json"),
-        "status": standing.state.status,
-        "lifecycle": standing.lifecycle,
-        "session_epoch": standing.state.session_epoch,
-        "runs": standing.runs,
-        "owner": standing.state.owner,
-        "tenure": standing.state.tenure,
-        "waits_for": standing.waits_for or None,
-        "held_calls": [asdict(one) for one in standing.held_calls()],
-        "commands": [asdict(one) for one in commands],
-        "turns": [asdict(one) for one in turns],
-    }
 
 
 def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -> None:
@@ -329,8 +313,7 @@ def _show_tool_texts(texts: list[ToolText]) -> None:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
+    return shortened(" ".join(text.split()), _SHOWN_CHARS)
 
 
 # --- replay ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,20 +22,18 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.launch.cli.chat.outcome import exit_code_of, warnings_about
-from hobus.launch.cli.commands.cluster_options import seconds_to_wait
+from hobus.launch.cli.commands.cluster_options import seconds_to_wait, text_given
 from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here, same_command
-from hobus.launch.console.output import counted, note, say, styled
+from hobus.launch.console.output import counted, note, note_lines, say, styled
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.journal import FromLedger, end_of
 from hobus.launch.sessions.refusals import refused
 from hobus.launch.sessions.summary import LAST, HeldNow, standing_of
-from hobus.launch.sessions.turns import check_text, words_of
 from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
 from hobus.launch.sessions.which import no_such, run_number
 
@@ -52,7 +49,7 @@ class Sending:
         self, *, home: Home, given: str, run: str | None, epoch: int | None, command_id: str | None,
         timeout_s: float | None, as_json: bool,
     ) -> None:  # fmt: skip
-        self.place = place_of(home, running(home))
+        self.place = cluster_of(home)
         config = self.place.snapshot.config
         self.wait_s = seconds_to_wait(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
         self.given, self.as_json = given, as_json
@@ -119,16 +116,7 @@ def _one(command: Command, what: str, options: dict[str, Any]) -> int:
 
 
 def _text_of(words: tuple[str, ...], home: Home) -> str:
-    """What is said: the arguments, or standard input for `-`. Raises CommandError (usage)."""
-    limits = place_of(home, running(home)).snapshot.config.host
-    text = " ".join(words)
-    if words == ("-",):
-        if sys.stdin is None:
-            raise UsageFault("standard input is closed: there is no text")
-        text = sys.stdin.buffer.read(limits.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
-    text = words_of(text)
-    check_text(text, limits)
-    return text
+    return text_given(" ".join(words), cluster_of(home).snapshot.config.host)
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
@@ -176,8 +164,7 @@ def followup(*, words: tuple[str, ...], is_waited_for: bool, **options: Any) -> 
         say(result.model_dump_json())
     elif result.outcome != "error":
         say(result.response)
-    for told, colour in warnings_about(result):
-        note(styled(f"{told}; {shown_session(result.session_id)}", colour, to_stderr=True))
+    note_lines(warnings_about(result), behind=f"; {shown_session(result.session_id)}")
     return exit_code_of(result)
 
 
@@ -271,9 +258,8 @@ async def _meant(place: Place, session_id: str, call: str | None, *, is_all: boo
 
 async def held_calls(place: Place, session_id: str) -> list[HeldNow]:
     """What waits for an approval now, as the journal says. Raises CommandError for an unknown session."""
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
-        entries = await end_of(FromLedger(bus, timeout_s=timeout_s), session_id)
+        entries = await end_of(FromLedger(bus, timeout_s=place.client_timeout_s), session_id)
     if not entries:
         raise no_such(session_id, called="SESSION")
     return standing_of(entries).held_calls()
@@ -296,7 +282,7 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 @with_home
 def end(*, home: Home, given: str, reason: str) -> Output:
     """End a session for good; a run of it is cancelled first."""
-    place = place_of(home, running(home))
+    place = cluster_of(home)
     closed = asyncio.run(_ended(place, given, reason))
     count = closed.turn_count  # None: it was closed all the same, as the record says
     after = "" if count is None else f" after {counted(count, 'turn')}"
@@ -307,7 +293,7 @@ def end(*, home: Home, given: str, reason: str) -> Output:
 async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
     """The session is closed, and the record says so: the host's word alone would not do."""
     session_id = await named_session(place, given, called="SESSION")
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    timeout_s = place.client_timeout_s
     async with connected(place, "operator") as bus:
         journals = FromLedger(bus, timeout_s=timeout_s)
         if not (await journals.newest(session_id, 1))[0]:

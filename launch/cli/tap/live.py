@@ -106,7 +106,7 @@ class Live:
         await told.wait()
         if reader.has_begun:
             try:
-                async with asyncio.timeout(self._patience_s):
+                async with asyncio.timeout(self.place.client_timeout_s):
                     while not reader.is_at_head:
                         reader.ask_head()  # again and again: a broker drops what a reader that is behind cannot take
                         await asyncio.sleep(self._poll_s)
@@ -115,15 +115,11 @@ class Live:
         reader.close()
 
     @property
-    def _patience_s(self) -> float:
-        return self.place.snapshot.config.launcher.client_timeout_ms / 1000
-
-    @property
     def _poll_s(self) -> float:
         return self.place.snapshot.config.launcher.tap_poll_ms / 1000
 
     async def _watch_the_cluster(self, reader: TapReader) -> None:
-        waited_s, patience_s = 0.0, self._patience_s
+        waited_s, patience_s = 0.0, self.place.client_timeout_s
         while self.gone() is None:
             await asyncio.sleep(self._poll_s)
             waited_s += self._poll_s

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ids import TurnRef, shown_session
+from hobus.bus.text import shortened
 from hobus.launch.console.output import joined, printable, size, styled, zone
-from hobus.launch.filters.instances import short
+from hobus.launch.filters.tap_fields import short
 
 _ASKS = ("request", "post", "cancel")
 _KIND_COLOURS = {
@@ -107,8 +108,7 @@ class Table:
         padded: list[tuple[str, str | None]] = []
         for number in self._columns:
             column, text = COLUMNS[number], printable(cells[number])
-            if self._is_cut and len(text) > column.width:
-                text = text[: column.width - 1] + "…"
+            text = shortened(text, column.width) if self._is_cut else text
             aligned = text.rjust(column.width) if column.is_right else text.ljust(column.width)
             padded.append((aligned, colours.get(number)))
         while not padded[-1][0].strip():

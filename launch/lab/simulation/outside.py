@@ -7,9 +7,9 @@ durable, and a tool call that must not run twice runs once.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
@@ -35,35 +35,26 @@ _FAULTS = (
 Report = Callable[[Broken], None]
 
 
+@dataclass(slots=True, eq=False)
 class Model:
     """`bus.port.Provider` around another one: errors, slowness, and the count of calls by key."""
 
-    def __init__(  # noqa: PLR0913 - what it does, and who is told
-        self,
-        inner: Provider,
-        draw: Draw,
-        *,
-        errors: float,
-        slow_s: float,
-        is_sent: Callable[[str, int], bool],
-        report: Report,
-    ) -> None:
-        self._inner = inner
-        self._draw = draw
-        self._slow_s = slow_s
-        self._is_sent = is_sent
-        self._report = report
-        self.errors = errors
-        self.calls: Counter[str] = Counter()
+    inner: Provider
+    draw: Draw
+    errors: float
+    slow_s: float
+    is_sent: Callable[[str, int], bool]
+    report: Report
+    calls: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def provider_id(self) -> str:
         """The configured instance's name."""
-        return self._inner.provider_id
+        return self.inner.provider_id
 
     async def prepare(self) -> None:
         """What the one behind it needs."""
-        await self._inner.prepare()
+        await self.inner.prepare()
 
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
@@ -71,16 +62,16 @@ class Model:
         """The inner one's answer, later, or a fault."""
         key = prompt.idempotency_key
         self.calls[key] += 1
-        if not self._is_sent(key, self.calls[key]):
-            self._report(Broken(f"call {self.calls[key]} under {key} leaves before its PROMPT_SENT is durable"))
-        if self._slow_s and self._draw.random() < SLOW_SHARE:
-            await asyncio.sleep(min(self._slow_s, timeout_s))
-            if self._slow_s >= timeout_s:
+        if not self.is_sent(key, self.calls[key]):
+            self.report(Broken(f"call {self.calls[key]} under {key} leaves before its PROMPT_SENT is durable"))
+        if self.slow_s and self.draw.random() < SLOW_SHARE:
+            await asyncio.sleep(min(self.slow_s, timeout_s))
+            if self.slow_s >= timeout_s:
                 raise GatewayError("PROVIDER_TIMEOUT", f"no answer within {timeout_s:g} s", retryable=True)
-        if self.errors and self._draw.random() < self.errors:
-            code, is_retryable = self._draw.choice(_FAULTS)
+        if self.errors and self.draw.random() < self.errors:
+            code, is_retryable = self.draw.choice(_FAULTS)
             raise GatewayError(code, "the simulated provider failed", retryable=is_retryable)
-        return await self._inner.complete(prompt, model_id=model_id, timeout_s=timeout_s, on_delta=on_delta)
+        return await self.inner.complete(prompt, model_id=model_id, timeout_s=timeout_s, on_delta=on_delta)
 
 
 class Outside:
@@ -137,4 +128,4 @@ def with_tools(snapshot: Snapshot, *tools: ToolDefinition) -> Snapshot:
         )
         for agent_id, agent in snapshot.agents.items()
     }
-    return dataclasses.replace(snapshot, agents=agents)
+    return replace(snapshot, agents=agents)

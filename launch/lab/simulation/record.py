@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hobus.actors.ho2_supervisor.turn.text_parts import parts_in
-from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import RUN_ENDS, OrderDispatched
 from hobus.bus.record.ends import end_in, result_in
@@ -33,25 +31,6 @@ def must(holds: bool, what: str) -> None:
     """Raises Broken unless it holds."""
     if not holds:
         raise Broken(what)
-
-
-def decoded(body: bytes | None) -> Any:
-    """A body as its value: the parts of a composed text, a map or list, else text."""
-    must(body is not None, "a body is erased, and nothing erases here")
-    assert body is not None  # noqa: S101 - the same
-    if (parts := parts_in(body)) is not None:
-        return [list(part) for part in parts]
-    try:
-        value = unpack(body)
-    except ValueError:
-        return body.decode()
-    return value if isinstance(value, (dict, list)) else body.decode()
-
-
-def payload_of(entry: Entry) -> dict[str, Any]:
-    """Body 0."""
-    value: dict[str, Any] = decoded(entry.bodies[0])
-    return value
 
 
 def known_payload(cls: type[P], entry: Entry) -> P:

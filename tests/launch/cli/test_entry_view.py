@@ -9,7 +9,7 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
-from hobus.launch.cli.entry_view import entry_document, is_wanted, readable
+from hobus.launch.cli.entry_view import entry_document, readable
 from hobus.launch.console.output import as_json
 from hobus.ledger_service.reader import EntryFilter
 
@@ -82,4 +82,4 @@ def test_what_stands_in_a_payload_is_shown_by_name():
 )
 def test_followed_entries_are_filtered_like_read_ones(wanted, is_shown):
     """`tail` shows what `show` would."""
-    assert is_wanted(entry(), wanted) == is_shown
+    assert wanted.accepts(entry()) == is_shown

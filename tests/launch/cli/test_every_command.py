@@ -271,8 +271,7 @@ def test_the_command_to_run_again_has_everything_that_was_given(tmp_path, monkey
     def fails(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hobus.launch.cli.commands.ask.running", lambda _home: None)
-    monkeypatch.setattr("hobus.launch.cli.commands.ask.place_of", lambda *_: _Place())
+    monkeypatch.setattr("hobus.launch.cli.commands.ask.cluster_of", lambda _home: _Place())
     monkeypatch.setattr("hobus.launch.cli.commands.ask.known_agent", fails)
     code, _out, err = run(
         capsys,

@@ -194,7 +194,7 @@ def test_the_next_command_names_the_home_of_this_one(raised, said, tmp_path, mon
     def fails(_path):
         raise raised
 
-    monkeypatch.setattr("hobus.launch.cli.commands.cost.is_ledger", fails)
+    monkeypatch.setattr("hobus.launch.cli.commands.cost.demand_record", fails)
     home = tmp_path / "my home"
     cli.run(["cost", "--home", str(home)])
     assert f"{said} {shlex.quote(str(home))}" in capsys.readouterr().err

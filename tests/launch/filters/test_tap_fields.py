@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hobus.launch.cli.tap.turns import TurnBook
+from hobus.launch.cli.tap.choice import TurnBook
 from hobus.launch.filters.syntax import FilterError
 from hobus.launch.filters.tap_fields import FIELDS, Frame, is_routine, tap_filter
 from tests.launch.filters.frames import SESSION, frame

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.join_token import JoinToken
-from hobus.launch.cli.commands.access import check_bounds, seconds_of
+from hobus.bus.zeromq.key_book import beyond_bounds
+from hobus.launch.cli.commands.access import seconds_of
 from hobus.launch.cli.main import run
 from hobus.launch.console.errors import CommandError
 from hobus.launch.worker.main import check_slots
@@ -52,13 +54,11 @@ def test_lists_of_a_home_that_never_listened_are_empty(tmp_path, capsys) -> None
 
 
 @pytest.mark.parametrize(("ttl_s", "uses", "option"), [(10**12, 1, "--ttl"), (60, 10**20, "--uses")])
-def test_a_token_beyond_the_bounds_is_a_mistake_of_usage(ttl_s: int, uses: int, option: str) -> None:
-    """Exit 2 with the bound's setting, however large the number; nothing is asked of the broker."""
+def test_a_token_beyond_the_bounds_is_told_of_with_the_setting(ttl_s: int, uses: int, option: str) -> None:
+    """However large the number; the command asks before the broker does."""
     settings = shipped_snapshot().config.bus
-    check_bounds(settings.join_ttl_max_s, settings.join_uses_max, settings)
-    with pytest.raises(CommandError, match=f"{option}.*bus.join_") as caught:
-        check_bounds(ttl_s, uses, settings)
-    assert caught.value.exit_code == 2
+    assert not beyond_bounds(settings.join_ttl_max_s, settings.join_uses_max, settings)
+    assert re.match(f"{option} .*bus.join_", beyond_bounds(ttl_s, uses, settings))
 
 
 def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage() -> None:

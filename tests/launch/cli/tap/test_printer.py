@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
 
 from hobus.bus.codec import encode
 from hobus.bus.messages.control import ReadPeer
-from hobus.launch.cli.tap.choice import Chooser
-from hobus.launch.cli.tap.printer import Printer
+from hobus.bus.messages.ids import TurnRef
+from hobus.launch.cli.tap.choice import Account, Chooser
+from hobus.launch.cli.tap.printer import Printer, Sink, frame_document
 from hobus.launch.cli.tap.table import Table
 from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch
+from tests.launch.filters.frames import SESSION, frame
 
 
 def printed(capsys, *batches, table: bool = True, **options) -> list[str]:
@@ -76,3 +84,85 @@ def test_bodies_are_decoded_by_type_and_otherwise_hexadecimal(capsys):
     assert json.loads(line)["body"] == {"instance": "ho1/1@a"}
     (line,) = printed(capsys, known, table=False)
     assert "body" not in json.loads(line)
+
+
+def described() -> list[str]:
+    """The keys in the table of docs/tap.md, in order."""
+    text = Path("docs/tap.md").read_text(encoding="utf-8")
+    table = text[text.index("| key |") : text.index("## Notes between frames")]
+    rows = re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE)
+    return [key for row in rows for key in re.findall(r"`(\w+)`", row)]
+
+
+def test_a_frame_has_the_documented_keys_in_their_order():
+    """Whoever changes one changes the page; `body` and `latency_ms` are there only where they apply."""
+    turn = TurnRef(SESSION, 2, "in-7")
+    document = frame_document(frame(), turn, body={"a": 1}, has_body=True, latency_ms=1.5)
+    assert list(document) == described()
+    plain = frame_document(frame(), turn)
+    assert set(document) - set(plain) == {"body", "latency_ms"}
+    assert (plain["session"], plain["turn"], plain["input"]) == (SESSION, f"{SESSION}-2", "in-7")
+    assert (plain["at"], plain["time"]) == (100.0, "1970-01-01T00:01:40.000000Z")
+
+
+def test_an_erased_or_empty_body_is_told_from_a_withheld_one():
+    """`body: null` is what was decoded; no key means that nothing reached the reader."""
+    assert frame_document(frame(), TurnRef(), body=None, has_body=True)["body"] is None
+    assert "body" not in frame_document(frame(), TurnRef())
+
+
+@pytest.fixture
+def pipe():
+    """The reading end of a pipe and a stream onto its other end."""
+    ours, theirs = os.pipe()
+    with os.fdopen(theirs, "w") as stream:
+        yield ours, stream
+    os.close(ours)
+
+
+def test_a_signal_ends_a_write_that_nobody_reads_and_the_whole_lines_are_counted(pipe):
+    """The first one, without anything being read; after that nothing is waited for any more."""
+    reader, stream = pipe
+    sink = Sink(stream)
+    lines = [f"{number:099d}" for number in range(10_000)]  # 1 MB: more than any pipe takes
+    before = signal.signal(signal.SIGALRM, lambda *_: sink.told())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        written = sink.write(lines)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    os.set_blocking(reader, False)
+    out = os.read(reader, 2_000_000).decode()
+    assert out.splitlines()[:written] == lines[:written] and 0 < written < len(lines)
+    assert len(out) // 100 == written
+    assert sink.write(["more"]) == 0 and sink.failure is None
+
+
+def test_a_reader_that_is_there_gets_everything_also_after_the_end(pipe):
+    """What was read already is still written when its reader takes it."""
+    reader, stream = pipe
+    sink = Sink(stream)
+    sink.told()
+    assert sink.write(["a", "b"]) == 2
+    assert os.read(reader, 100) == b"a\nb\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_what_a_full_disk_did_not_take_was_not_written():
+    """None of the lines counts, and the failure is kept."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        sink = Sink(full)
+        assert sink.write(["a"]) == 0
+        assert sink.failure is not None and "No space" in str(sink.failure)
+
+
+def test_frames_that_could_not_be_written_count_as_lost():
+    """The account stays exact."""
+    account = Account()
+    account.begin(batch([1, 2, 3]))
+    for shown in (True, False, True):
+        account.one(shown=shown)
+    account.unshown(1)
+    account.unshown(0)
+    assert account.lines() == ["1 frame shown, 1 filtered out, 1 lost (#1 to #3 of broker e)"]
+    assert account.epochs[0].is_exact

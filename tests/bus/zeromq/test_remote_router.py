@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.zeromq import curve
-from hobus.bus.zeromq.zap import question_of
+from hobus.bus.zeromq.remote_router import question_of
 
 GOOD = [b"1.0", b"7", b"hobus", b"10.0.0.9", b"", b"CURVE", bytes(range(32))]
 

@@ -10,7 +10,7 @@ import pytest
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import BudgetCrossed, PromptFailed, PromptReceived, PromptRejected, PromptSent
-from hobus.launch.cli.spending import report, since_us_of, total
+from hobus.launch.cli.commands.cost import report, since_us_of, total
 
 DAY_US = 86_400_000_000
 

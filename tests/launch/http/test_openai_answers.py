@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.messages.streams import StreamDelta, StreamReset
-from hobus.launch.http.delivered import Delivered
+from hobus.launch.http.openai_answers import Delivered
 
 
 def delta(text, index, *, attempt=1, step="s"):
