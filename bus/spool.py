@@ -23,7 +23,7 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.port import Disk, FileHandle
-from hobus.bus.record.entry import packed_entry, unpack_frozen, written_entry
+from hobus.bus.record.entry import packed_entry, spooled_entry
 
 _log = structlog.get_logger("spool")
 
@@ -86,7 +86,7 @@ def parse(data: bytes) -> SpoolContent:
         if zlib.crc32(payload) != crc or hashlib.sha256(chain + payload).digest() != after:
             return content(is_damaged=True)
         try:
-            entries.append(written_entry(unpack_frozen(payload)))
+            entries.append(spooled_entry(payload))
         except ValueError:
             return content(is_damaged=True)
         offset, chain = end, after

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from msgspec.msgpack import Decoder
 from pydantic import Field
 
 from hobus.bus.messages.base import Count, Message, pack
@@ -17,15 +18,13 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.record.entry import (
     Ack,
     Entry,
+    Packed,
     Part,
     Provenance,
     WriteEntry,
-    ack_of,
+    checked_part,
     each,
-    entry_of,
     packed_entry,
-    part_of,
-    parts_of,
     written_entry,
 )
 
@@ -41,6 +40,12 @@ STREAMS = (
     "overlays",
 )
 """The named streams; every other stream is `session/<session id>` (a session's journal)."""
+
+_WRITE = Decoder(tuple[list[Packed], bool, list[Part]])
+_WRITTEN = Decoder(tuple[list[Ack], list[tuple[int, bytes]]])
+_FOUND = Decoder(tuple[list[Entry | None]])
+_ENTRIES = Decoder(tuple[list[Entry], bool, int])
+"""How the messages of entries stand on the wire, which are not the maps that pydantic makes of others."""
 
 EVERY_SESSION = "session"
 """To readers: the journals of all sessions. No stream has that name."""
@@ -74,10 +79,10 @@ class Write(Message, wire="ledger.write"):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
-        entries, urgent, parts = parts_of(data, (tuple, bool, tuple))
+        entries, urgent, parts = _WRITE.decode(data)
         if not entries:
             raise ValueError("entries: there is none")
-        found: list[Part] = each("parts", part_of, parts)
+        found = each("parts", checked_part, parts)
         if found and sum(part.entries for part in found) != len(entries):
             raise ValueError(f"parts: of {sum(part.entries for part in found)} entries, not {len(entries)}")
         return cls.model_construct(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)
@@ -99,15 +104,8 @@ class Written(Message, wire="ledger.written"):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
-        acks, failures = parts_of(data, (tuple, tuple))
-        found = dict(each("failures", _numbered_failure, failures))
-        return cls.model_construct(acks=each("acks", ack_of, acks), failures=found)
-
-
-def _numbered_failure(pair: Any) -> tuple[int, Failure]:
-    if type(pair) is not tuple or tuple(map(type, pair)) != (int, bytes):
-        raise ValueError("not a number and the bytes of a failure")
-    return pair[0], Failure.from_bytes(pair[1])
+        acks, failures = _WRITTEN.decode(data)
+        return cls.model_construct(acks=acks, failures={part: Failure.from_bytes(one) for part, one in failures})
 
 
 class Lookup(Message, wire="ledger.lookup"):
@@ -130,8 +128,8 @@ class Found(Message, wire="ledger.found"):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
-        (entries,) = parts_of(data, (tuple,))
-        return cls.model_construct(entries=each("entries", entry_of, entries, may_be_none=True))
+        (entries,) = _FOUND.decode(data)
+        return cls.model_construct(entries=entries)
 
 
 class Read(Message, wire="ledger.read"):
@@ -159,9 +157,8 @@ class Entries(Message, wire="ledger.entries"):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
-        entries, more, head = parts_of(data, (tuple, bool, int))
-        found = each("entries", entry_of, entries)
-        return cls.model_construct(entries=found, more=more, head=head)
+        entries, more, head = _ENTRIES.decode(data)
+        return cls.model_construct(entries=entries, more=more, head=head)
 
 
 class Query(Message, wire="ledger.query"):

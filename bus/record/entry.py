@@ -9,9 +9,10 @@ elsewhere. No free text stands in an entry; bodies lie beside it and are named b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgpack
+from msgspec.msgpack import Decoder
 from pydantic import Field
 
 from hobus.bus.messages.base import pack
@@ -23,7 +24,10 @@ INTEGER_MAX = 2**63 - 1
 """The index keeps integers as signed 64 bit; a larger one in an entry is invalid."""
 
 Outcome = Literal["committed", "known", "lost", "refused"]
+F = TypeVar("F")
 T = TypeVar("T")
+Packed = tuple[bytes, list[bytes]]
+"""An entry on the wire and in a spool: the bytes of its fields before `bodies`, and the bodies."""
 
 
 class Provenance(NamedTuple):
@@ -173,9 +177,8 @@ _MARK, _BETWEEN = "~", "\0"
 _SESSION_MAX_BYTES, _MARKS_MAX = 36, 12
 """A UUID, and more ids than an entry of the product names it in; what is beyond is spelled out."""
 _ADDED = (str, int, tuple, tuple)
-_BYTES_ALONE, _TEXT_ALONE = frozenset((bytes,)), frozenset((str,))
-_ACK = (str, int, str, str, str, str, str, int)
-_OUTCOMES = frozenset(get_args(Outcome))
+_TEXT_ALONE = frozenset((str,))
+_PACKED = Decoder(Packed)
 
 
 def _lengths() -> tuple[tuple[int, str, int, int], ...]:
@@ -213,13 +216,14 @@ def wire_size(entry: PackedEntry) -> int:
     return len(entry.packed) + sum(map(len, entry.bodies)) + _WIRE_BYTES * (1 + len(entry.bodies))
 
 
-def written_entry(pair: Any) -> WriteEntry:
+def spooled_entry(payload: bytes) -> WriteEntry:
+    """An entry as a spool holds it. Raises ValueError as `written_entry`."""
+    return written_entry(_PACKED.decode(payload))
+
+
+def written_entry(pair: Packed) -> WriteEntry:
     """An entry from its bytes and its bodies. Raises ValueError, naming the first field that is not as it should be."""
-    if type(pair) is not tuple or tuple(map(type, pair)) != (bytes, tuple):
-        raise ValueError("not the bytes of an entry and its bodies")
     packed, bodies = pair
-    if not _BYTES_ALONE.issuperset(map(type, bodies)):
-        raise ValueError("bodies: not bytes alone")
     if packed[:1] != _HEAD:
         raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
     fields = _written_in(unpack_frozen(packed))
@@ -227,7 +231,7 @@ def written_entry(pair: Any) -> WriteEntry:
         text = fields[number]
         if text is not None and not least <= len(text) <= most:
             raise ValueError(f"{name}: {len(text)} characters, not {least} to {most}")
-    entry: PackedEntry = tuple.__new__(PackedEntry, (*fields[:7], list(fields[7]), *fields[8:], list(bodies)))
+    entry: PackedEntry = tuple.__new__(PackedEntry, (*fields[:7], list(fields[7]), *fields[8:], bodies))
     entry.packed = packed
     return entry
 
@@ -237,7 +241,7 @@ def checked(entry: WriteEntry) -> WriteEntry:
 
     Raises ValueError, naming the first field that is not as it should be.
     """
-    written_entry((packed_entry(entry), ()))
+    written_entry((packed_entry(entry), []))
     return entry
 
 
@@ -267,7 +271,9 @@ def spelled_more_bytes(stored: StoredEntry) -> int:
 
 def to_entry(stored: StoredEntry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
     """The entry as readers get it."""
-    return _read(stored[:_STORED_FIELDS], sequence, chain, bodies)
+    fields = stored[:_STORED_FIELDS]
+    parents, hashes, lengths = list(stored.parents), list(stored.body_hashes), list(stored.body_lengths)
+    return Entry._make((*fields[:7], parents, *fields[8:14], hashes, lengths, sequence, chain, list(bodies)))
 
 
 def decode_stored(data: bytes) -> StoredEntry:
@@ -278,48 +284,19 @@ def decode_stored(data: bytes) -> StoredEntry:
     return StoredEntry._make((*_stored(fields[1:]), *_NO_PLACE))
 
 
-def entry_of(fields: Any) -> Entry:
-    """An entry as a reader gets it. Raises ValueError, naming the first field that is not as it should be."""
-    if type(fields) is not tuple or len(fields) != len(Entry._fields):
-        raise ValueError(f"not the {len(Entry._fields)} fields of an entry")
-    sequence, chain, bodies = fields[-3:]
-    _demand(type(sequence) is int and type(chain) is bytes, "sequence or chain")
-    _demand(type(bodies) is tuple and all(body is None or type(body) is bytes for body in bodies), "bodies")
-    return _read(_stored(fields[:-3]), sequence, chain, bodies)
+def checked_part(part: Part) -> Part:
+    """The same, if its numbers can be. Raises ValueError, naming the field that is not as it should be."""
+    _demand(part.entries >= 1, "entries")
+    _demand(0 <= part.resting < part.entries, "resting")
+    return part
 
 
-def ack_of(fields: Any) -> Ack:
-    """Raises ValueError, naming the first field that is not as it should be."""
-    if type(fields) is not tuple or tuple(map(type, fields)) != _ACK or fields[0] not in _OUTCOMES:
-        raise ValueError("not an ack")
-    ack: Ack = tuple.__new__(Ack, fields)
-    return ack
-
-
-def part_of(fields: Any) -> Part:
-    """Raises ValueError, naming the field that is not as it should be."""
-    if type(fields) is not tuple or tuple(map(type, fields)) != (int, int):
-        raise ValueError("not two numbers")
-    entries, resting = fields
-    _demand(entries >= 1, "entries")
-    _demand(0 <= resting < entries, "resting")
-    return Part(entries, resting)
-
-
-def parts_of(data: bytes, kinds: tuple[type, ...]) -> Any:
-    """The items of an array of just these types. Raises ValueError."""
-    parts = unpack_frozen(data)
-    if type(parts) is not tuple or tuple(map(type, parts)) != kinds:
-        raise ValueError(f"not an array of {', '.join(kind.__name__ for kind in kinds)}".replace("tuple", "list"))
-    return parts
-
-
-def each(name: str, read: Callable[[Any], T], items: Sequence[Any], *, may_be_none: bool = False) -> list[Any]:
-    """What `read` makes of each item, None of None where that may be. Raises ValueError that names the item."""
-    found: list[Any] = []
+def each(name: str, read: Callable[[F], T], items: Sequence[F]) -> list[T]:
+    """What `read` makes of each item. Raises ValueError that names the item."""
+    found: list[T] = []
     for number, item in enumerate(items):
         try:
-            found.append(None if item is None and may_be_none else read(item))
+            found.append(read(item))
         except ValueError as fault:
             raise ValueError(f"{name}.{number}.{fault}") from None
     return found
@@ -331,11 +308,6 @@ def unpack_frozen(data: bytes) -> Any:
         return msgpack.unpackb(data, raw=False, use_list=False)
     except Exception as error:  # msgpack raises a family without a common base, and some of it without a word
         raise ValueError(f"not MessagePack: {type(error).__name__}") from error
-
-
-def _read(fields: tuple[Any, ...], sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
-    parents, hashes, lengths = list(fields[7]), list(fields[14]), list(fields[15])
-    return Entry._make((*fields[:7], parents, *fields[8:14], hashes, lengths, sequence, chain, list(bodies)))
 
 
 def _stored(fields: tuple[Any, ...]) -> tuple[Any, ...]:

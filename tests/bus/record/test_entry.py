@@ -22,9 +22,9 @@ from hobus.bus.record.entry import (
     WriteEntry,
     decode_stored,
     encode_stored,
-    entry_of,
     packed_entry,
     spelled_more_bytes,
+    spooled_entry,
     to_entry,
     to_stored,
     unpack_frozen,
@@ -92,7 +92,7 @@ def test_an_entry_is_little_longer_than_its_bytes():
         packed = packed_entry(entry)
         assert (packed.count(SESSION.encode()) == 1) == (count <= 10)
         assert len(pack(entry[:12])) <= len(packed) + spelled_more_bytes(to_stored(entry, "o", 5, (), ()))
-        assert written_entry((packed, ())) == entry
+        assert written_entry((packed, [])) == entry
 
 
 def test_a_session_is_spelled_once_in_the_bytes_of_an_entry():
@@ -105,7 +105,7 @@ def test_a_session_is_spelled_once_in_the_bytes_of_an_entry():
     )  # fmt: skip
     packed = packed_entry(entry)
     assert packed.count(SESSION.encode()) == 1 and len(packed) < len(pack(entry[:12])) - 7 * 30
-    assert written_entry((packed, ()))[:12] == entry[:12]
+    assert written_entry((packed, []))[:12] == entry[:12]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_session_is_spelled_once_in_the_bytes_of_an_entry():
 def test_a_shorter_writing_that_no_writer_makes_is_refused(packed, field):
     """A few bytes do not become many, nor an id two."""
     with pytest.raises(ValueError, match=field):
-        written_entry((packed, ()))
+        written_entry((packed, []))
 
 
 @given(_written, _count)
@@ -165,8 +165,8 @@ def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(number, value, 
 @pytest.mark.parametrize(
     ("parts", "said"),
     [([[0, 0]], "parts.0.entries"), ([[1, 1], [1, 0]], "parts.0.resting"), ([[2, -1]], "parts.0.resting"),
-     ([[1, 0]], "parts: of 1 entries, not 2"), ([[2, 0], [1, 0]], "parts: of 3 entries, not 2"), ([2], "parts.0"),
-     ([[2]], "parts.0"), ([[2, True]], "parts.0"), ([[2.0, 0]], "parts.0"), ([[1, 0], [1]], "parts.1")],
+     ([[1, 0]], "parts: of 1 entries, not 2"), ([[2, 0], [1, 0]], "parts: of 3 entries, not 2"), ([2], "Expected"),
+     ([[]], "Expected"), ([[2, True]], "Expected"), ([[2.0, 0]], "Expected"), ([[1, 0], [1, 0, 0]], "Expected")],
 )  # fmt: skip
 def test_writes_that_share_a_frame_are_told_apart_exactly(parts, said):
     """Every entry belongs to one of them, and something stands before what rests on it."""
@@ -269,6 +269,7 @@ def test_a_reader_gets_the_fields_of_the_stored_entry():
     """In its order, then the sequence, the chain and the bodies; the same over the wire."""
     entry = to_entry(SIMPLE, 4, b"c", [b"abc"])
     assert tuple(entry[:7]) == tuple(SIMPLE[:7]) and (entry.sequence, entry.chain, entry.bodies) == (4, b"c", [b"abc"])
-    assert entry_of(unpack_frozen(pack(entry))) == entry
+    (again,) = decode(Found, pack([[entry]]), BIG).entries
+    assert again == entry and type(again) is Entry and type(again.provenance) is Provenance
     assert WriteEntry._fields[:12] == Entry._fields[:12]
-    assert written_entry(unpack_frozen(pack([packed_entry(WRITTEN), WRITTEN.bodies]))).parents == ["p"]
+    assert spooled_entry(pack([packed_entry(WRITTEN), WRITTEN.bodies])).parents == ["p"]
