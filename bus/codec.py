@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from hobus.bus.envelope import HEADER_VERSION, Header
 from hobus.bus.errors import BusError, MessageTooLarge
-from hobus.bus.messages.base import Message
-from hobus.bus.text import cut
+from hobus.bus.messages.base import Message, faults_in
 
 M = TypeVar("M", bound=Message)
 
@@ -19,8 +18,6 @@ _PACKER = msgpack.Packer(use_bin_type=True)
 _HEADER = Decoder(Header)
 HEADER_MAX_BYTES = 4096
 """A header holds ids and names only; the format's own bound, not a setting."""
-_NAME_SHOWN = 64
-"""A field that no message has is named by its sender, at any length."""
 
 
 def pack_header(header: Header) -> bytes:
@@ -69,11 +66,7 @@ def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
     try:
         message = cls.from_bytes(data)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(cut(str(part), _NAME_SHOWN) for part in fault['loc'][:8]) or 'body'}: {fault['msg']}"
-            for fault in error.errors(include_input=False, include_url=False, include_context=False)[:5]
-        )
-        raise BusError("malformed", f"not a {cls.TYPE}: {faults}") from None
+        raise BusError("malformed", f"not a {cls.TYPE}: {faults_in(error)}") from None
     except (ValueError, RecursionError) as error:
         raise BusError("malformed", f"not a {cls.TYPE}: {str(error)[:200]}") from None
     return message

@@ -1,16 +1,17 @@
-"""Writes docs/configuration.md from schema and shipped values: `python -m hobus.config.reference --check | --write`."""
+"""Writes docs/configuration.md from schema and shipped values: `python -m hobus.config.reference [--check]`."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from hobus.bus.protocol_doc import redraw
 from hobus.config.assets import Agent, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
@@ -105,19 +106,10 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
     return "", value
 
 
-def main(arguments: Sequence[str], target: Path = PAGE) -> int:
-    """`--check`: 0 if the page is current, else 1. `--write`: write it. 2: neither was asked for."""
-    if list(arguments) not in (["--check"], ["--write"]):
-        sys.stderr.write("usage: python -m hobus.config.reference --check | --write\n")
-        return 2
+def main(arguments: list[str], target: Path = PAGE) -> int:
+    """Writes the page, or with `--check` says whether it is current."""
     text = page(json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")))
-    if arguments[0] == "--write":
-        target.write_text(text, encoding="utf-8")
-        return 0
-    if target.is_file() and target.read_text(encoding="utf-8") == text:
-        return 0
-    sys.stderr.write(f"{target.name} is not current: python -m hobus.config.reference --write\n")
-    return 1
+    return redraw(target, text, arguments, "hobus.config.reference")
 
 
 if __name__ == "__main__":

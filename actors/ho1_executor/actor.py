@@ -8,6 +8,7 @@ an order can go wrong is a receipt with a closed code; only a record that cannot
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping
 
 import structlog
@@ -17,17 +18,49 @@ from hobus.actors.ho1_executor.job import Job, job_of
 from hobus.actors.ho1_executor.known_tools import KnownTools
 from hobus.actors.ho1_executor.model_step import ModelStep, Outage
 from hobus.actors.ho1_executor.receipts import completed, end_id, failed
-from hobus.actors.ho1_executor.snapshots import Snapshots
 from hobus.actors.ho1_executor.tool_step import StartUnsettled, ToolStep
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
+from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
-from hobus.bus.messages.ids import dispatched_id, turn_in
+from hobus.bus.messages.ids import body_ref, dispatched_id, snapshot_id, turn_in
 from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
 from hobus.bus.port import Bus, ToolRunner
+from hobus.bus.window import remember
 from hobus.config.snapshot import Snapshot
+
+
+class Snapshots:
+    """The worker's own snapshot, and others fetched from the record by their digests: the last few are kept."""
+
+    def __init__(self, own: Snapshot, ledger: LedgerClient, *, kept_max: int) -> None:
+        self._own = own
+        self._ledger = ledger
+        self._kept_max = kept_max
+        self._others: OrderedDict[str, Snapshot] = OrderedDict()
+
+    async def get(self, digest: str) -> Snapshot:
+        """The snapshot with this digest. Raises WorkOrderFault(execution_error) when there is none."""
+        if digest == self._own.digest:
+            return self._own
+        snapshot = self._others.get(digest) or await self._fetched(digest)
+        remember(self._others, digest, snapshot, at_most=self._kept_max)
+        return snapshot
+
+    async def _fetched(self, digest: str) -> Snapshot:
+        try:
+            snapshot = Snapshot.from_bytes(await self._ledger.body(body_ref(snapshot_id(digest), 0)))
+        except ConfigError as fault:
+            raise WorkOrderFault("execution_error", f"the recorded snapshot {digest}: {fault.detail}") from None
+        except RuntimeFault as fault:
+            if fault.retryable:
+                raise
+            raise WorkOrderFault("execution_error", f"no snapshot {digest[:80]!r} in the record") from None
+        if snapshot.digest != digest:
+            raise WorkOrderFault("execution_error", f"the snapshot recorded as {digest} has another digest")
+        return snapshot
+
 
 _log = structlog.get_logger("ho1_executor")
 

@@ -7,11 +7,13 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import msgpack
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hobus.bus.text import cut
 
 T = TypeVar("T")
+_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN = 64, 8, 5
+"""A field that no message has is named by its sender, at any length and depth."""
 _set = object.__setattr__  # of a frozen model, as pydantic does it
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
@@ -94,6 +96,13 @@ class Message(Record):
         """The message behind a body, checked. Raises ValueError (pydantic's ValidationError is one)."""
         message: Self = cls.__pydantic_validator__.validate_python(unpack(data))  # what model_validate() does, directly
         return message
+
+
+def faults_in(error: ValidationError) -> str:
+    """Where a message is not as it should be, and how, in a line: the first few places, and no value."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)[:_FAULTS_SHOWN]
+    places = [".".join(cut(str(part), _NAME_SHOWN) for part in fault["loc"][:_DEPTH_SHOWN]) for fault in found]
+    return "; ".join(f"{place or 'body'}: {fault['msg']}" for place, fault in zip(places, found, strict=True))
 
 
 def pack(value: Any) -> bytes:

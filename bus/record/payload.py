@@ -18,7 +18,7 @@ import pydantic
 from msgspec import ValidationError
 from msgspec.msgpack import Decoder
 
-from hobus.bus.messages.base import Record, pack
+from hobus.bus.messages.base import Record, faults_in, pack
 
 P = TypeVar("P", bound=tuple[Any, ...])
 
@@ -89,5 +89,4 @@ def _record(cls: type[Record], found: Any) -> Record:
     try:
         return cls.model_validate(dict(zip(names, found, strict=True)))
     except pydantic.ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(faults_in(error)) from None

@@ -101,7 +101,7 @@ def _writable(home: Home) -> Finding:
         return fail("home", said, fix)
     if there != home.root:
         return ok("home", f"{home.root} is not there yet and can be made")
-    if _mode(home.root) & 0o077 and _mode(home.run) & 0o077:
+    if all((at := _stat(path)) is not None and at.st_mode & 0o077 for path in (home.root, home.run)):
         return fail("home", f"{home.run} is open to others", f"chmod 700 {home.run}")
     return ok("home", f"{home.root} is writable")
 
@@ -148,7 +148,7 @@ def _spools(home: Home) -> list[Finding]:
 
 def _clock(home: Home, clock: Clock) -> Finding:
     now = clock.now()
-    newest = max(map(_changed_at, _files(home.ledger)), default=0.0)
+    newest = max((at.st_mtime for path in _files(home.ledger) if (at := _stat(path)) is not None), default=0.0)
     if now < _YEAR_2024:
         return fail("clock", "the clock of this machine is years behind", "set it")
     if newest > now + _CLOCK_SLACK_S:
@@ -253,20 +253,12 @@ def _nearest(path: Path) -> Path:
     return next(one for one in (path, *path.parents) if one.is_dir())
 
 
-def _mode(path: Path) -> int:
-    """0 when it is gone: a cluster may end while it is looked at."""
+def _stat(path: Path) -> os.stat_result | None:
+    """None when it is gone: a cluster may end while it is looked at, and files of the record's index come and go."""
     try:
-        return path.stat().st_mode
+        return path.stat()
     except FileNotFoundError:
-        return 0
-
-
-def _changed_at(path: Path) -> float:
-    """0 when it is gone: beside a record that is written, files of its index come and go."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+        return None
 
 
 def _files(directory: Path) -> list[Path]:

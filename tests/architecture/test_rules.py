@@ -17,7 +17,6 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho1_executor.known_tools": "asks the broker which tools others have",
     "hobus.actors.ho1_executor.model_step": "asks the gateway",
     "hobus.actors.ho1_executor.tool_step": "runs a tool",
-    "hobus.actors.ho1_executor.snapshots": "fetches a configuration by its digest",
     "hobus.actors.ho1_executor.tools.host_process": "one process that runs foreign code, and its socket",
     "hobus.actors.ho1_executor.tools.child_main": "runs inside the tool process",
     "hobus.actors.ho1_executor.tools.children": "the pre-forked pool",

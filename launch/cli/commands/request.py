@@ -9,7 +9,7 @@ import click
 from pydantic import ValidationError
 
 from hobus.bus.catalog import CLASSES, ROWS, row_of
-from hobus.bus.messages.base import Message, named
+from hobus.bus.messages.base import Message, faults_in, named
 from hobus.bus.messages.control import Done
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
 from hobus.launch.cli.commands.options import DURATION, with_home
@@ -49,11 +49,7 @@ def message_of(service: str, type_name: str, body: str) -> Message:
     try:
         return cls.model_validate_json(body)
     except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
-            for fault in error.errors(include_input=False, include_url=False, include_context=False)
-        )
-        raise UsageFault(f"not a {type_name}: {faults}") from None
+        raise UsageFault(f"not a {type_name}: {faults_in(error)}") from None
 
 
 async def _send(place: Place, service: str, message: Message, timeout_s: float) -> str:

@@ -8,8 +8,8 @@ listed in docs/simulation.md. They go by what stands in the entries, not by the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import RUN_ENDS, OrderDispatched
@@ -46,12 +46,8 @@ def call_of(entry: Entry) -> str:
     return entry.submission_id.partition(":")[2]
 
 
-class Monitor(Protocol):
-    """One rule: `step` raises Broken at the first entry that breaks it."""
-
-    def step(self, entry: Entry) -> None:
-        """One entry, in the order of the record."""
-        ...
+Step = Callable[[Entry], None]
+"""A rule's look at one more entry, in the order of the record. Raises Broken at the first one that breaks it."""
 
 
 class Numbers:
@@ -246,17 +242,17 @@ class _Answers:
 class RecordMonitor:
     """All rules of the record; `step` every entry in order, `finish` at the end."""
 
-    def __init__(self, *more: Monitor) -> None:
+    def __init__(self, *more: Step) -> None:
         self.prompts, self.answers = _Prompts(), _Answers()
-        self._monitors: tuple[Monitor, ...] = (
-            _Ids(), self.prompts, _Orders(), _Exchanges(), _Owners(), _Degraded(), _Memory(), _MemoryLines(),
-            _Consolidations(), self.answers, *more,
+        self._steps: tuple[Step, ...] = (
+            _Ids().step, self.prompts.step, _Orders().step, _Exchanges().step, _Owners().step, _Degraded().step,
+            _Memory().step, _MemoryLines().step, _Consolidations().step, self.answers.step, *more,
         )  # fmt: skip
 
     def step(self, entry: Entry) -> None:
         """Raises Broken at the first rule that this entry breaks."""
-        for monitor in self._monitors:
-            monitor.step(entry)
+        for step in self._steps:
+            step(entry)
 
     def unended(self) -> list[str]:
         """What was begun and has no end yet: provider calls and runs."""

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from bench.builders import order, shipped_snapshot, tool_order
+from hobus.actors.ho1_executor.actor import Snapshots
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import OrderUsage, completed
-from hobus.actors.ho1_executor.snapshots import Snapshots
 from hobus.actors.ho1_executor.tool_step import ToolStep
 from hobus.actors.ho1_executor.tools.definition import Bounds
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner

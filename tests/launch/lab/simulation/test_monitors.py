@@ -24,9 +24,8 @@ from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
 from hobus.bus.sim.disk import SimDisk, SimMedium
 from hobus.launch.lab.simulation.budgets import BudgetMonitor
-from hobus.launch.lab.simulation.frames import FrameMonitor
 from hobus.launch.lab.simulation.record import Broken, Numbers, RecordMonitor
-from hobus.launch.lab.simulation.watch import RecordTail
+from hobus.launch.lab.simulation.watch import FrameMonitor, RecordTail
 from hobus.ledger_service.frame import GENESIS, build_frame, store_at
 from hobus.ledger_service.mask import MASK_BYTES
 from hobus.ledger_service.segment import DIRECTORY, segment_name
@@ -118,7 +117,7 @@ def test_a_whole_turn_breaks_nothing() -> None:
     """What the violations below are planted into."""
     record = Record()
     turn(record)
-    monitor = RecordMonitor(Numbers(), BudgetMonitor())
+    monitor = RecordMonitor(Numbers().step, BudgetMonitor().step)
     for entry in record.entries:
         monitor.step(entry)
     monitor.finish()
@@ -172,7 +171,7 @@ def test_a_planted_violation_of_the_record_is_named(names: str) -> None:
     """The story holds, and breaks at the planted entry, in these words."""
     record = Record()
     turn(record)
-    monitor = RecordMonitor(Numbers(), BudgetMonitor())
+    monitor = RecordMonitor(Numbers().step, BudgetMonitor().step)
     step_all(monitor, record.entries)
     whole = len(record.entries)
     PLANTED[names](record)
