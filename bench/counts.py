@@ -21,12 +21,12 @@ from typing import Any
 from pydantic_core import SchemaValidator
 
 from bench.builders import shipped_with
+from bench.simulated import SimulatedCluster
 from bench.turn import HISTORY, QUESTION
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
-from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.many import quiet
 
 TURNS = 20

@@ -6,7 +6,6 @@ bytes.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,17 +23,12 @@ from hobus.actors.ho3_memory.actor import Memory
 from hobus.actors.session_host.actor import SessionHost
 from hobus.bus.dispatch import Actor
 from hobus.bus.lanes import role_of
-from hobus.bus.messages.base import Message
-from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Provider
 from hobus.bus.sim.disk import SimMedium
 from hobus.bus.sim.world import World
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.service import GatewayService
 from hobus.launch.process.roles.gateway import providers as providers_of
-from hobus.launch.sessions.turns import process_turn
-from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.service import LedgerService
 from hobus.ledger_service.verify import VerifyReport, verify_directory
 
@@ -142,38 +136,10 @@ class SimulatedCluster:
             return self.world.network.broker.instance if self.world.network.is_broker_up else None
         return next((name for name in self.world.processes if name.startswith(f"{role}/")), None)
 
-    # --- what a person does -----------------------------------------------------------------------------------------
-
-    def ask(
-        self,
-        text: str,
-        *,
-        input_id: str,
-        session_id: str | None = None,
-        timeout_s: float = 60.0,
-        on_stream: Callable[[Message], None] | None = None,
-    ) -> TurnResult:
-        """One turn through the host, in virtual time: streamed to `on_stream`, or asked again as `hobus ask` does."""
-        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=on_stream is not None)
-        if on_stream is not None:
-            return self.world.run(
-                self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
-            )
-        retry_s = self.snapshot.config.host.retry_interval_ms / 1000
-        return self.world.run(process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
-
-    def entries(self) -> list[Entry]:
-        """Everything on the ledger's medium, with bodies; between turns also what nobody waits for."""
-        if not self.world.loop.is_running():
-            self.world.run(asyncio.sleep(3 * self.snapshot.config.ledger.lazy_commit_ms / 1000))
-        with tempfile.TemporaryDirectory() as directory:
-            _write_out(self.world.media["ledger"], Path(directory))
-            return list(read_entries(Path(directory), with_bodies=True))
-
     def verify(self) -> VerifyReport:
         """What `hobus ledger verify` would say of the ledger's medium as it is now."""
         with tempfile.TemporaryDirectory() as directory:
-            _write_out(self.world.media["ledger"], Path(directory))
+            write_out(self.world.media["ledger"], Path(directory))
             return verify_directory(Path(directory))
 
     async def _verify_for_tool(self) -> Mapping[str, Any]:
@@ -181,7 +147,8 @@ class SimulatedCluster:
         return found
 
 
-def _write_out(medium: SimMedium, directory: Path) -> None:
+def write_out(medium: SimMedium, directory: Path) -> None:
+    """The medium's files as a directory has them, for who reads those."""
     for name, file in sorted(medium.files.items()):
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.cluster import Cluster
+from bench.simulated import SimulatedCluster
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.ledger_service.reader import read_entries
 from tests.journals import check_record, masked_journal
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.journal import event_in
 from tests.journals import answers_of, check_record, count_of
-from tests.simulation.struck import SimulatedCluster
 from tests.simulation.test_caller_tools import Scripted, turn
 from tests.simulation.turns import with_thinking
 

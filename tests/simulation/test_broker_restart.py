@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster, StruckMoment
 from tests.journals import answers_of, check_record, count_of
-from tests.simulation.struck import SimulatedCluster, StruckMoment
 
 QUESTION = "what packages are installed?"
 STEP_S = 0.0008

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
@@ -17,7 +18,6 @@ from hobus.bus.messages.work_order import ToolCall, ToolSpec
 from hobus.bus.record.journal import event_in
 from hobus.launch.sessions.turns import process_turn
 from tests.journals import answers_of, check_record, count_of
-from tests.simulation.struck import SimulatedCluster
 from tests.simulation.turns import CLASSIFY, with_thinking
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -6,11 +6,11 @@ import asyncio
 import dataclasses
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.errors import GatewayError
 from hobus.bus.record.catalog import read_body
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.simulation.turns import AsksForTools
 

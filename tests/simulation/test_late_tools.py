@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.table import ToolTable
 from hobus.bus.messages.base import unpack
@@ -17,7 +18,6 @@ from hobus.bus.record.payloads.orders import OrderEnd
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from tests.journals import check_record
-from tests.simulation.struck import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_tools
 
 NOTHING = '{"type": "object", "properties": {}, "additionalProperties": false}'

@@ -7,7 +7,7 @@ import json
 from structlog.testing import capture_logs
 
 from bench.builders import shipped_snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
+from bench.simulated import SimulatedCluster
 from hobus.launch.logs.lines import of_turn, read_line
 
 QUESTION = "what packages are installed?"

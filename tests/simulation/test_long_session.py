@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import TurnResult
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.gateway_service.rig import snapshot
 from tests.journals import check_record, count_of
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Message
@@ -26,7 +27,6 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.process.roles.gateway import providers as providers_of
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of, masked_journal
-from tests.simulation.struck import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]

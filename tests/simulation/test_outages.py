@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.messages.session import EndSession, SessionClosed
 from tests.journals import answers_of, check_record
-from tests.simulation.struck import SimulatedCluster
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"

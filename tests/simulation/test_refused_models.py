@@ -8,10 +8,10 @@ import dataclasses
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.config.schema import AdminConfig
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.simulation.turns import AsksForTools

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
-from tests.simulation.struck import SimulatedCluster
 
 QUESTION = "what packages are installed?"
 

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
 from hobus.bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, TurnResult
 from hobus.bus.record.journal import pack_event
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
 
 QUESTION = "what packages are installed?"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from bench.turn import QUESTION
 from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.bus.messages.ledger import Entry
@@ -17,7 +18,6 @@ from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
-from hobus.launch.lab.simulated import SimulatedCluster
 
 TURNS = 4
 

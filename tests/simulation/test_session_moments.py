@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import Cancel, Command, CommandVerdict, FollowUp, Pause, Resume, Steer, TurnResult
 from hobus.bus.record.journal import recorded
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, folded, names
 

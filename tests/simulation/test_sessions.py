@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.session import Cancel, SessionView, Steer, TurnResult
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests import sessions
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, answering, names, stands_still

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Message
@@ -22,7 +23,6 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import Bus
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
-from hobus.launch.lab.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot

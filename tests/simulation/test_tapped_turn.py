@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.messages.ids import NO_TURN, session_id_of, turn_trace
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.tap.choice import TurnBook
 from hobus.launch.filters.tap_fields import is_routine
 from hobus.launch.sessions.turns import process_turn
-from tests.simulation.struck import SimulatedCluster
 
 ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")
 """What is asked about processes, by timers and at start; and the connections themselves."""

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
-from tests.simulation.struck import SimulatedCluster
 
 QUESTIONS = (
     ("what packages are installed?", "list_packages", "PKG-ADMIN-AGENT-001"),

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hobus.bus.messages import session as events
-from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import Command, CommandVerdict
 from hobus.launch.cli.chat.outcome import Line
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.sessions.refusals import REFUSALS, code_of
+from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
+from hobus.launch.sessions import refusals
 from hobus.launch.sessions.summary import HeldNow
 
 _DIM = "bright_black"
@@ -97,19 +95,15 @@ def _the_one(name: str, held: Sequence[HeldNow]) -> HeldNow:
     if len(held) == 1:
         return held[0]
     if not held:
-        raise CommandError(
-            "no tool call waits for an approval", hint=_NEXT["call_not_open"], exit_code=exit_codes.REFUSED
-        )
+        raise RefusedFault("no tool call waits for an approval", hint=_NEXT["call_not_open"])
     which = ", ".join(f"{one.call_id} {one.tool_id}" for one in held)
-    raise CommandError(
-        f"{len(held)} tool calls wait for an approval: {which}",
-        hint=f"{name} and the number of one of them",
-        exit_code=exit_codes.USAGE,
+    raise UsageFault(
+        f"{len(held)} tool calls wait for an approval: {which}", hint=f"{name} and the number of one of them"
     )
 
 
 def _misused(name: str, how: str) -> CommandError:
-    return CommandError(f"{name} {how}", hint=f"type {_USAGE[name]}", exit_code=exit_codes.USAGE)
+    return UsageFault(f"{name} {how}", hint=f"type {_USAGE[name]}")
 
 
 def applied(verdict: CommandVerdict, command: Command) -> Line:
@@ -136,10 +130,5 @@ def applied(verdict: CommandVerdict, command: Command) -> Line:
 
 def refused(verdict: CommandVerdict) -> CommandError:
     """A rejected command as what it means and what to type next."""
-    code, facts = code_of(verdict.reason)
-    known = REFUSALS.get(code)
-    means = facts or verdict.reason if known is None else known.means
-    if known is not None and code in ("call_not_open", "too_many", "too_large"):
-        means += f" ({facts})"
-    next_one = _NEXT.get(code, next_here(f"session show {shown_session(verdict.session_id)}"))
-    return CommandError(f"refused ({code}): {means}", hint=next_one, exit_code=exit_codes.REFUSED)
+    fault = refusals.refused(verdict)
+    return RefusedFault(fault.message, hint=_NEXT.get(fault.code, fault.hint), code=fault.code)

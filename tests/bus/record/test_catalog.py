@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.bus.catalog import ROLES
 from hobus.bus.messages.ledger import STREAMS, Entry, Write
 from hobus.bus.record import catalog_doc
 from hobus.bus.record.catalog import KINDS, SESSION, EntryKind, kind_of, may_write_entry
 from hobus.bus.record.entry import WriteEntry
-from hobus.launch.lab.simulated import SimulatedCluster
 
 SYSTEM = frozenset({"launcher", "operator", "ledger", "http"})
 

@@ -4,13 +4,13 @@ import httpx2
 from openai import AsyncOpenAI
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.guard import names_of
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
-from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.sessions.http_client import AsyncClient
 
 SNAPSHOT = shipped_snapshot()
