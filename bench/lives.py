@@ -446,7 +446,8 @@ def _recorded(entry: WriteEntry) -> Recorded:
 def replayed(entries: Sequence[WriteEntry]) -> SessionRecord:
     """The fold of the whole journal, from its bytes."""
     record = SessionRecord(SESSION, LIMITS)
-    record.replay(map(_recorded, entries))
+    for entry in entries:
+        record.take(_recorded(entry))
     return record
 
 
@@ -464,7 +465,8 @@ def from_snapshot(entries: Sequence[WriteEntry], number: int) -> SessionRecord:
     }
     record.history = record.history.filled(texts)
     record.follow_ups = {ref: texts[ref] for ref in record.state.pending_follow_up}
-    record.replay(map(_recorded, entries[number:]))
+    for entry in entries[number:]:
+        record.take(_recorded(entry))
     return record
 
 

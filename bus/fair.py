@@ -74,7 +74,7 @@ class FairQueue(Generic[K, T]):
 
     def add(self, principal: str, key: K, item: T, cost: int = 1) -> None:
         """Stands last of its principal; one that comes anew stands last of all."""
-        flow = self._flow(principal)
+        flow = self._flows.get(principal) or self._held.get(principal)
         if flow is None:
             flow = self._flows[principal] = _Backlog()
             flow.credit = self._weight(principal)
@@ -129,14 +129,6 @@ class FairQueue(Generic[K, T]):
     def has_turn(self) -> bool:
         """Whether somebody who is not held waits."""
         return bool(self._flows)
-
-    def count_of(self, principal: str) -> int:
-        """How many of this principal wait."""
-        flow = self._flow(principal)
-        return len(flow.items) if flow is not None else 0
-
-    def _flow(self, principal: str) -> _Backlog[K, T] | None:
-        return self._flows.get(principal) or self._held.get(principal)
 
     def __iter__(self) -> Iterator[T]:
         for flow in (*self._flows.values(), *self._held.values()):

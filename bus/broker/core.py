@@ -87,11 +87,6 @@ class BrokerCore:
         return self._state.me.instance
 
     @property
-    def sequence(self) -> int:
-        """Number of the last tapped frame."""
-        return self._state.sequence
-
-    @property
     def counts(self) -> dict[str, int]:
         """Alarms and refusals since start."""
         return dict(self._state.counts)

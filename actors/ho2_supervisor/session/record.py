@@ -5,7 +5,6 @@ One fold for live appends and for replay, so that both give the same. No I/O; th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -159,11 +158,6 @@ class SessionRecord:
     def pass_over(self, submission_id: str) -> None:
         """An entry that changes nothing, whatever it says."""
         self._advance(submission_id, "")
-
-    def replay(self, entries: Iterable[Recorded]) -> None:
-        """Fold entries in order."""
-        for entry in entries:
-            self.take(entry)
 
     def _advance(self, submission_id: str, kind: str) -> None:
         self.head = submission_id

@@ -19,7 +19,6 @@ from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline import model
 from hobus.gateway_service.providers.offline.grammar import Grammar, load_grammar
 
-MODEL_ID = model.MODELS[0]
 _DIALECT = OpenAIProvider.model_construct(max_tokens_field="max_tokens", structured="json_schema", omit=[])
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 

@@ -30,11 +30,6 @@ class Look:
     bodies: int = 0  # of sensitive types, shown or captured
     _opened_at: float | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the record knows of it."""
-        return self._opened_at is not None
-
     async def before(self, choice: Choice) -> None:
         """The look stands in the record if one of these frames shows a body of a sensitive type.
 

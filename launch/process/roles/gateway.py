@@ -10,7 +10,7 @@ from hobus.bus.port import Provider
 from hobus.config.schema import AnyProvider
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.http.provider import HttpProvider
-from hobus.gateway_service.providers.offline import OfflineProvider
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
 from hobus.gateway_service.service import GatewayService
 from hobus.gateway_service.tokenizer import tokenizers_of

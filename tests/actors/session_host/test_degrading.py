@@ -14,7 +14,7 @@ from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.journal import event_in
 from hobus.bus.spent import fact_of
-from hobus.gateway_service.providers.offline import OfflineProvider
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from tests.actors.session_host.rig import result_of
 from tests.gateway_service.rig import Scripted, answered, check_attempts, hang
 from tests.rig import of_type

@@ -234,7 +234,7 @@ def test_the_tap_numbers_every_frame_without_a_gap():
     rig.garbage(ho2)
     rig.advance(4)
     numbers = [tap.sequence for tap in rig.taps]
-    assert numbers == list(range(1, rig.core.sequence + 1))
+    assert numbers == list(range(1, rig.core._state.sequence + 1))
     assert {"queued", "delivered", "lost", "malformed", "control", "failed"} <= set(rig.verdicts())
 
 

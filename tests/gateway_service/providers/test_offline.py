@@ -17,10 +17,11 @@ from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, To
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.gateway_service.pricing import input_tokens
-from hobus.gateway_service.providers.offline import MODEL_ID, OfflineProvider
 from hobus.gateway_service.providers.offline.answer import wished
 from hobus.gateway_service.providers.offline.grammar import load_grammar
+from hobus.gateway_service.providers.offline.model import MODELS
 from hobus.gateway_service.providers.offline.prose import TELLERS, tell
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.gateway_service.providers.offline.reading import ToolAnswer
 from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
 from tests.gateway_service.rig import SHIPPED
@@ -63,7 +64,7 @@ def prompt(contract_id: str, text: str = "hello", *, tools: list[ToolSpec] | Non
 
 async def ask(wanted: Prompt) -> PromptResponse:
     """The model's response."""
-    return await PROVIDER.complete(wanted, model_id=MODEL_ID, timeout_s=1)
+    return await PROVIDER.complete(wanted, model_id=MODELS[0], timeout_s=1)
 
 
 async def classified(text: str, **inputs: str) -> dict[str, Any]:
@@ -592,7 +593,7 @@ def test_a_schema_that_takes_large_values_only_is_refused(schema):
 async def test_metadata_is_honest_and_usage_counts_characters():
     """Model and provider say what they are; tokens are length over chars_per_token, at least one."""
     wanted = prompt("PRC-SYNTHESIZE-001", "thanks, bye")
-    response = await PROVIDER.complete(wanted, model_id=MODEL_ID, timeout_s=1)
+    response = await PROVIDER.complete(wanted, model_id=MODELS[0], timeout_s=1)
     assert (response.provider_id, response.model_id, response.outcome) == ("offline", "offline-rules-1", "SUCCESS")
     assert response.input_tokens == input_tokens(wanted, 4)
     assert response.output_tokens == len(response.content) // 4
@@ -619,7 +620,7 @@ async def test_max_tokens_is_respected():
 async def test_the_same_prompt_gives_the_same_answer():
     """Nothing but the prompt decides, also in another instance."""
     wanted = prompt("PRC-SYNTHESIZE-001", "what packages are installed and is the ledger intact?", tools=TOOLS)
-    assert await ask(wanted) == await provider().complete(wanted, model_id=MODEL_ID, timeout_s=1)
+    assert await ask(wanted) == await provider().complete(wanted, model_id=MODELS[0], timeout_s=1)
 
 
 async def test_latency_is_the_configured_one():
@@ -629,7 +630,7 @@ async def test_latency_is_the_configured_one():
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    await provider(latency_ms=50, sleep=sleep).complete(prompt("PRC-DEGRADED-001"), model_id=MODEL_ID, timeout_s=1)
+    await provider(latency_ms=50, sleep=sleep).complete(prompt("PRC-DEGRADED-001"), model_id=MODELS[0], timeout_s=1)
     assert slept == [0.05]
 
 
@@ -643,7 +644,7 @@ async def test_an_answer_told_word_by_word_takes_no_longer_and_is_the_same():
 
     slow = provider(latency_ms=50, sleep=sleep)
     wanted = prompt("PRC-SYNTHESIZE-001", "hello", tools=TOOLS)
-    response = await slow.complete(wanted, model_id=MODEL_ID, timeout_s=1, on_delta=told.append)
+    response = await slow.complete(wanted, model_id=MODELS[0], timeout_s=1, on_delta=told.append)
     assert response == await ask(wanted)
     assert "".join(told) == response.content and len(told) == len(slept) == len(response.content.split())
     assert sum(slept) == pytest.approx(0.05)
@@ -651,7 +652,7 @@ async def test_an_answer_told_word_by_word_takes_no_longer_and_is_the_same():
     told.clear()
     calls = await slow.complete(
         prompt("PRC-SYNTHESIZE-001", "what packages are installed?", tools=TOOLS),
-        model_id=MODEL_ID, timeout_s=1, on_delta=told.append,
+        model_id=MODELS[0], timeout_s=1, on_delta=told.append,
     )  # fmt: skip
     assert calls.tool_calls and told == [] and slept == [0.05]
 

@@ -19,12 +19,11 @@ from hobus.config.schema import OpenAIProvider
 from hobus.gateway_service.providers.http import openai_wire
 from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline.grammar import load_grammar
-from hobus.gateway_service.providers.offline.model import complete
+from hobus.gateway_service.providers.offline.model import MODELS, complete
 from hobus.gateway_service.providers.offline.reading import blocks_in
 from tests.gateway_service.providers.test_offline import (
     EXCERPTS,
     HISTORY,
-    MODEL_ID,
     PROVIDER,
     SHIPPED,
     TOOLS,
@@ -66,7 +65,7 @@ PROMPTS: dict[str, Prompt] = {
 
 async def said(wanted: Prompt) -> tuple[str, list[Any]]:
     """The answer: its text and its calls."""
-    response = await PROVIDER.complete(wanted, model_id=MODEL_ID, timeout_s=1)
+    response = await PROVIDER.complete(wanted, model_id=MODELS[0], timeout_s=1)
     return response.content, [(call.tool_id, call.arguments) for call in response.tool_calls]
 
 
@@ -78,7 +77,7 @@ async def test_it_is_the_request_of_the_kind_openai_that_is_answered(name: str) 
     """What an instance of that kind would send, as JSON and back, gets the same answer."""
     wanted = PROMPTS[name]
     names = ToolNames.of(wanted)
-    sent = json.loads(json.dumps(openai_wire.request(wanted, MODEL_ID, names, INSTANCE, stream=False)))
+    sent = json.loads(json.dumps(openai_wire.request(wanted, MODELS[0], names, INSTANCE, stream=False)))
     answer = openai_wire.ANSWER.whole(complete(sent, GRAMMAR, 4), names)
     assert (answer.content, [(call.tool_id, call.arguments) for call in answer.tool_calls]) == await said(wanted)
 

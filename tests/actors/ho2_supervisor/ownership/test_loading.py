@@ -61,7 +61,9 @@ def loaded(shelf: Shelf, page: int = 500) -> Loaded:
 def replayed(entries: Sequence[Entry]) -> SessionRecord:
     """The fold of the whole."""
     record = SessionRecord(SESSION, LIMITS)
-    record.replay(taken for entry in entries if (taken := recorded(entry)) is not None)
+    for entry in entries:
+        if (taken := recorded(entry)) is not None:
+            record.take(taken)
     return record
 
 

@@ -53,7 +53,9 @@ def moved_to(session_id: str, entry: Entry) -> WriteEntry:
 def record_of(entries: list[Entry], session_id: str = SESSION) -> SessionRecord:
     """The fold of a journal."""
     record = SessionRecord(session_id, history_limits(snapshot().config))
-    record.replay(taken for entry in entries if (taken := recorded(entry)) is not None)
+    for entry in entries:
+        if (taken := recorded(entry)) is not None:
+            record.take(taken)
     return record
 
 

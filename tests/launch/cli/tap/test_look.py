@@ -79,7 +79,7 @@ async def test_without_the_record_nothing_is_shown(look):
     with pytest.raises(CommandError, match="unavailable") as caught:
         await look.before(choice(body=b"text", sensitive=True))
     assert caught.value.exit_code == exit_codes.UNREACHABLE
-    assert not look.is_open
+    assert look._opened_at is None
 
 
 async def test_an_end_that_cannot_be_recorded_is_said(look):
