@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hobus.bus.protocol_doc import redraw
 from hobus.config.assets import Agent, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
@@ -109,7 +108,12 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
 def main(arguments: list[str], target: Path = PAGE) -> int:
     """Writes the page, or with `--check` says whether it is current."""
     text = page(json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")))
-    return redraw(target, text, arguments, "hobus.config.reference")
+    if "--check" not in arguments:
+        target.write_text(text, encoding="utf-8")
+    elif not target.is_file() or target.read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{target.name} is not current: python -m hobus.config.reference\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

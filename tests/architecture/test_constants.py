@@ -182,7 +182,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the grammar of the embedded model: its answers are these numbers": ("hobus.gateway_service.providers.offline.*",),
     "the play of a demonstration, a drill or a simulation: a seed means these numbers": (
-        "hobus.bus.sim.*", "hobus.launch.lab.simulated.*", "hobus.launch.lab.simulation.*", "hobus.launch.cli.commands.simulate.*", "hobus.launch.cli.commands.demo.*", "hobus.launch.lab.drill_run.*",
+        "hobus.bus.sim.*", "hobus.launch.lab.simulation.*", "hobus.launch.cli.commands.simulate.*", "hobus.launch.cli.commands.demo.*", "hobus.launch.lab.drill_run.*",
     ),
 }  # fmt: skip
 """Why a number is none of the configuration -> where such numbers stand (`*`: all below)."""
