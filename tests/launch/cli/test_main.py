@@ -24,7 +24,7 @@ def test_help_imports_nothing_heavy():
     """`hobus --help` loads neither sockets nor models nor terminal decoration, so that it is fast."""
     program = (
         "import sys; from hobus.launch.cli.main import run; code = run(['--help']); "
-        "heavy = [m for m in ('zmq','pydantic','rich','prompt_toolkit','wcwidth','jsonschema_rs','structlog','msgpack','asyncio','psutil') if m in sys.modules]; "
+        "heavy = [m for m in ('zmq','pydantic','rich','prompt_toolkit','wcwidth','jsonschema_rs','structlog','msgpack','msgspec','asyncio','psutil') if m in sys.modules]; "
         "print(code, heavy)"
     )
     done = subprocess.run(
