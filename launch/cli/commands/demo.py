@@ -12,7 +12,6 @@ import click
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.ledger_client import every_page
-from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.paging import read_peers
@@ -159,7 +158,9 @@ async def _kill_in_the_middle(
         if turn.done():
             raise CommandError("the turn was over before its first prompt was seen")
     peers = await read_peers(bus, timeout_s=timeout_s)
-    victim = _busy_executor(peers)
+    victim = next((row for row in peers.peers if row.role == "ho1" and row.in_flight), None)
+    if victim is None:
+        raise CommandError("no executor was at work at the moment of the kill")
     row = next(row for row in running(place.home).children if row.instance == victim.instance)
     killed_at = bus.now()
     if turn.done() or not identity.end(row.pid, row.mark, signal.SIGKILL):
@@ -168,13 +169,6 @@ async def _kill_in_the_middle(
     at_work = f"at work order {short(wo_id)}"
     _fact(styled("SIGKILL", "red"), f" to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks")
     return Kill(row.actor, row.instance, row.pid, killed_at), wo_id
-
-
-def _busy_executor(peers: Peers) -> PeerRow:
-    busy = [row for row in peers.peers if row.role == "ho1" and row.in_flight]
-    if not busy:
-        raise CommandError("no executor was at work at the moment of the kill")
-    return busy[0]
 
 
 async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> None:

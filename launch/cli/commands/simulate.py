@@ -8,6 +8,7 @@ import re
 import sys
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -155,9 +156,8 @@ def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, trace: Pat
     file = _opened(trace)
     try:
         with quiet():
-            verdict = run_one(
-                plan, config=wanted.config, until=until, trace=None if file is None else lambda line: _write(file, line)
-            )
+            told = None if file is None else partial(print, file=file)
+            verdict = run_one(plan, config=wanted.config, until=until, trace=told)
     finally:
         if file is not None:
             file.close()
@@ -189,10 +189,6 @@ def _opened(path: Path | None) -> IO[str] | None:
         return None if path is None else path.open("w", encoding="utf-8")
     except OSError as error:
         raise of_os_error(error, doing="the trace cannot be written") from None
-
-
-def _write(file: IO[str], line: str) -> None:
-    file.write(f"{line}\n")
 
 
 def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
