@@ -20,8 +20,6 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any
 
-import click
-
 from hobus.bus.text import cut
 
 STATE_COLOURS = {
@@ -94,6 +92,11 @@ def colours(*, to_stderr: bool = False) -> bool:
     return can_be_commanded() and is_terminal(sys.stderr if to_stderr else sys.stdout)
 
 
+def _click() -> Any:
+    """Loaded by what prints: processes of a cluster import this module and never do."""
+    return importlib.import_module("click")
+
+
 class Styled(str):
     """Text with colours of ours around what was escaped before."""
 
@@ -103,7 +106,7 @@ class Styled(str):
 def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
     """The text in this colour where colours are shown; handed to `joined`, `say` or `note` as a part of its own."""
     # Not `bold=False`: that is a code too.
-    return Styled(click.style(escaped(text), fg=colour, bold=bold or None)) if colours(to_stderr=to_stderr) else text
+    return Styled(_click().style(escaped(text), fg=colour, bold=bold or None)) if colours(to_stderr=to_stderr) else text
 
 
 def escaped(text: str) -> str:
@@ -121,7 +124,7 @@ def joined(*parts: str) -> Styled:
 
 def say(*parts: str) -> None:
     """One line on stdout."""
-    click.echo(joined(*parts), color=colours())
+    _click().echo(joined(*parts), color=colours())
 
 
 def always_encodable() -> None:
@@ -138,7 +141,7 @@ def unheard() -> None:
 
 def note(*parts: str) -> None:
     """One line on stderr: what a program that reads stdout must not see."""
-    click.echo(joined(*parts), err=True, color=colours(to_stderr=True))
+    _click().echo(joined(*parts), err=True, color=colours(to_stderr=True))
 
 
 def table(
