@@ -92,11 +92,6 @@ def colours(*, to_stderr: bool = False) -> bool:
     return can_be_commanded() and is_terminal(sys.stderr if to_stderr else sys.stdout)
 
 
-def _click() -> Any:
-    """Loaded by what prints: processes of a cluster import this module and never do."""
-    return importlib.import_module("click")
-
-
 class Styled(str):
     """Text with colours of ours around what was escaped before."""
 
@@ -105,8 +100,11 @@ class Styled(str):
 
 def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
     """The text in this colour where colours are shown; handed to `joined`, `say` or `note` as a part of its own."""
-    # Not `bold=False`: that is a code too.
-    return Styled(_click().style(escaped(text), fg=colour, bold=bold or None)) if colours(to_stderr=to_stderr) else text
+    if not colours(to_stderr=to_stderr):
+        return text
+    from click import style  # noqa: PLC0415 - processes of a cluster import this module and never print
+
+    return Styled(style(escaped(text), fg=colour, bold=bold or None))  # not `bold=False`: that is a code too
 
 
 def escaped(text: str) -> str:
@@ -124,7 +122,9 @@ def joined(*parts: str) -> Styled:
 
 def say(*parts: str) -> None:
     """One line on stdout."""
-    _click().echo(joined(*parts), color=colours())
+    from click import echo  # noqa: PLC0415 - as above
+
+    echo(joined(*parts), color=colours())
 
 
 def always_encodable() -> None:
@@ -141,7 +141,9 @@ def unheard() -> None:
 
 def note(*parts: str) -> None:
     """One line on stderr: what a program that reads stdout must not see."""
-    _click().echo(joined(*parts), err=True, color=colours(to_stderr=True))
+    from click import echo  # noqa: PLC0415 - as above
+
+    echo(joined(*parts), err=True, color=colours(to_stderr=True))
 
 
 def table(
