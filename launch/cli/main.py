@@ -45,6 +45,8 @@ COMMANDS: dict[str, str] = {
     "agent": "List agents, and show what each may do.",
     "chat": "Talk with the agent, in a terminal or over a pipe.",
     "session": "List, show, steer, pause, cancel and replay sessions.",
+    "why": "Explain a turn: what its models were shown, and where that came from.",
+    "diff": "Show what differs between the prompts of two turns.",
     "tap": "Watch the frames on the bus.",
     "request": "Send one typed message as the operator.",
     "tools": "List tools, where they come from, and who may use them.",
@@ -67,6 +69,7 @@ COMMANDS: dict[str, str] = {
 _FAMILIES = {
     **dict.fromkeys(("scale", "restart", "drain", "down"), "operating"),
     **dict.fromkeys(("budget", "breaker"), "limits"),
+    "diff": "why",
     **dict.fromkeys(("token", "keys"), "access"),
 }
 """Name -> the module in `commands/` that has the command, where that is not its own."""

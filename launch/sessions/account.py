@@ -97,7 +97,7 @@ def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
     def belongs(one: Entry) -> bool:
         if one.provenance.session_id != session_id and one.stream != journal:
             return False
-        if one.trace == beginning.trace or (run_seq and one.provenance.run_seq == run_seq):
+        if _has_trace_of(one, beginning) or (run_seq and one.provenance.run_seq == run_seq):
             return True
         if run_seq and f"{session_id}-{run_seq}-" in one.submission_id:  # a signal, which names it in its id alone
             return True
@@ -111,8 +111,13 @@ def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
 def _is_of_run(one: Entry, beginning: Entry) -> bool:
     about = one.provenance
     return about.session_id == beginning.provenance.session_id and (
-        one.trace == beginning.trace or (about.run_seq != 0 and about.run_seq == beginning.provenance.run_seq)
+        _has_trace_of(one, beginning) or (about.run_seq != 0 and about.run_seq == beginning.provenance.run_seq)
     )
+
+
+def _has_trace_of(one: Entry, beginning: Entry) -> bool:
+    """Most entries of a session name none: their ids say it."""
+    return one.trace != "" and one.trace == beginning.trace
 
 
 def short(wo_id: str) -> str:
