@@ -39,6 +39,8 @@ from hobus.ledger_service.reader import EntryFilter, read_entries
 
 _LINE_CHARS = 60
 _BAR_CELLS = 24
+_ENTRIES = 3
+"""Of those behind one text that are named."""
 _US_PER_MS = 1000
 _TURN = "SES-<8 hex digits>-<n>, the n-th turn of a session; SESSION alone means its last one."
 
@@ -296,9 +298,6 @@ def _entries(sequences: Sequence[int]) -> str:
     """The numbers of at most three entries; more are counted."""
     shown = " ".join(f"#{one}" for one in sequences[:_ENTRIES])
     return shown if len(sequences) <= _ENTRIES else f"{shown} and {counted(len(sequences) - _ENTRIES, 'other')}"
-
-
-_ENTRIES = 3
 
 
 def _made(*sequences: int | None) -> str:
