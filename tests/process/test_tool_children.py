@@ -143,6 +143,19 @@ async def test_a_process_that_dies_leaves_its_outcome_unknown(runner: ChildToolR
     assert (await run(runner, "text", text="x", times=1)).ok
 
 
+async def test_a_process_outlives_whatever_a_tool_raises() -> None:
+    """Exceptions that raise when they are looked at, and one that is no Exception: each is a failed call, and told."""
+    one = make(children=1)
+    try:
+        await loaded(one)
+        pids = one.pids()
+        for kind in ("nameless", "unseen", "bare"):
+            assert (await run(one, "unseeable", kind=kind)).code == "tool_failed"
+        assert one.pids() == pids and (await run(one, "text", text="x", times=1)).ok
+    finally:
+        await one.close()
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

@@ -136,8 +136,8 @@ def serve(pipe: Pipe) -> None:
                 _load_into(tools, asked["tool_id"])
             try:
                 result = drive(run_tool(tools, asked["tool_id"], asked["arguments"], host, bounds))
-            except ToolFault as fault:
-                result = failed(fault, bounds)
+            except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result
+                result = failed(error, bounds)
             _flush()
         if os.getpid() != this:
             os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's

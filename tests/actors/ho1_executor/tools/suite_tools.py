@@ -43,6 +43,34 @@ async def _long_bug(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     raise RuntimeError("x" * arguments["size"])
 
 
+class _Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("no name")
+
+
+class _NamelessBug(Exception, metaclass=_Nameless):
+    pass
+
+
+class _Unseen(ToolFault):
+    """Raises whatever it is asked, to end whoever asks."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+    __repr__ = __str__
+    __class__ = __cause__ = property(__str__)  # type: ignore[assignment]
+
+
+class _BareEnd(BaseException):
+    pass
+
+
+async def _unseeable(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    raise {"nameless": _NamelessBug, "unseen": _Unseen, "bare": _BareEnd}[arguments["kind"]]
+
+
 async def _text(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return arguments["text"] * arguments["times"]
 
@@ -138,6 +166,7 @@ BOTH = {
     for tool in (
         _tool("echo", _echo), _tool("ask", _ask), _tool("fault", _fault), _tool("bug", _bug), _tool("text", _text),
         _tool("value", _value), _tool("caused", _caused), _tool("long_bug", _long_bug), _tool("verify", _verify),
+        _tool("unseeable", _unseeable),
     )
 }  # fmt: skip
 """What both runners must run alike."""
