@@ -408,6 +408,10 @@ class ToolsConfig(Section):
         description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
         "and record have them, for people, and no model is told"
     )
+    leftovers_max: NonNegative = Field(
+        description="calls of one tool process that may have left a program or a thread which still could print; with "
+        "more of them the process is ended, and all of that with it"
+    )
     approval: list[str] = Field(
         description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
     )
