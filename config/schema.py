@@ -447,6 +447,13 @@ class LauncherConfig(Section):
         description="variables of the user's environment that every process is started with, shell patterns allowed; "
         "no other process has any other, but for what the configuration refers to as `env:NAME`"
     )
+    processes_max: Positive = Field(
+        description="processes of a cluster on this machine; a start, a scale or a configuration with more is refused"
+    )
+    starting_max: Positive = Field(
+        description="processes that are starting at once; further ones are begun as these get ready, or after "
+        "ready_timeout_ms"
+    )
     start_method: Literal["fork", "spawn"] = Field(
         description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
     )

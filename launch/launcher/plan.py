@@ -11,7 +11,8 @@ from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
-from hobus.launch.launcher.options import StartOptions, parse_scale
+from hobus.launch.launcher.options import StartOptions, parse_scale, require_room
+from hobus.launch.launcher.supervision import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
         "ho3": 0 if config.memory is None else 1,
         "http": config.http.count if config.http.listen else 0,
     }
+    require_room(size_of(shipped | counts), config.launcher)
     origin = snapshot.origins.get("admin_config.json", "shipped")
     return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)
 

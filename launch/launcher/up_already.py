@@ -12,6 +12,7 @@ from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
 from hobus.launch.console.output import duration, note, say
+from hobus.launch.launcher.operate import require_room_for
 from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.progress import already_up
 
@@ -25,6 +26,8 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     run = _begun(home)
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
+    if options.scale:
+        require_room_for(home, parse_scale(options.scale))
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
