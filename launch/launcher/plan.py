@@ -60,8 +60,9 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
         "http": config.http.count if config.http.listen else 0,
     }
     require_room(size_of(shipped | counts), config.launcher)
-    origin = snapshot.origins.get("admin_config.json", "shipped")
-    return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)
+    # Absolute: whoever reads it of the run may stand elsewhere.
+    origin = snapshot.origins["admin_config.json"] if config_file is None else str(config_file.absolute())
+    return Plan(snapshot=snapshot, origin=origin, counts=shipped | counts)
 
 
 def check_free(address: str, named: str) -> None:

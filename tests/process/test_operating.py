@@ -124,6 +124,23 @@ def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cl
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
+def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: Cluster):
+    """By `up` and by the doctor, with what differs and what puts it in force; one with faults would not start again."""
+    cluster.up()
+    cluster("config set", "ho1.slots", "2")
+    anew = f"hobus down --home {cluster.home.root}, then up again"
+    for code, told in ((0, cluster("up")), (0, cluster("doctor"))):
+        assert told.code == code and "ho1.slots is 4, on disk 2" in told.out + told.err and anew in told.out + told.err
+    own = cluster.home.config / "admin_config.json"
+    own.write_text('{"ho1": {"slots": "two"}}')
+    told = cluster("up")
+    assert told.code == 0 and "would not start again: " in told.err and "ho1.slots: Input should be" in told.err
+    own.write_text('{"ho1": {"slots": 2}}')
+    cluster("down")
+    cluster.up()
+    assert "on disk" not in cluster("up").err and "in force" not in cluster("doctor").out
+
+
 def test_many_processes_are_started_in_steps_between_which_the_launcher_answers(cluster: Cluster):
     """Never more than launcher.starting_max at once; another scale and `down` are taken while most still wait."""
     cluster.up(settings={"launcher.starting_max": 4, "launcher.processes_max": 60})
