@@ -87,6 +87,7 @@ _NOT_ABOVE = (
     ("bus.body_max_bytes", "bus.client_dropped_max_bytes"),
     ("bus.dedupe_window", "bus.hello_ids_max"),
     ("bus.mailbox_max", "bus.hello_ids_max"),
+    ("ho1.count + ho2.count + http.count", "launcher.processes_max"),
     ("launcher.restart_backoff_min_ms", "launcher.restart_backoff_max_ms"),
     ("launcher.restart_backoff_max_ms", "bus.service_grace_ms"),
     ("ledger.entry_max_bytes", "ledger.batch_bytes_max"),

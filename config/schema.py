@@ -408,6 +408,10 @@ class ToolsConfig(Section):
         description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
         "and record have them, for people, and no model is told"
     )
+    leftovers_max: NonNegative = Field(
+        description="calls of one tool process that may have left a program or a thread which still could print; with "
+        "more of them the process is ended, and all of that with it"
+    )
     approval: list[str] = Field(
         description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
     )
@@ -442,6 +446,13 @@ class LauncherConfig(Section):
     environment: list[str] = Field(
         description="variables of the user's environment that every process is started with, shell patterns allowed; "
         "no other process has any other, but for what the configuration refers to as `env:NAME`"
+    )
+    processes_max: Positive = Field(
+        description="processes of a cluster on this machine; a start, a scale or a configuration with more is refused"
+    )
+    starting_max: Positive = Field(
+        description="processes that are starting at once; further ones are begun as these get ready, or after "
+        "ready_timeout_ms"
     )
     start_method: Literal["fork", "spawn"] = Field(
         description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"

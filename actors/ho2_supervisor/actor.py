@@ -22,12 +22,12 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.runs import Runs
 from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.session_end import append_end
 from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import turn_key
 from hobus.bus.messages.session import (
     CommandVerdict,
@@ -37,7 +37,6 @@ from hobus.bus.messages.session import (
     SessionClosed,
     SessionCommand,
     SessionConfig,
-    SessionEnded,
     SessionReady,
     SessionStarted,
     SessionView,
@@ -212,7 +211,7 @@ class Supervisor(Actor):
                 await self._runs.cancel(session)
                 continue
             if state.status == "open":
-                self._append_end(session, message.reason, call.trace)
+                append_end(session, message.reason, trace=call.trace)
             if await self._registry.is_durable(session):
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
@@ -345,14 +344,5 @@ class Supervisor(Actor):
                 applied_commands_max=self._config.sessions.applied_commands_max,
                 at=session.now(),
             ),
-            trace=trace,
-        )
-
-    def _append_end(self, session: OwnedSession, reason: str, trace: str) -> None:
-        record = session.record
-        total = {"total_tokens": record.total_tokens, "cost_usd": record.total_cost_usd}
-        session.append(
-            SessionEnded(reason=reason, turn_count=record.turn_count, at=session.now()),
-            bodies=[pack({"total_cost": total})],
             trace=trace,
         )

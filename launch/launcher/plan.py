@@ -11,7 +11,8 @@ from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
-from hobus.launch.launcher.options import StartOptions, parse_scale
+from hobus.launch.launcher.options import StartOptions, parse_scale, require_room
+from hobus.launch.launcher.supervision import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,10 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
         "ho3": 0 if config.memory is None else 1,
         "http": config.http.count if config.http.listen else 0,
     }
-    origin = snapshot.origins.get("admin_config.json", "shipped")
-    return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)
+    require_room(size_of(shipped | counts), config.launcher)
+    # Absolute: whoever reads it of the run may stand elsewhere.
+    origin = snapshot.origins["admin_config.json"] if config_file is None else str(config_file.absolute())
+    return Plan(snapshot=snapshot, origin=origin, counts=shipped | counts)
 
 
 def check_free(address: str, named: str) -> None:

@@ -111,6 +111,7 @@ class Board:
         """Said once: everybody is ready, or somebody certainly is not."""
         everybody = list(members)
         waiting = [member for member in everybody if member.state != "ready"]
+        begun = [member for member in waiting if not member.is_queued]
         elapsed_ms = round((now - self._started_at) * 1000)
         is_late = elapsed_ms > self._ready_within_ms or any(map(self._will_not_start, everybody))
         if self.has_reported or (waiting and not is_late):
@@ -126,7 +127,7 @@ class Board:
                 self._config.log_tail_lines,
                 start=self.logs_begin_at.get(member.actor, 0),
             )
-            for member in ([] if damaged else failed or waiting)
+            for member in ([] if damaged else failed or begun)
         }
         self.report(StartSettled(run=run, elapsed_ms=elapsed_ms, tails=tails, damaged="; ".join(damaged)))
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cluster import identity, run_file
+from hobus.bus.errors import ConfigError
+from hobus.launch.cluster import config_changed, identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
 from hobus.launch.console.output import duration, note, say
+from hobus.launch.launcher.operate import require_room_for
 from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.progress import already_up
 
@@ -25,10 +27,12 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     run = _begun(home)
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
+    if options.scale:
+        require_room_for(home, parse_scale(options.scale))
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
-    for line in differences(run, options, home):
+    for line in [*differences(run, options, home), *_changed(run, options, home)]:
         note(line)
     return _wait(home, ready_within_s) if wait else exit_codes.OK
 
@@ -55,7 +59,7 @@ def differences(run: RunFile, options: StartOptions, home: Home) -> list[str]:
         if counts.get(role, 0) != count
     ]
     anew = f"{next_command('down', home.root)}, then up again with it"
-    if options.config_file is not None and str(options.config_file) != run.config_origin:
+    if options.config_file is not None and str(options.config_file.absolute()) != run.config_origin:
         lines.append(f"it runs under the configuration {run.config_origin}, not {options.config_file}: {anew}")
     for option, asked, bound in (
         ("--listen", options.listen, home.bound()), ("--http", options.http, home.bound(http=True)),
@@ -63,6 +67,14 @@ def differences(run: RunFile, options: StartOptions, home: Home) -> list[str]:
         if asked is not None and not _is_bound(asked, bound):
             lines.append(f"it listens {f'at {bound}' if bound else 'nowhere'}, not at {asked} ({option}): {anew}")
     return lines
+
+
+def _changed(run: RunFile, options: StartOptions, home: Home) -> list[str]:
+    try:
+        changed = config_changed.changed_since(home, run, options.config_file)
+    except ConfigError as error:
+        return [config_changed.fault_of(error, home)]
+    return [f"{changed}; in force after {config_changed.in_force_after(home, run)}"] if changed else []
 
 
 def _is_bound(asked: str, bound: str) -> bool:

@@ -42,6 +42,11 @@ def blunder(path: str) -> str:
     print("\\33[31mstill looking", file=sys.stderr)
     return {}[path]
 
+@tool(idempotent=True, writes=False)
+def repeat(times: int) -> str:
+    "Says x."
+    return "x" * times
+
 class Size(enum.Enum):
     SMALL = "small"
     LARGE = "large"
@@ -80,7 +85,7 @@ def put(directory: str, *, call: Invocation) -> str:
     return _effect(directory, call)
 """
 
-NAMES = ["double", "refuse", "blunder", "invite", "pay", "put"]
+NAMES = ["double", "refuse", "blunder", "invite", "pay", "put", "repeat"]
 
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:

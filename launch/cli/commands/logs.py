@@ -13,7 +13,7 @@ from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import clock_time, say, say_zone, styled
+from hobus.launch.console.output import clock_time, duration, note, say, say_zone, styled
 from hobus.launch.logs.files import LogFiles
 from hobus.launch.logs.lines import LogLine, as_json, of_actor, of_turn, shown
 
@@ -43,19 +43,23 @@ def logs(  # noqa: PLR0913 - one per option
     """Show the logs of a home: of everybody, of one process (ho1/2) or of a role (ho1). With --since: all of them."""
     if not home.logs.is_dir():
         raise UsageFault(f"there are no logs in {home.root}", hint=next_command("up", home.root))
-    files = LogFiles(home.logs)
-    fits = _choice(actors, turn, since_s)
-    found = [line for line in sorted([*files.older(), *files.more()], key=lambda line: line.at) if fits(line)]
+    files, now = LogFiles(home.logs), SystemClock().now()
+    fits = _choice(actors, turn)
+    chosen = [line for line in sorted([*files.older(), *files.more()], key=lambda line: line.at) if fits(line)]
+    found = [line for line in chosen if since_s is None or line.at >= now - since_s]
+    is_old = bool(chosen and not found)
     if lines is not None or since_s is None:
         found = found[len(found) - min(len(found), _LINES if lines is None else lines) :]
     if not as_json_:
-        say_zone(SystemClock().now())
+        say_zone(now)
     _print(found, as_json_=as_json_)
-    if turn is not None and not found and not follow:
+    if is_old:
+        note(f"no line is that new: the newest is {duration(now - chosen[-1].at)} old")
+    if turn is not None and not chosen and not follow:
         there = ", ".join(_turns_in([*LogFiles(home.logs).older(), *LogFiles(home.logs).more()]))
         named = f"; the last turns in them are {there}" if there else ""
         raise UsageFault(f"no line of these logs names turn {turn}{named}", hint=next_command("logs", home.root))
-    if actors and not found and not follow:
+    if actors and not chosen and not follow:
         known = sorted(path.name.partition(".log")[0] for path in home.logs.glob("*.log"))
         raise UsageFault(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
     while follow:
@@ -64,16 +68,14 @@ def logs(  # noqa: PLR0913 - one per option
     return exit_codes.OK
 
 
-def _choice(actors: tuple[str, ...], turn: str | None, since_s: float | None) -> Callable[[LogLine], bool]:
+def _choice(actors: tuple[str, ...], turn: str | None) -> Callable[[LogLine], bool]:
     tests = [of_actor(actors)]
     if turn is not None:
         try:
             tests.append(of_turn(turn))
         except ValueError as error:
-            raise UsageFault(f"--turn {turn[:80]}: {error}") from None
-    if since_s is not None:
-        begin = SystemClock().now() - since_s
-        tests.append(lambda line: line.at >= begin)
+            given = turn[:80] or "''"
+            raise UsageFault(f"--turn {given}: {error}") from None
     return lambda line: all(test(line) for test in tests)
 
 

@@ -106,9 +106,8 @@ def call_tool(  # noqa: PLR0913 - one per option
     except KeyboardInterrupt:
         note(f"not waiting any more; the call goes on: the same again with --input-id {input_id} (it never runs twice)")
         raise
-    return Output(
-        _called_document(tool_id, given, called), partial(_show_called, called, tool_id, input_id), _exit_code(called)
-    )
+    show = partial(_show_called, called, tool_id, input_id, config.tools.output_max_bytes)
+    return Output(_called_document(tool_id, given, called), show, _exit_code(called))
 
 
 def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row:
@@ -119,6 +118,7 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
         "ok": not called.code,
         "code": called.code,
         "value": None if called.code else called.value,
+        "truncated": None if told is None else told.truncated,
         "message": result.response if called.code else "",
         "printed": "" if told is None else told.printed,
         "traceback": "" if told is None else told.traceback,
@@ -129,11 +129,17 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
     }
 
 
-def _show_called(called: Called, tool_id: str, input_id: str) -> None:
+def _show_called(called: Called, tool_id: str, input_id: str, limit: int) -> None:
     """The result alone on stdout; the rest on stderr. A call without one ends the command as an error."""
     if not called.code:
         value = called.value
         say(value if isinstance(value, str) else as_json(value, indent=1))
+    if called.told is not None and called.told.truncated:
+        note(
+            styled(
+                f"the value is cut: it has more than {limit} bytes (tools.output_max_bytes)", "yellow", to_stderr=True
+            )
+        )
     for line in [] if called.told is None else words_of_tool(called.told):
         note(printable(line))
     if called.told is not None:

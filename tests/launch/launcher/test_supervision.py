@@ -401,10 +401,12 @@ def test_afterwards_there_are_exactly_the_numbers_up_to_the_count(numbers, count
     assert left | {number_of(actor) for actor in change.new} == set(range(1, count + 1))
 
 
-@pytest.mark.parametrize("item", ["ho1=0", "ho1=-1", "ho1=1001", "ledger=2", "ho9=1", "ho1", "ho1=", "=2", "ho1=2x"])
+@pytest.mark.parametrize(
+    "item", ["ho1=0", "ho1=-1", "ho1=1000000000", "ledger=2", "ho9=1", "ho1", "ho1=", "=2", "ho1=2x"]
+)
 def test_what_is_no_number_of_a_scalable_role_is_refused(item):
     """The form, the roles and the bounds are named."""
-    with pytest.raises(CommandError, match="one of ho1, ho2, http and N from 1 to 1000") as caught:
+    with pytest.raises(CommandError, match="one of ho1, ho2, http and N at least 1") as caught:
         parse_scale([item], option="")
     assert caught.value.exit_code == 2 and caught.value.message.startswith(f"{item}: ")
 
