@@ -17,7 +17,7 @@ from typing import Any, Literal
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.config.assets import Agent, Contract, Framework, Package, Spec
-from hobus.config.load import Governed, load
+from hobus.config.load import Further, Governed, load
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
@@ -70,6 +70,11 @@ class Snapshot:
         config = governed.config.model_copy(update={section: listening})
         return _frozen(governed.model_copy(update={"config": config}), self.origins)
 
+    def is_start_of(self, other: Snapshot) -> bool:
+        """Whether a start with this one is `other`, but for addresses, which a start may have said itself."""
+        there = self.listening("bus", other.config.bus.listen).listening("http", other.config.http.listen)
+        return there.digest == other.digest
+
     @staticmethod
     def from_bytes(data: bytes) -> Snapshot:
         """The snapshot behind `to_bytes`; raises ConfigError for anything else."""
@@ -84,13 +89,15 @@ class Snapshot:
         return _frozen(governed, {})
 
 
-def load_snapshot(overrides: Path | None = None, config_file: Path | None = None) -> Snapshot:
+def load_snapshot(
+    overrides: Path | None = None, config_file: Path | None = None, *, further: Further = lambda _config: []
+) -> Snapshot:
     """The snapshot of the shipped files, those in `overrides` replacing them one by one.
 
     `config_file` stands for the admin_config.json in `overrides`; either is laid over the shipped one.
-    Raises ConfigError with every fault at once.
+    Raises ConfigError with every fault at once, those that `further` finds among the settings, too.
     """
-    return _frozen(*load(overrides, config_file))
+    return _frozen(*load(overrides, config_file, further=further))
 
 
 def _frozen(governed: Governed, origins: Mapping[str, str]) -> Snapshot:

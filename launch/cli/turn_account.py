@@ -111,13 +111,19 @@ def turn_account(home: Home, session_id: str, wanted: str) -> TurnAccount:
     number = _number(wanted, session_id)
     turn = next((one for one in turns if one.run == number or one.input_id == wanted), None)
     if turn is None:
-        named = [str(one.run) if one.run else f"input {one.input_id}" for one in turns]
-        there = ", ".join(named[-_NAMED_AT_MOST:]) or "none yet"
         raise UsageFault(
-            f"--turn {wanted[:80]}: no such turn in {shown_session(session_id)}; the last ones are {there}",
+            f"--turn {wanted[:80]}: {shown_session(session_id)} has no such turn; it has {_there(turns)}",
             hint=next_here(f"session show {shown_session(session_id)}"),
         )
     return TurnAccount(session_id, turn, entries_of_turn(entries, _beginning(entries, turn)))
+
+
+def _there(turns: Sequence[TurnSeen]) -> str:
+    """`turn 1`, `turns 1 to 12`, and by its input each that was answered without a run, the last of them."""
+    numbers = sorted(one.run for one in turns if one.run)
+    named = [f"turn {numbers[0]}" if len(numbers) == 1 else f"turns {numbers[0]} to {numbers[-1]}"] if numbers else []
+    named += [f"input {one.input_id}" for one in turns if not one.run][-_NAMED_AT_MOST:]
+    return ", ".join(named) or "none yet"
 
 
 def _beginning(entries: Sequence[Entry], turn: TurnSeen) -> Entry:

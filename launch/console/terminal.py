@@ -192,6 +192,26 @@ class Counting:
         self._progress.stop()
 
 
+class OneLine:
+    """A line on standard error that is written anew where it stands; nothing of it stays."""
+
+    def __init__(self) -> None:
+        self._live = Live(
+            console=screen(to_stderr=True), auto_refresh=False, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def show(self, text: str) -> None:
+        """It is this now, as far as the window is wide."""
+        self._live.update(Text(printable(text), style="bright_black", no_wrap=True, overflow="ellipsis"))
+        self._live.start()
+        self._live.refresh()
+
+    def hide(self) -> None:
+        """Something else is said now."""
+        self._live.stop()
+
+
 class _Told(ProgressColumn):
     """`12,000 of 48,120 entries verified, 31,000 a second`."""
 

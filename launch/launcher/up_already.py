@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.errors import ConfigError
+from hobus.config.files import ADMIN_CONFIG
+from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
@@ -14,6 +18,7 @@ from hobus.launch.console.errors import CommandError, UnreachableFault, next_com
 from hobus.launch.console.output import duration, note, say
 from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.progress import already_up
+from hobus.launch.launcher.waiting import WaitingLine
 
 _LOOK_INTERVAL_S = 0.02
 _LOOKS = 100
@@ -57,12 +62,33 @@ def differences(run: RunFile, options: StartOptions, home: Home) -> list[str]:
     anew = f"{next_command('down', home.root)}, then up again with it"
     if options.config_file is not None and str(options.config_file) != run.config_origin:
         lines.append(f"it runs under the configuration {run.config_origin}, not {options.config_file}: {anew}")
+    elif said := changed_since(home, run):
+        lines.append(f"{said}; what it says now holds after {next_command('down', home.root)} and another start")
     for option, asked, bound in (
         ("--listen", options.listen, home.bound()), ("--http", options.http, home.bound(http=True)),
     ):  # fmt: skip
         if asked is not None and not _is_bound(asked, bound):
             lines.append(f"it listens {f'at {bound}' if bound else 'nowhere'}, not at {asked} ({option}): {anew}")
     return lines
+
+
+def changed_since(home: Home, run: RunFile) -> str:
+    """That the configuration of a start would be another one by now than the cluster's; empty if it would not."""
+    file = None if run.config_origin in ("shipped", str(home.config / ADMIN_CONFIG)) else Path(run.config_origin)
+    if file is not None and not file.is_file():
+        return ""
+    try:
+        running_under = Snapshot.from_bytes(home.snapshot.read_bytes())
+    except (OSError, ConfigError):
+        return ""  # it has just ended, or is of another version
+    try:
+        now = load_snapshot(home.config if home.config.is_dir() else None, file)
+    except ConfigError:
+        return f"{_CHANGED}, and has faults now ({next_command('config check', home.root)})"
+    return "" if now.is_start_of(running_under) else _CHANGED
+
+
+_CHANGED = "its configuration was changed after its start"
 
 
 def _is_bound(asked: str, bound: str) -> bool:
@@ -76,23 +102,32 @@ def _wait(home: Home, ready_within_s: float | None) -> int:
     clock = SystemClock()
     within_s = config.ready_timeout_ms / 1000 if ready_within_s is None else ready_within_s
     deadline = clock.monotonic() + within_s
-    while True:
-        run = run_file.read(home.run_file)
-        if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
-            raise UnreachableFault(
-                f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root)
-            )
-        if (fault := stalled(run.launcher_pid)) is not None:
-            raise fault
-        late = [row for row in run.children if row.state != "ready"]
-        if not late:
-            return exit_codes.OK
-        if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
-            break
-        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as above
+    line = WaitingLine()
+    try:
+        while late := _late(home):
+            if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
+                break
+            for row in late:
+                if row.state == "starting" and row.note:
+                    line.show(f"{row.actor} {row.note}", clock.now())
+            time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as above
+    finally:
+        line.hide()
+    if not late:
+        return exit_codes.OK
     said = ", ".join(map(_named, late))
     hint = next_command("ps", home.root)
     raise CommandError(f"not ready after {duration(within_s)}: {said}", hint=hint, exit_code=exit_codes.UNREACHABLE)
+
+
+def _late(home: Home) -> list[ChildRow]:
+    """Who is not ready. Raises CommandError where the launcher has ended, or stands still."""
+    run = run_file.read(home.run_file)
+    if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
+        raise UnreachableFault(f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root))
+    if (fault := stalled(run.launcher_pid)) is not None:
+        raise fault
+    return [row for row in run.children if row.state != "ready"]
 
 
 def _named(row: ChildRow) -> str:

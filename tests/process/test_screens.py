@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from bench.ledger_drills.rig import ledger_config, write
 from bench.ledger_drills.rig import running as running_ledger
 from hobus.bus.disk import RealDisk
 from hobus.launch.cluster import identity
+from hobus.ledger_service.index import FILES
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process
@@ -241,6 +243,25 @@ def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int)
     assert all(len(row) <= columns and row.count("verified") == 1 for row in seen)
     assert typed.seen[0].startswith(f"OK  {LARGE:,} entries, ") and "verified" not in typed.text
     assert not typed.screen.cursor.hidden
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_start_that_makes_the_index_anew_shows_how_far_it_is(large: Path, tmp_path: Path, columns: int) -> None:
+    """Below the rows, in one row that is gone when the ledger is ready."""
+    cluster = cluster_in(tmp_path / "h")
+    shutil.copytree(large / "ledger", cluster.home.ledger)
+    for name in FILES:
+        (cluster.home.ledger / name).unlink(missing_ok=True)
+    try:
+        with typing("up", "--wait", "--home", str(cluster.home.root), columns=columns, rows=30) as typed:
+            assert typed.end() == 0, typed.text
+    finally:
+        cluster.end()
+    told = re.findall(rf"ledger/1 makes its index anew: ([\d,]+) of {LARGE:,} entries", typed.written)
+    assert told == sorted(told) and told, typed.written
+    seen = [row for moment in typed.moments for row in moment.splitlines() if "makes its index" in row]
+    assert all(len(row) <= columns and row.count("makes") == 1 for row in seen)
+    assert "makes its index" not in typed.text and "ready in" in typed.text
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

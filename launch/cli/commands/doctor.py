@@ -18,9 +18,10 @@ from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import finding
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import Finding
 from hobus.launch.launcher import tool_check
+from hobus.launch.launcher.up_already import changed_since
 
 
 @click.command()
@@ -34,6 +35,12 @@ def doctor(*, home: Home) -> Output:
     of_tools = tool_check.configured(snapshot.config) if snapshot is not None else []
     found = [*checkup.machine(), settings, *of_tools, *checkup.place(home, snapshot, clock), *of_cluster]
     if run is not None:
+        if said := changed_since(home, run):
+            found.append(
+                finding.warn(
+                    "running", said, f"{next_command('down', home.root)}, then {next_command('up', home.root)}"
+                )
+            )
         found += [*_health(home, run, clock.now()), *_tools(home, run), *_breakers(home, run)]
     code = finding.code_of(found)
     return Output({"home": str(home.root), "ok": not code, "checks": found}, lambda: finding.show(found), code)

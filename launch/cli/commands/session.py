@@ -14,7 +14,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import parse_iso, shown_session
-from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.messages.session import SessionStarted, SessionView
 from hobus.bus.record.journal import recorded
 from hobus.launch.cli.commands import steering
@@ -67,7 +67,10 @@ def session() -> None:
 @with_json
 @with_home
 def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
-    """List sessions, the newest first, by the record."""
+    """List sessions, the newest first, by the record.
+
+    One whose turns were all answered without a supervisor is `degraded`: it has no run yet.
+    """
     for said in spools.unread(home):
         note(said)
     rows = asyncio.run(_listed(home, limit, is_all=is_all))
@@ -86,8 +89,10 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
 async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, Standing]]:
     async with journals_of(home) as journals:
         rows: list[tuple[Entry, Standing]] = []
+        folded = {} if isinstance(journals, FromLedger) else journals.standings()
         for start in await journals.starts():
-            standing = standing_of(await end_of(journals, start.provenance.session_id))
+            session_id = start.provenance.session_id
+            standing = folded.get(session_stream(session_id)) or standing_of(await end_of(journals, session_id))
             if is_all or standing.state.status == "open":
                 rows.append((start, standing))
             if len(rows) >= limit:
@@ -96,19 +101,22 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, 
 
 
 def _state(standing: Standing) -> str:
+    if not standing.state.is_started:
+        return "degraded"
     return "closed" if standing.state.status == "closed" else standing.lifecycle
 
 
 def _agent(start: Entry) -> str:
     taken = recorded(start)
     event = None if taken is None else taken.event.event
-    return event.agent_id if isinstance(event, SessionStarted) else ""
+    return event.agent_id if isinstance(event, SessionStarted) else start.provenance.agent_id
 
 
 def _row(start: Entry, standing: Standing) -> dict[str, Any]:
     return {
         "session_id": start.provenance.session_id,
         "status": standing.state.status,
+        "is_degraded": not standing.state.is_started,
         "lifecycle": standing.lifecycle,
         "agent_id": _agent(start),
         "runs": standing.runs,

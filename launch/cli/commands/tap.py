@@ -35,6 +35,7 @@ from hobus.launch.filters.turns import ambiguous
 @click.option(
     "-f", "--format", "form", type=click.Choice(["table", "jsonl"]), help="Default: table, or nothing with -w."
 )
+@click.option("--json", "as_json_", is_flag=True, help="The same as -f jsonl: one JSON object per line.")
 @click.option(
     "--since",
     "since_s",
@@ -58,6 +59,7 @@ def tap(  # noqa: PLR0913 - one per option
     home: Home,
     filters: tuple[str, ...],
     form: str | None,
+    as_json_: bool,
     since_s: float | None,
     follow: bool,
     count: int | None,
@@ -76,6 +78,9 @@ def tap(  # noqa: PLR0913 - one per option
     hobus ledger tail.
     """
     wanted = filter_given(tap_filter, filters, names=FIELDS, example=EXAMPLE)
+    if as_json_ and form == "table":
+        raise UsageFault("--json and -f table: one of the two")
+    form = "jsonl" if as_json_ else form
     if source is not None and (since_s is not None or follow):
         raise UsageFault("-r reads a file: --since and --follow do not apply")
     place = place_of(home, running(home)) if source is None else None

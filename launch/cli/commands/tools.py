@@ -74,7 +74,7 @@ def tools(*, home: Home) -> Output:
 
 @tools.command(name="call")
 @click.argument("tool_id", metavar="NAME")
-@click.argument("arguments", metavar="JSON")
+@click.argument("arguments", metavar="[JSON]", default="{}")
 @with_agent
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this call; the same key never runs it twice.")
@@ -83,7 +83,7 @@ def tools(*, home: Home) -> Output:
 def call_tool(  # noqa: PLR0913 - one per option
     *, place: Place, tool_id: str, arguments: str, agent: str | None, timeout_s: float | None, input_id: str | None
 ) -> Output:
-    """Call one tool as its agent would, without a model; JSON `-` reads standard input.
+    """Call one tool as its agent would, without a model; JSON `-` reads standard input, without it {} is given.
 
     It is an order of the cluster as any other: permissions and approvals hold, it is in the record, and it never runs
     twice. The result is printed; what the tool printed, and the traceback of what it raised, follow on stderr. Exit
@@ -119,7 +119,7 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
         "ok": not called.code,
         "code": called.code,
         "value": None if called.code else called.value,
-        "message": result.response if called.code else "",
+        "message": called.message if called.code else "",
         "printed": "" if told is None else told.printed,
         "traceback": "" if told is None else told.traceback,
         "tool_ms": None if told is None else told.elapsed_ms,
@@ -143,7 +143,7 @@ def _show_called(called: Called, tool_id: str, input_id: str) -> None:
         note(styled(took, "bright_black", to_stderr=True))
     if called.code:
         hint = f"the same again with --input-id {input_id}" if called.code == RUN_WAITING else ""
-        raise CommandError(called.result.response, hint=hint, exit_code=_exit_code(called))
+        raise CommandError(called.message, hint=hint, exit_code=_exit_code(called))
 
 
 def _exit_code(called: Called) -> int:

@@ -131,6 +131,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["agent", "show", "NOBODY"],
         ["config", "show", "no.such"],
         ["config", "set", "no.such", "1"],
+        ["config", "unset", "nope"],
         ["config", "set", "ho2.runs_max", "{"],
         ["config", "check", "--config", "/no/such/file"],
         ["cost", "--by", "moon"],
@@ -141,6 +142,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["drill", "kill", "ho2", "--during", "turn", "--scale", "ho1=0"],
         ["init", "no_such.json"],
         ["init", "--agent", "lower"],
+        ["init", "--agent", "ADMIN"],
         ["keys", "revoke", "nobody"],
         ["ledger", "show", "--session", "SES-00000000"],
         ["ledger", "show", "--stream", "nope"],
@@ -149,6 +151,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["ledger", "tail", "--session", "SES-00000000"],
         ["logs", "nobody"],
         ["logs", "--since", "soon"],
+        ["logs", "--turn", ""],
         ["provider", "add", "x", "--kind", "plugin", "--base-url", "http://h"],
         ["provider", "check", "nobody"],
         ["request", "broker", "broker.read_peers", "{"],
@@ -162,6 +165,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["simulate", "--faults", "moon=1"],
         ["simulate", "--seeds", "9..1"],
         ["tap", "colour=red"],
+        ["tap", "type=nope"],
         ["token", "create", "--ttl", "soon"],
         ["up", "--detach", "--config", "/no/such/file"],
         ["up", "--detach", "--listen", "nowhere"],
@@ -220,7 +224,7 @@ def test_a_listing_for_programs_is_an_object_with_a_named_list(path, tmp_path, c
 def test_every_command_that_lists_or_shows_has_json():
     """By their names, and those that show something under another one."""
     showing = {"list", "show", "check", "diff", "replay", "verify", "tail", "signals", "overlays", "gate", "stats"}
-    alone = {"ps", "logs", "tools", "cost", "budget", "breaker", "doctor", "ask", "chat"}
+    alone = {"ps", "logs", "tools", "tools call", "cost", "budget", "breaker", "doctor", "ask", "chat", "tap"}
     shows = {path for path in COMMANDS if path.split()[-1] in showing or path in alone}
     assert {path for path in shows if not takes_json(path)} == set()
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError
@@ -43,6 +44,22 @@ def test_what_differs_is_said_with_the_command_that_changes_it(home, options, sa
     lines = differences(RUN, options, home)
     assert len(lines) == len(said)
     assert all(line.startswith(text) and "hobus " in line for line, text in zip(lines, said, strict=True))
+
+
+def test_a_configuration_that_was_changed_after_the_start_is_said(home):
+    """Another address of the start itself is no change; a fault that came in is said, too."""
+    run = RUN.model_copy(update={"config_origin": "shipped"})
+    home.snapshot.write_bytes(load_snapshot().listening("http", "127.0.0.1:0").to_bytes())
+    assert differences(run, StartOptions(), home) == []
+    own = home.config / "admin_config.json"
+    own.parent.mkdir()
+    own.write_text('{"ho2": {"runs_max": 256}}')
+    (said,) = differences(run, StartOptions(), home)
+    assert said.startswith("its configuration was changed after its start; ") and "hobus down" in said
+    own.write_text('{"ho2": {"runs_mx": 256}}')
+    (said,) = differences(run, StartOptions(), home)
+    assert "has faults now (hobus config check --home" in said
+    assert differences(run.model_copy(update={"config_origin": "/gone.json"}), StartOptions(), home) == []
 
 
 def test_a_scale_that_is_none_is_refused(home):
