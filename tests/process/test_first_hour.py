@@ -47,4 +47,4 @@ def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, tmp_path:
             continue
         assert answer.code == exit_codes.OK, (line, answer.out, answer.err)
         assert (answer.out + answer.err).strip(), line
-    assert "degraded" in cluster("session", "list").out
+    assert "degraded" in cluster("session list").out

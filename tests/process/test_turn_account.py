@@ -49,15 +49,15 @@ def test_a_session_whose_only_turn_was_degraded_is_known(cluster: Cluster):
     name = f"SES-{result['session_id'][:8]}"
     shown = cluster("session show", name)
     assert shown.code == 0 and "what packages are installed?" in shown.out and "degraded" in shown.out, shown
-    (row,) = cluster("session", "list", "--json").json["sessions"]
+    (row,) = cluster("session list", "--json").json["sessions"]
     assert (row["session_id"], row["is_degraded"], row["agent_id"], row["runs"]) == (
         result["session_id"],
         True,
         "ADMIN",
         0,
     )
-    assert f"{name}  degraded  ADMIN  0 " in cluster("session", "list").out
-    assert cluster("session", "show", name, "--turn", "2").err.startswith(
+    assert f"{name}  degraded  ADMIN  0 " in cluster("session list").out
+    assert cluster("session show", name, "--turn", "2").err.startswith(
         f"error: --turn 2: {name} has no such turn; it has input in-1\n"
     )
     told = hobus("session", "show", name, "--turn", "in-1", "--home", str(cluster.home.root))
