@@ -28,6 +28,8 @@ pytestmark = pytest.mark.process
 WIDTHS = (120, 80, 60)
 LARGE = 6_000
 """Entries of a record that is verified for long enough to be watched."""
+UNINDEXED = 20_000
+"""Of one whose index is made anew for long enough."""
 TOGETHER = 200
 
 
@@ -218,11 +220,24 @@ def test_an_answer_in_the_chat_stands_as_markdown(writing: Cluster, columns: int
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose record takes a while to verify."""
-    home = tmp_path_factory.mktemp("large")
+    return filled(tmp_path_factory.mktemp("large"), LARGE)
+
+
+@pytest.fixture(scope="module")
+def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose record takes a while to index, and has no index."""
+    home = filled(tmp_path_factory.mktemp("unindexed"), UNINDEXED)
+    for name in FILES:
+        (home / "ledger" / name).unlink(missing_ok=True)
+    return home
+
+
+def filled(home: Path, count: int) -> Path:
+    """With so many entries."""
 
     async def fill() -> None:
         async with running_ledger(RealDisk(home / "ledger"), ledger_config(segment_bytes=1 << 20)) as ledger:
-            for first in range(0, LARGE, TOGETHER):
+            for first in range(0, count, TOGETHER):
                 await ledger.write(*(write(f"e{number}") for number in range(first, first + TOGETHER)))
 
     asyncio.run(fill())
@@ -246,19 +261,17 @@ def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_a_start_that_makes_the_index_anew_shows_how_far_it_is(large: Path, tmp_path: Path, columns: int) -> None:
+def test_a_start_that_makes_the_index_anew_shows_how_far_it_is(unindexed: Path, tmp_path: Path, columns: int) -> None:
     """Below the rows, in one row that is gone when the ledger is ready."""
     cluster = cluster_in(tmp_path / "h")
-    shutil.copytree(large / "ledger", cluster.home.ledger)
-    for name in FILES:
-        (cluster.home.ledger / name).unlink(missing_ok=True)
+    shutil.copytree(unindexed / "ledger", cluster.home.ledger)
     try:
         with typing("up", "--wait", "--home", str(cluster.home.root), columns=columns, rows=30) as typed:
             assert typed.end() == 0, typed.text
     finally:
         cluster.end()
-    told = re.findall(rf"ledger/1 makes its index anew: ([\d,]+) of {LARGE:,} entries", typed.written)
-    assert told == sorted(told) and told, typed.written
+    told = re.findall(rf"ledger/1 makes its index anew: ([\d,]+) of {UNINDEXED:,} entries", typed.written)
+    assert told == sorted(told, key=lambda done: int(done.replace(",", ""))) and told, typed.written
     seen = [row for moment in typed.moments for row in moment.splitlines() if "makes its index" in row]
     assert all(len(row) <= columns and row.count("makes") == 1 for row in seen)
     assert "makes its index" not in typed.text and "ready in" in typed.text
