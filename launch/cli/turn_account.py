@@ -11,7 +11,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.ends import ENDS
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.console.output import counted, note, printable, say, styled
+from hobus.launch.console.output import counted, note, printable, say, say_prose, styled
 from hobus.launch.sessions.account import account_of, entries_of_turn, totals_of
 from hobus.launch.sessions.history import TurnSeen, turns_in
 from hobus.ledger_service.reader import EntryFilter, read_entries
@@ -63,11 +63,11 @@ class TurnAccount:
         turn = self.turn
         name = f"{shown_session(self.session_id)}-{turn.run}" if turn.run else shown_session(self.session_id)
         say(styled(f"{name}, input {turn.input_id}", None, bold=True))
-        say(f"    < {printable(turn.text) if turn.text is not None else '(not in the record)'}")
+        say_prose("    < ", printable(turn.text) if turn.text is not None else "(not in the record)")
         show_moments(self.lines())
         for line in (turn.reply or "").splitlines():
-            say(f"    > {printable(line)}")
-        say(f"  {f'{turn.outcome} {turn.code}'.rstrip()}; {_taken(self.entries)}")
+            say_prose("    > ", printable(line))
+        say_prose("  ", f"{f'{turn.outcome} {turn.code}'.rstrip()}; {_taken(self.entries)}")
         if turn.outcome == "running":
             note("the turn is not over yet")
 
@@ -92,7 +92,7 @@ def _taken(entries: Sequence[Entry]) -> str:
 def show_moments(moments: Iterable[tuple[int, str]], indent: str = "  ") -> None:
     """One line each: deaths in red, what was done again in yellow."""
     for at_ms, text in moments:
-        say(f"{indent}{at_ms:6} ms  ", styled(text, _colour(text)))
+        say_prose(f"{indent}{at_ms:6} ms  ", text, _colour(text))
 
 
 def _colour(text: str) -> str | None:

@@ -67,6 +67,12 @@ def lines_of(shown: RenderableType, *, columns: int, theme: Theme | None = None)
     return [Styled(_BLANKS.sub(r"\1", line)) for line in captured.get().split("\n")[:-1]]
 
 
+def folded(text: str, columns: int) -> list[str]:
+    """The rows of a text, which end between words where they can."""
+    rows = Text(text, overflow="fold").wrap(screen(columns=columns), columns)
+    return [row.plain.rstrip() for row in rows]
+
+
 def table_lines(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],

@@ -15,7 +15,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import as_json, note, printable, say, table
+from hobus.launch.console.output import as_json, note, printable, say, say_prose, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
@@ -58,7 +58,7 @@ def show(*, home: Home, name: str, as_json_: bool) -> int:
         say(as_json(row, indent=1))
         return exit_codes.OK
     for key, value in row.items():
-        say(f"{key.ljust(max(map(len, row)))}  {_in_words(value)}")
+        say_prose(f"{key.ljust(max(map(len, row)))}  ", _in_words(value))
     return exit_codes.OK
 
 

@@ -27,10 +27,12 @@ from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import (
     clock_time,
     counted,
+    day_and_minute,
     duration,
     note,
     printable,
     say,
+    say_prose,
     styled,
     table,
     thousands,
@@ -81,7 +83,8 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
             return
         now = SystemClock().now()
         headings = ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR")
-        table(headings, [_cells(start, standing, now) for start, standing in rows])
+        cells = [_cells(start, standing, now) for start, standing in rows]
+        table(headings, cells, spare=("OWNER", "SINCE", "AGENT", "RUNS"))
 
     return Output({"sessions": [_row(start, standing) for start, standing in rows]}, show)
 
@@ -246,7 +249,8 @@ def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -
             ("agent", view.agent_id),
             ("epochs", f"session {view.session_epoch}, step {view.step_epoch}"),
             ("owner", f"{view.owner or 'nobody'} (tenure {view.tenure})"),
-            ("turns", f"{view.turn_count} answered; since {view.created_at}, last change {view.updated_at}"),
+            ("turns", f"{view.turn_count} answered"),
+            ("time", f"since {_when(view.created_at)}, last change {_when(view.updated_at)}"),
             ("follow-ups", f"{view.pending_follow_ups} wait for the end of the run"),
             ("hash", view.state_hash),
         ]
@@ -256,7 +260,11 @@ def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        say(f"{name.ljust(width)}  {printable(value)}")
+        say_prose(f"{name.ljust(width)}  ", printable(value))
+
+
+def _when(at: str | None) -> str:
+    return "-" if at is None else f"{day_and_minute(parse_iso(at))} {zone(parse_iso(at))}"
 
 
 def _run_rows(view: SessionView | None, standing: Standing) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from hobus.launch.cluster.run_file import cluster_gone, running
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error
-from hobus.launch.console.output import note, styled
+from hobus.launch.console.output import note, say_prose, styled
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 from hobus.launch.filters.turns import ambiguous
 
@@ -172,4 +172,4 @@ def _summarise(watched: Watched, into: Path | None) -> None:
     if into is not None:
         note(f"captured in {into}")
     for line in chooser.account.lines():
-        note(line)
+        say_prose("", line, to_stderr=True)

@@ -55,7 +55,7 @@ def tools(*, home: Home) -> Output:
 
     def show() -> None:
         headings = ("TOOL", "FROM", "WORKERS", "REPEATABLE", "WRITES", "APPROVAL", "AGENTS")
-        table(headings, [_cells(row) for row in rows])
+        table(headings, [_cells(row) for row in rows], spare=("FROM", "REPEATABLE", "WORKERS", "APPROVAL"))
         if any(source["kind"] != "builtin" for source in sources):
             say()
             shown = [
