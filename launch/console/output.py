@@ -18,6 +18,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -235,6 +236,12 @@ def thousands(count: int) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 model call`, `1,200 model calls`, `2 processes`; `plural` where it is not the noun and an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def short_path(path: Path) -> str:
+    """The path from the directory of this command, where it lies below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def clock_time(at: float) -> str:

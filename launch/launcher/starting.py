@@ -21,7 +21,18 @@ from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, home_option, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
-from hobus.launch.console.output import duration, is_terminal, note, say, state_colour, styled, table, window, zone
+from hobus.launch.console.output import (
+    duration,
+    is_terminal,
+    note,
+    say,
+    say_prose,
+    state_colour,
+    styled,
+    table,
+    window,
+    zone,
+)
 from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.changes import line_of
 from hobus.launch.launcher.options import StartOptions, parse_scale
@@ -210,7 +221,7 @@ class _Rows:
             return
         if isinstance(word, StartBegun):
             self._width = max(map(len, word.actors))
-            say(_headline(self._home, word.config_origin, word.config_digest))
+            say_prose("", _headline(self._home, word.config_origin, word.config_digest))
         elif isinstance(word, StateChanged) and word.row.state in ("ready", "backoff", "failed"):
             self._show(word.row, word.about or word.row.note)
 
@@ -247,7 +258,7 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
     if rows is not None and rows.are_shown:
         rows.rest(run)
     else:
-        say(_headline(home.root, run.config_origin, run.config_digest))
+        say_prose("", _headline(home.root, run.config_origin, run.config_digest))
         _show_all(run)
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")

@@ -15,7 +15,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
-from hobus.launch.console.output import duration, note, say
+from hobus.launch.console.output import duration, note, say, say_prose
 from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.progress import already_up
 from hobus.launch.launcher.waiting import WaitingLine
@@ -34,7 +34,7 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
     for line in differences(run, options, home):
-        note(line)
+        say_prose("", line, to_stderr=True)
     return _wait(home, ready_within_s) if wait else exit_codes.OK
 
 

@@ -48,7 +48,8 @@ def check(*, home: Home, config_file: Path | None) -> Output:
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
 
     def show() -> None:
-        table(("FILE", "ORIGIN"), list(origins.items()))
+        own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
+        table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
         for told in withheld:
             note(styled(f"warning: {told}", "yellow", to_stderr=True))
         replaced = sum(1 for origin in origins.values() if origin != "shipped")

@@ -16,7 +16,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import counted, say, styled, table
+from hobus.launch.console.output import counted, say, short_path, styled, table
 
 _WHAT = {
     "config": "every limit, budget, time-out and threshold",
@@ -87,9 +87,11 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
     is_new = not config.exists()
     _copy({config: settings, **written} if is_new else written, home)
     whats = dict(zip([config, *written], _WHAT_OF_AGENT, strict=True))
-    table(("FILE", "WHAT IT IS"), [(str(path), what) for path, what in whats.items() if path != config or is_new])
+    table(
+        ("FILE", "WHAT IT IS"), [(short_path(path), what) for path, what in whats.items() if path != config or is_new]
+    )
     if not is_new:
-        say(f"{config} is there already; merge this into it:")
+        say(f"{short_path(config)} is there already; merge this into it:")
         say(settings.rstrip())
     say(f"next: pip install -e ./{package}, then {next_command('up --wait --detach', home.root)}")
     return exit_codes.OK

@@ -26,7 +26,7 @@ from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.console.errors import CommandError, UsageFault, next_here, same_command
 from hobus.launch.console.output import as_json, cell, note, printable, say, styled, table
 from hobus.launch.sessions.tool_texts import words_of as words_of_tool
 from hobus.launch.sessions.turns import words_of
@@ -92,7 +92,9 @@ def call_tool(  # noqa: PLR0913 - one per option
     config = place.snapshot.config
     known_agent(agent, place.snapshot)
     text = words_of(sys.stdin.read() if arguments == "-" else arguments)
-    given = tool_call.checked_arguments(tool_id, text, asyncio.run(tools_of(place)))
+    there = asyncio.run(tools_of(place))
+    given = tool_call.checked_arguments(tool_id, text, there)
+    may = next(row["agents"] for row in tool_rows(there, place.snapshot) if row["tool_id"] == tool_id)
     wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     input_id = input_id or SystemClock().new_id()
     turn = ProcessTurn(
@@ -106,9 +108,8 @@ def call_tool(  # noqa: PLR0913 - one per option
     except KeyboardInterrupt:
         note(f"not waiting any more; the call goes on: the same again with --input-id {input_id} (it never runs twice)")
         raise
-    return Output(
-        _called_document(tool_id, given, called), partial(_show_called, called, tool_id, input_id), _exit_code(called)
-    )
+    show = partial(_show_called, called, tool_id, input_id, agent, may)
+    return Output(_called_document(tool_id, given, called), show, _exit_code(called))
 
 
 def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row:
@@ -129,8 +130,11 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
     }
 
 
-def _show_called(called: Called, tool_id: str, input_id: str) -> None:
-    """The result alone on stdout; the rest on stderr. A call without one ends the command as an error."""
+def _show_called(called: Called, tool_id: str, input_id: str, agent: str | None, may: list[str]) -> None:
+    """The result alone on stdout; the rest on stderr. A call without one ends the command as an error.
+
+    `agent`: whose tool it was to be, where that was said; `may`: agents that may use it.
+    """
     if not called.code:
         value = called.value
         say(value if isinstance(value, str) else as_json(value, indent=1))
@@ -143,7 +147,16 @@ def _show_called(called: Called, tool_id: str, input_id: str) -> None:
         note(styled(took, "bright_black", to_stderr=True))
     if called.code:
         hint = f"the same again with --input-id {input_id}" if called.code == RUN_WAITING else ""
+        if called.code == "tool_not_permitted":
+            hint = _who_may(tool_id, may, is_named=agent is not None)
         raise CommandError(called.message, hint=hint, exit_code=_exit_code(called))
+
+
+def _who_may(tool_id: str, may: list[str], *, is_named: bool) -> str:
+    """What to do about a call that its agent may not make."""
+    if not may:
+        return f"no agent may use {tool_id}: {next_here('tools')}"
+    return f"{', '.join(may)} may use it" if is_named else same_command("--agent", may[0])
 
 
 def _exit_code(called: Called) -> int:
