@@ -16,7 +16,7 @@ from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import revoke, tokens_in, uses_in, workers_in
 from hobus.launch.cli.commands.cluster_options import ask
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.addresses import is_every_host, parts_of
 from hobus.launch.cluster.client import cluster_of
@@ -27,7 +27,7 @@ from hobus.launch.filters.quantities import duration_of
 from hobus.launch.http import keys as http_keys
 
 
-@click.group()
+@click.group(cls=Family)
 def token() -> None:
     """Create and list tokens for workers on other hosts and keys for HTTP clients."""
 
@@ -174,7 +174,7 @@ def _expires(in_s: float) -> str:
     return f"in {duration(in_s)}" if in_s > 0 else "expired"
 
 
-@click.group()
+@click.group(cls=Family)
 def keys() -> None:
     """Show which workers on other hosts, and clients over HTTP, may connect; revoke a key."""
 

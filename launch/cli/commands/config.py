@@ -16,18 +16,18 @@ from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import redacted
 from hobus.launch.cli import own_config
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, counted, note, say, styled, table
+from hobus.launch.console.output import as_json, counted, note, say, short_path, styled, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 
-@click.group()
+@click.group(cls=Family)
 def config() -> None:
     """Check, show and change the configuration."""
 
@@ -106,7 +106,7 @@ def diff(*, home: Home) -> Output:
             cells = [(path, _cell(shipped, path), _cell(values, path)) for path in paths]
             table(("SETTING", "SHIPPED", "HERE"), cells)
         for name in files:
-            say(f"file of this home: {home.config / name}")
+            say(f"file of this home: {short_path(home.config / name)}")
         if not paths and not files:
             say("nothing differs from what is shipped")
         _say_hidden(_hidden_in(whole))

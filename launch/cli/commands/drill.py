@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
-from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
+from hobus.launch.cli.commands.options import DURATION, Family, Output, with_home, with_json
 from hobus.launch.cli.turn_account import show_moments
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
@@ -24,7 +24,7 @@ from hobus.launch.launcher.plan import make_plan
 _PREFIX = "hobus-drill-"
 
 
-@click.group()
+@click.group(cls=Family)
 def drill() -> None:
     """Kill a process at an exact moment of a turn, in a cluster of its own, and see what it costs."""
 

@@ -18,7 +18,7 @@ from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.messages.session import SessionStarted, SessionView
 from hobus.bus.record.journal import recorded
 from hobus.launch.cli.commands import steering
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.turn_account import run_in, turn_account
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
@@ -51,7 +51,8 @@ _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in T
 
 
 @click.group(
-    epilog=f"A run goes from {_LIFE}. docs/sessions.md has the diagram, and a table of what each refusal means."
+    cls=Family,
+    epilog=f"A run goes from {_LIFE}. docs/sessions.md has the diagram, and a table of what each refusal means.",
 )
 def session() -> None:
     """List, show, steer and replay sessions.

@@ -87,6 +87,14 @@ def test_the_tables_of_this_test_name_every_command_once():
     assert sorted(named) == sorted(COMMANDS)
 
 
+@pytest.mark.parametrize("family", sorted({path.split()[0] for path in COMMANDS if " " in path}))
+def test_the_help_of_a_family_says_what_each_of_its_commands_does_whole(family, monkeypatch, capsys):
+    """Also in a narrow window, where a sentence takes several rows."""
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _err = run(capsys, family, "--help")
+    assert code == exit_codes.OK and "..." not in out.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("path", COMMANDS)
 def test_an_unknown_option_is_a_mistake_of_usage(path, capsys):
     """Code 2, the one prefix, and where the help is; for a program the same in JSON, and nothing on standard output.
