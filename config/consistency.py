@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.messages.work_order import DOMAIN_TAGS
-from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
+from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract
 from hobus.config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
 from hobus.config.secret_refs import is_secret_name
 from hobus.config.tool_faults import tool_faults
@@ -31,8 +31,8 @@ def inconsistencies(
     config: AdminConfig,
     agents: Mapping[str, Agent],
     contracts: Mapping[str, Contract],
-    prompt_packs: Mapping[str, str],
-    frameworks: Mapping[str, Framework],
+    prompt_packs: Collection[str],
+    frameworks: Collection[str],
 ) -> list[str]:
     """Every fault between valid parts; empty if they fit together."""
     faults = [
@@ -204,12 +204,12 @@ def _instance_faults(gateway: GatewayConfig) -> Iterator[str]:
 
 def _provider_faults(path: str, provider_id: str, gateway: GatewayConfig) -> Iterator[str]:
     if provider_id not in gateway.providers:
-        yield f"{path}: no such provider; configured: {_names(gateway.providers)}"
+        yield f"{path}: no provider {provider_id!r}; configured: {_names(gateway.providers)}"
 
 
-def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Collection[str]) -> Iterator[str]:
     if agent.framework_id not in frameworks:
-        yield f"framework_id: no framework {agent.framework_id}; known: {_names(frameworks)}"
+        yield f"framework_id: no framework {agent.framework_id!r}; known: {_names(frameworks)}"
     for purpose, key in agent.budget.items():
         if purpose not in BUDGET_SETTINGS:
             yield f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_SETTINGS)}"

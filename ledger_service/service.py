@@ -50,6 +50,7 @@ class LedgerService(Actor):
         self._denials: Denials
         self._denied = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._at_what = ""  # while it starts
 
     # --- life cycle
 
@@ -83,13 +84,21 @@ class LedgerService(Actor):
 
     async def _caught_up(self, bus: Bus) -> Opening:
         opening = open_ledger(self._disk, self._config)
+        done = opening.indexed.last if opening.indexed is not None else -1
+        missing = opening.recovered.position.last - done
+        what = "makes its index anew" if opening.indexed is None else "brings its index up"
         try:
-            for _ in opening.catch_up():
+            for reached in opening.catch_up():
+                self._at_what = f"{what}: {reached - done:,} of {missing:,} entries" if missing else ""
                 await bus.sleep(0)  # a long rebuild must not look like a stuck process
         except BaseException:
             opening.close()
             raise
         return opening
+
+    def starting(self) -> str:
+        """How far the index is, where a start has to make it or bring it up."""
+        return self._at_what
 
     async def ready(self) -> str:
         """Ready once recovered, while there is space to write to, and never again after a fault."""

@@ -23,7 +23,9 @@ from hobus.launch.console.output import (
     always_encodable,
     as_asked,
     as_json,
+    joined,
     note,
+    say_prose,
     styled,
     unheard,
     wants_debug,
@@ -214,7 +216,11 @@ def _say(error: CommandError) -> int:
         facts = {"code": error.code, "message": error.message, "hint": error.hint or None, "exit_code": error.exit_code}
         note(as_json({"error": facts}))
         return error.exit_code
-    note(styled("error:", "red", bold=True, to_stderr=True), f" {error.message}")
+    first, *more = error.message.split("\n")
+    say_prose(joined(styled("error:", "red", bold=True, to_stderr=True), " "), first, to_stderr=True)
+    for line in more:
+        text = line.lstrip(" -")  # below what begins a list, or a place that is pointed at
+        say_prose(line[: len(line) - len(text)], text, to_stderr=True)
     if error.hint:
         note(f"  next: {error.hint}")
     return error.exit_code

@@ -43,6 +43,11 @@ class Called:
         return (calls[0].code if calls else self.result.code) or ""
 
     @property
+    def message(self) -> str:
+        """Why it brought nothing, beginning with the code; as a supervisor says it."""
+        return self.result.response.removeprefix("error ")
+
+    @property
     def value(self) -> Any:
         """What the tool gave: JSON where it is that, else its text."""
         try:
@@ -65,7 +70,8 @@ def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
     schema = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX) or {}
     if faults := validator_of(schema).faults(arguments):
         said = "; ".join(str(one) for one in faults)
-        raise UsageFault(f"the arguments do not fit {tool_id}: {said}", hint=f"its schema is {json.dumps(schema)}")
+        takes = f"its schema is {json.dumps(schema)}" if schema.get("properties") else f"{tool_id} takes no arguments"
+        raise UsageFault(f"the arguments do not fit {tool_id}: {said}", hint=takes)
     return arguments
 
 

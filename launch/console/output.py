@@ -18,6 +18,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from hobus.bus.text import cut
@@ -146,6 +147,28 @@ def note(*parts: str) -> None:
     echo(joined(*parts), err=True, color=colours(to_stderr=True))
 
 
+def say_prose(begin: str, text: str, colour: str | None = None, *, to_stderr: bool = False) -> None:
+    """Like `say` and `note`, of what is read and not copied: a terminal gets rows that end between words.
+
+    Each begins where the text does, behind `begin`; an end of a line in the text stays one.
+    """
+    out, stream = (note, sys.stderr) if to_stderr else (say, sys.stdout)
+    margin = len(_CODES.sub("", begin))
+    room = window()[0] - margin
+    if not is_terminal(stream) or room < _PROSE_CELLS:
+        out(begin, styled(text, colour, to_stderr=to_stderr))
+        return
+    # By name: whoever writes into a pipe needs none of it.
+    rows: list[str] = importlib.import_module("hobus.launch.console.terminal").folded(escaped(text), room)
+    for number, row in enumerate(rows or [""]):
+        out(" " * margin if number else begin, styled(row, colour, to_stderr=to_stderr))
+
+
+_CODES = re.compile(r"\x1b\[[0-9;]*m")
+_PROSE_CELLS = 20
+"""With less room than that, words are broken wherever the terminal breaks them."""
+
+
 def table(
     headings: Sequence[str],
     rows: Iterable[Sequence[object]],
@@ -218,6 +241,12 @@ def thousands(count: int) -> str:
 def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 model call`, `1,200 model calls`, `2 processes`; `plural` where it is not the noun and an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def short_path(path: Path) -> str:
+    """The path from the directory of this command, where it lies below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def clock_time(at: float) -> str:

@@ -150,6 +150,8 @@ class Crew:
             if not self._is_closing:
                 peer = event.row if isinstance(event, Seen) else None
                 self._board.report_change(before, member, peer, self._clock.now())
+        elif member.state == "starting" and member.note not in ("", before.note) and not self._is_closing:
+            self._board.report_under_way(member, self._clock.now())
         if member.silent_since and not before.silent_since and not self._is_closing:
             now = self._clock.now()
             silent_s = now - member.silent_since

@@ -72,7 +72,8 @@ def known(home: Home, actor: str) -> ChildRow:
         return of_role[0]
     if of_role:
         which = ", ".join(row.actor for row in of_role)
-        raise UsageFault(f"{actor} is {len(of_role)} processes; name one of {which}")
+        said = f"{actor} is {len(of_role)} processes; name one of {which}"
+        raise UsageFault(said, hint=next_command("ps", home.root))
     if actor in ("launcher", "zygote"):
         raise UsageFault(
             f"{actor} is not restarted or drained alone: it goes with the cluster", hint=next_command("down", home.root)

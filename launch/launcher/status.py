@@ -10,7 +10,7 @@ from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.plan import Plan
-from hobus.launch.launcher.progress import Progress, Said, StartSettled, StateChanged
+from hobus.launch.launcher.progress import Progress, Said, StartSettled, StateChanged, UnderWay
 from hobus.launch.launcher.supervision import Member, drain_bound_s
 from hobus.launch.launcher.zygotes import Shown
 from hobus.launch.logs.tail import tail
@@ -87,6 +87,10 @@ class Board:
         """It is in another state than before; `peer`: what the broker last said of it, where that is known."""
         about = self._about(after.role, peer) if after.state == "ready" else ""
         self.report(StateChanged(at=now, was=before.state, row=after.row(), about=about))
+
+    def report_under_way(self, member: Member, now: float) -> None:
+        """It starts, and has come further."""
+        self.report(UnderWay(at=now, actor=member.actor, text=member.note))
 
     def say(self, text: str, now: float) -> None:
         """Whoever has this cluster in the foreground reads it."""

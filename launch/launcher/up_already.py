@@ -12,10 +12,11 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
-from hobus.launch.console.output import duration, note, say
+from hobus.launch.console.output import duration, note, say, say_prose
 from hobus.launch.launcher.operate import require_room_for
 from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.progress import already_up
+from hobus.launch.launcher.waiting import WaitingLine
 
 _LOOK_INTERVAL_S = 0.02
 _LOOKS = 100
@@ -33,7 +34,7 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
     for line in [*differences(run, options, home), *_changed(run, options, home)]:
-        note(line)
+        say_prose("", line, to_stderr=True)
     return _wait(home, ready_within_s) if wait else exit_codes.OK
 
 
@@ -88,23 +89,32 @@ def _wait(home: Home, ready_within_s: float | None) -> int:
     clock = SystemClock()
     within_s = config.ready_timeout_ms / 1000 if ready_within_s is None else ready_within_s
     deadline = clock.monotonic() + within_s
-    while True:
-        run = run_file.read(home.run_file)
-        if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
-            raise UnreachableFault(
-                f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root)
-            )
-        if (fault := stalled(run.launcher_pid)) is not None:
-            raise fault
-        late = [row for row in run.children if row.state != "ready"]
-        if not late:
-            return exit_codes.OK
-        if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
-            break
-        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as above
+    line = WaitingLine()
+    try:
+        while late := _late(home):
+            if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
+                break
+            for row in late:
+                if row.state == "starting" and row.note:
+                    line.show(f"{row.actor} {row.note}", clock.now())
+            time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as above
+    finally:
+        line.hide()
+    if not late:
+        return exit_codes.OK
     said = ", ".join(map(_named, late))
     hint = next_command("ps", home.root)
     raise CommandError(f"not ready after {duration(within_s)}: {said}", hint=hint, exit_code=exit_codes.UNREACHABLE)
+
+
+def _late(home: Home) -> list[ChildRow]:
+    """Who is not ready. Raises CommandError where the launcher has ended, or stands still."""
+    run = run_file.read(home.run_file)
+    if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
+        raise UnreachableFault(f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root))
+    if (fault := stalled(run.launcher_pid)) is not None:
+        raise fault
+    return [row for row in run.children if row.state != "ready"]
 
 
 def _named(row: ChildRow) -> str:

@@ -121,7 +121,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.cli.tap.capture._BATCH_FIELDS",
     ),
     "the configuration's own format": (
-        "hobus.config.assets.Boundary.*", "hobus.config.schema.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.gateway_service.budget._STRICTNESS",
+        "hobus.config.assets.Boundary.*", "hobus.config.schema.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.sound_part._TRIES", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
@@ -170,11 +170,11 @@ FACTS: dict[str, tuple[str, ...]] = {
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
         "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.actor._SHOWN_IDS",
-        "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits._BAR_CELLS",
+        "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
-        "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.cluster.config_changed._NAMED", "hobus.launch.launcher.operate._NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",
-        "hobus.launch.filters.syntax.DEPTH_MAX", "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST",
-        "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.changes._SOON_S", "hobus.launch.cli.tap.table.*", "hobus.launch.console.errors._LINE_MAX_CHARS", "hobus.launch.sessions.account._*_CHARS", "hobus.launch.cli.turn_account.*", "hobus.launch.cli.commands.why.*",
+        "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.cluster.config_changed._NAMED", "hobus.launch.launcher.operate._NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN", "hobus.launch.filters.syntax.DEPTH_MAX",
+        "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST", "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.changes._SOON_S", "hobus.launch.cli.tap.table.*",
+        "hobus.launch.console.errors._LINE_MAX_CHARS", "hobus.launch.sessions.account._*_CHARS", "hobus.launch.cli.turn_account.*", "hobus.launch.cli.commands.why.*", "hobus.launch.console.output._PROSE_CELLS", "hobus.launch.launcher.waiting._SAY_EVERY_S", "hobus.config.own_settings._NEAR_MAX",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
         "hobus.launch.cli.checkup.*", "hobus.launch.launcher.children._REAP_INTERVAL_S", "hobus.launch.cli.commands.logs._LOOK_INTERVAL_S",

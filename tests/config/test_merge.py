@@ -81,7 +81,7 @@ def test_a_home_says_only_what_differs(tmp_path):
          "gateway.providers.x.base_url: must be http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"),
         ({"gateway": {"providers": {"x": {**SERVER, "surprise": 1}}}}, "gateway.providers.x.surprise: unknown key"),
         ({"gateway": {"providers": {"a b": SERVER}}}, "gateway.providers.a b: a provider is named with letters"),
-        ({"gateway": {"default_route": {"provider_id": "nobody"}}}, "gateway.default_route.provider_id: no such provider"),
+        ({"gateway": {"default_route": {"provider_id": "nobody"}}}, "gateway.default_route.provider_id: no provider 'nobody'"),
         ({"gateway": {"surprise": 1}}, "gateway.surprise: unknown key"),
         ({"budget": {"sesion_token_limit": 1}}, "budget.sesion_token_limit: unknown key; did you mean 'session_token_limit'?"),
         ({"gateway": 5}, "gateway: Input should be"),

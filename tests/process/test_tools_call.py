@@ -30,7 +30,7 @@ def test_a_tool_is_called_as_an_order_and_no_model_is_asked(cluster: Cluster, tm
     broke = cluster("tools call", "blunder", '{"path": "the drawer"}')
     assert (broke.code, broke.out) == (exit_codes.FAILED, "")
     assert "  | looking at the drawer" in broke.err and "  | KeyError: 'the drawer'" in broke.err
-    assert "error: error tool_failed: the tool broke: KeyError" in broke.err
+    assert "error: tool_failed: the tool broke: KeyError" in broke.err
     assert (
         "Traceback (most recent call last):\n" in broke.err
         and "hobus" not in broke.err.split("traceback by")[1].split("KeyError")[0]
@@ -40,6 +40,7 @@ def test_a_tool_is_called_as_an_order_and_no_model_is_asked(cluster: Cluster, tm
     assert told.code == exit_codes.FAILED
     document = told.json
     assert (document["ok"], document["code"], document["value"]) == (False, "tool_failed", None)
+    assert document["message"].startswith("tool_failed: the tool broke: KeyError")
     assert document["printed"].startswith("looking at x\n") and document["tool_ms"] >= 0
 
     assert cluster("tools call", "double", "-", stdin=b'{"number": 2}').out == "4\n"

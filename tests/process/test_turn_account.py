@@ -36,7 +36,7 @@ def test_a_turn_is_told_by_the_record_alone(cluster: Cluster, tmp_path: Path):
     assert [one["what"] for one in document["moments"]] == [line.split(" ms  ", 1)[1] for line in told.out.splitlines() if " ms  " in line]  # fmt: skip
     assert document["totals"]["model_calls"] == 3 and document["turn"]["outcome"] == "success"
     unknown = cluster("session show", name, "--turn", "9")
-    assert unknown.code == exit_codes.USAGE and "the last ones are 1" in unknown.err
+    assert unknown.code == exit_codes.USAGE and f"{name} has no such turn; it has turn 1\n" in unknown.err
     assert cluster("down").code == 0
     assert cluster("session show", f"{session_id}-1").out == told.out
 
@@ -50,6 +50,17 @@ def test_a_session_whose_only_turn_was_degraded_is_known(cluster: Cluster):
     name = f"SES-{result['session_id'][:8]}"
     shown = cluster("session show", name)
     assert shown.code == 0 and "what packages are installed?" in shown.out and "degraded" in shown.out, shown
+    (row,) = cluster("session list", "--json").json["sessions"]
+    assert (row["session_id"], row["is_degraded"], row["agent_id"], row["runs"]) == (
+        result["session_id"],
+        True,
+        "ADMIN",
+        0,
+    )
+    assert f"{name}  degraded  ADMIN  0 " in cluster("session list").out
+    assert cluster("session show", name, "--turn", "2").err.startswith(
+        f"error: --turn 2: {name} has no such turn; it has input in-1\n"
+    )
     told = hobus("session", "show", name, "--turn", "in-1", "--home", str(cluster.home.root))
     assert told.code == 0 and "the answer is recorded as a degraded one" in told.out, told
     assert "answers without the supervisor" in told.out and "what packages are installed?" in told.out, told

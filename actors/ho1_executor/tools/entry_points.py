@@ -129,14 +129,14 @@ def load(name: str) -> ToolDefinition:
     found = list(entry_points(group=GROUP, name=name))
     if not found:
         known = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})[:20]) or "none"
-        raise BadEntryPoint(f"no installed package has it in the group {GROUP}; there: {known}")
+        raise BadEntryPoint(f"no installed package has it in the group {GROUP} (there: {known}); install it")
     if len({point.value for point in found}) > 1:
         packages = ", ".join(sorted({point.dist.name for point in found if point.dist is not None}))
         raise BadEntryPoint(f"several packages have it ({packages}); uninstall all but one")
     try:
         function = found[0].load()
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
-        raise BadEntryPoint(f"{found[0].value} cannot be imported ({_why(error)})") from None
+        raise BadEntryPoint(f"{found[0].value} cannot be imported ({_why(error)}); fix its package") from None
     return definition_of(name, function)
 
 

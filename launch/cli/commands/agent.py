@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,19 +10,19 @@ import click
 from hobus.config.assets import BUDGET_SETTINGS, Agent
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
-from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cli.commands.options import Family, with_home
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import as_json, note, printable, say, table
+from hobus.launch.console.output import as_json, note, printable, say, say_prose, short_path, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 
-@click.group()
+@click.group(cls=Family)
 def agent() -> None:
     """List the agents of a home, and show what one may do."""
 
@@ -37,7 +38,13 @@ def list_(*, home: Home, as_json_: bool) -> int:
         say(as_json({"agents": rows}, indent=1))
         return exit_codes.OK
     cells = [
-        (row["agent_id"], "yes" if row["is_default"] else "-", row["agent_class"], str(len(row["tools"])), row["file"])
+        (
+            row["agent_id"],
+            "yes" if row["is_default"] else "-",
+            row["agent_class"],
+            str(len(row["tools"])),
+            row["file"] if row["file"] == "shipped" else short_path(Path(row["file"])),
+        )
         for row in rows
     ]
     table(("AGENT", "DEFAULT", "CLASS", "TOOLS", "FILE"), cells)
@@ -58,7 +65,7 @@ def show(*, home: Home, name: str, as_json_: bool) -> int:
         say(as_json(row, indent=1))
         return exit_codes.OK
     for key, value in row.items():
-        say(f"{key.ljust(max(map(len, row)))}  {_in_words(value)}")
+        say_prose(f"{key.ljust(max(map(len, row)))}  ", _in_words(value))
     return exit_codes.OK
 
 

@@ -17,7 +17,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
-from hobus.launch.cli.commands.options import Output, filter_given, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
 from hobus.launch.cluster import run_file, spools
 from hobus.launch.cluster.client import connected, place_of
@@ -48,7 +48,7 @@ _PAGE = 500
 _PROGRESS_STEP = 1_000
 
 
-@click.group()
+@click.group(cls=Family)
 def ledger() -> None:
     """Show, follow and verify the record."""
 

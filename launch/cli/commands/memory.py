@@ -14,7 +14,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import iso, parse_iso
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Message)
 _SECONDS = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?", re.ASCII)
 
 
-@click.group()
+@click.group(cls=Family)
 def memory() -> None:
     """Show what an agent has learned and why; switch it off."""
 

@@ -88,6 +88,14 @@ def test_the_tables_of_this_test_name_every_command_once():
     assert sorted(named) == sorted(COMMANDS)
 
 
+@pytest.mark.parametrize("family", sorted({path.split()[0] for path in COMMANDS if " " in path}))
+def test_the_help_of_a_family_says_what_each_of_its_commands_does_whole(family, monkeypatch, capsys):
+    """Also in a narrow window, where a sentence takes several rows."""
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _err = run(capsys, family, "--help")
+    assert code == exit_codes.OK and "..." not in out.partition("Commands:")[2]
+
+
 @pytest.mark.parametrize("path", COMMANDS)
 def test_an_unknown_option_is_a_mistake_of_usage(path, capsys):
     """Code 2, the one prefix, and where the help is; for a program the same in JSON, and nothing on standard output.
@@ -132,6 +140,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["agent", "show", "NOBODY"],
         ["config", "show", "no.such"],
         ["config", "set", "no.such", "1"],
+        ["config", "unset", "nope"],
         ["config", "set", "ho2.runs_max", "{"],
         ["config", "check", "--config", "/no/such/file"],
         ["cost", "--by", "moon"],
@@ -142,6 +151,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["drill", "kill", "ho2", "--during", "turn", "--scale", "ho1=0"],
         ["init", "no_such.json"],
         ["init", "--agent", "lower"],
+        ["init", "--agent", "ADMIN"],
         ["keys", "revoke", "nobody"],
         ["ledger", "show", "--session", "SES-00000000"],
         ["ledger", "show", "--stream", "nope"],
@@ -150,6 +160,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["ledger", "tail", "--session", "SES-00000000"],
         ["logs", "nobody"],
         ["logs", "--since", "soon"],
+        ["logs", "--turn", ""],
         ["provider", "add", "x", "--kind", "plugin", "--base-url", "http://h"],
         ["provider", "check", "nobody"],
         ["request", "broker", "broker.read_peers", "{"],
@@ -163,6 +174,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["simulate", "--faults", "moon=1"],
         ["simulate", "--seeds", "9..1"],
         ["tap", "colour=red"],
+        ["tap", "type=nope"],
         ["token", "create", "--ttl", "soon"],
         ["up", "--detach", "--config", "/no/such/file"],
         ["up", "--detach", "--listen", "nowhere"],
@@ -221,7 +233,7 @@ def test_a_listing_for_programs_is_an_object_with_a_named_list(path, tmp_path, c
 def test_every_command_that_lists_or_shows_has_json():
     """By their names, and those that show something under another one."""
     showing = {"list", "show", "check", "diff", "replay", "verify", "tail", "signals", "overlays", "gate", "stats"}
-    alone = {"ps", "logs", "tools", "cost", "budget", "breaker", "doctor", "ask", "chat"}
+    alone = {"ps", "logs", "tools", "tools call", "cost", "budget", "breaker", "doctor", "ask", "chat", "tap"}
     shows = {path for path in COMMANDS if path.split()[-1] in showing or path in alone}
     assert {path for path in shows if not takes_json(path)} == set()
 

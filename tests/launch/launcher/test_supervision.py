@@ -88,6 +88,13 @@ def test_a_degraded_process_says_why():
     assert (again.state, again.note, again.ready_after_ms) == ("ready", "", 500)
 
 
+def test_a_process_that_starts_says_how_far_it_is():
+    """Its word is its note as long as it starts, and gone when it is ready."""
+    starting, _ = after(STARTED, Seen(row(state="starting", reason="1 of 3"), 100.2))
+    assert (starting.state, starting.note) == ("starting", "1 of 3")
+    assert after(starting, Seen(row(), 100.5))[0].note == ""
+
+
 def test_a_crash_is_told_to_the_broker_before_the_restart_is_planned():
     """An exit tells the bus at once and plans the restart after the back-off."""
     member, effects = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0))
