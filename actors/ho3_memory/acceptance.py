@@ -9,8 +9,8 @@ from typing import get_args
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.context_line import fault_of_line
-from hobus.actors.ho3_memory.event_time import LAST_US, PointInTime, micros
-from hobus.actors.ho3_memory.overlay_log import is_stated
+from hobus.actors.ho3_memory.event_time import LAST_US, PointInTime, micros, timestamp_of
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_stated, state_of
 from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.ids import artifact_id, gate_window_key, iso_of_us
 from hobus.bus.messages.memory import Artifact, ArtifactType, PlainOverlay
@@ -160,3 +160,20 @@ def _fault_of_times(artifact: Artifact) -> str:
     if artifact.expires_at_event_ts is not None and micros(artifact.expires_at_event_ts) < created:
         return "expires_at_event_ts is before created_at_event_ts"
     return ""
+
+
+def is_news(log: OverlayLog | None, artifact: Artifact) -> bool:
+    """Whether an artifact is appended: not while it is active or waits, and not when exactly this was logged before."""
+    return log is None or not (state_by_now(log, artifact) in ("active", "pending") or log.is_repeat(artifact))
+
+
+def state_by_now(log: OverlayLog, artifact: Artifact) -> str:
+    """The log's order decides, whatever event time the logging names: all that was said about it counts."""
+    at_us = max(micros(artifact.created_at_event_ts), log.newest.at_us)
+    now = log.standing(PointInTime(at_us, log.newest.seq))
+    return "" if now is None else state_of(now, timestamp_of(at_us), is_superseded=False)
+
+
+def showable(line: str) -> str:
+    """What was refused may hold anything; what stands in the record of it prints as itself."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)

@@ -9,13 +9,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from hobus.actors.ho3_memory import acceptance, records
+from hobus.actors.ho3_memory import acceptance, answers, records
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile
 from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, state_of
-from hobus.actors.ho3_memory.pages import page_of, place_of_signal
 from hobus.actors.ho3_memory.store import Logged, Store
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
@@ -77,41 +75,15 @@ class Memory(Actor):
 
     async def on_read_signals(self, message: m.ReadSignals, call: Call) -> m.Signals:
         """Accumulators."""
-        memory, moment, as_of = await self._asked(message, call)
-        found = memory.signals(
-            moment,
-            signal_id=message.signal_id,
-            principal=message.principal,
-            min_count=message.min_count,
-            with_ids=message.with_ids,
-        )
-        rows = (one for one in found if place_of_signal(one) > message.after)
-        page, more = page_of(rows, self._config.page_max, lambda one: len(one.event_ids) + len(one.session_ids))
-        return m.Signals(signals=page, next=place_of_signal(page[-1]) if more else "", as_of=as_of)
+        return answers.signals(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
         """Overlays, in append order."""
-        memory, moment, as_of = await self._asked(message, call)
-        found = memory.overlays(
-            moment,
-            signal_id=message.signal_id,
-            principal=message.principal,
-            active_only=message.active_only,
-            after=message.after,
-        )
-        page, more = page_of(
-            found, self._config.page_max, lambda one: len(one.artifact.source_event_ids) + len(one.changed_by)
-        )
-        return m.Overlays(overlays=page, next=self._place(message, page[-1].artifact) if more else None, as_of=as_of)
+        return answers.overlays(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
         """What may go into a prompt."""
-        memory, moment, as_of = await self._asked(message, call)
-        found = memory.active_biases(
-            moment, principal=message.principal, session_id=message.session_id, after=message.after
-        )
-        page, more = page_of(found, self._config.page_max, lambda one: len(one.artifact.source_signal_ids))
-        return m.Biases(biases=page, next=self._place(message, page[-1].artifact) if more else None, as_of=as_of)
+        return answers.biases(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_review(self, message: m.ReadReview, call: Call) -> m.Review:
         """What waits for a person, and what was refused."""
@@ -169,7 +141,7 @@ class Memory(Actor):
         artifact = acceptance.artifact_of(message.overlay, memory, self._config)
         acceptance.demand_acceptable(artifact, memory, self._config, self._vocabulary, seq=self._store.applied_seq)
         log = memory.overlay_log(artifact.artifact_id)
-        if not _is_news(log, artifact):
+        if not acceptance.is_news(log, artifact):
             return self._overlay_logged(message.agent_id, artifact, is_new=False)
         earlier = 0 if log is None else log.change_count
         entry = records.overlay_entry(
@@ -216,7 +188,7 @@ class Memory(Actor):
         await self._until_open(call)
         chars_max = self._config.reason_max_chars
         message = message.model_copy(
-            update={"reason": message.reason[:chars_max], "line": _showable(message.line)[:chars_max]}
+            update={"reason": message.reason[:chars_max], "line": acceptance.showable(message.line)[:chars_max]}
         )
         width_us = hours_us(self._config.gate_window_hours)
         window = micros(message.at) // width_us
@@ -277,13 +249,8 @@ class Memory(Actor):
             overlay_id=overlay_id(agent_id, artifact.artifact_id),
             artifact_id=artifact.artifact_id,
             is_new=is_new,
-            is_active=log is not None and _state_by_now(log, artifact) == "active",
+            is_active=log is not None and acceptance.state_by_now(log, artifact) == "active",
         )
-
-    def _place(self, question: m.ReadAsOf, artifact: m.ArtifactFacts) -> int:
-        """Where the page ends whose last row this is."""
-        log = self._store.memory(question.agent_id).overlay_log(artifact.artifact_id)
-        return m.FIRST_PAGE if log is None else log.first_seq
 
     def _known_overlay(self, change: records.Change) -> m.Overlay:
         """The artifact that a change is about, as of the change.
@@ -332,20 +299,3 @@ class Memory(Actor):
 
     def _now_us(self) -> int:
         return micros_of_clock(self._bus.now())
-
-
-def _is_news(log: OverlayLog | None, artifact: m.Artifact) -> bool:
-    """Whether an artifact is appended: not while it is active or waits, and not when exactly this was logged before."""
-    return log is None or not (_state_by_now(log, artifact) in ("active", "pending") or log.is_repeat(artifact))
-
-
-def _state_by_now(log: OverlayLog, artifact: m.Artifact) -> str:
-    """The log's order decides, whatever event time the logging names: all that was said about it counts."""
-    at_us = max(micros(artifact.created_at_event_ts), log.newest.at_us)
-    now = log.standing(PointInTime(at_us, log.newest.seq))
-    return "" if now is None else state_of(now, timestamp_of(at_us), is_superseded=False)
-
-
-def _showable(line: str) -> str:
-    """What was refused may hold anything; what stands in the record of it prints as itself."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)

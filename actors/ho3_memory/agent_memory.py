@@ -67,9 +67,10 @@ class AgentMemory:
         event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
         if event_id in self._event_principals:
             return False
-        principal = intern(fact.principal or "")  # one text for all of them
+        # One text for all events that have the same.
+        principal, session_id = intern(fact.principal or ""), intern(fact.session_id)
         self._event_principals[event_id] = principal
-        event = SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq, principal)
+        event = SignalEvent(fact.at_us, event_id, session_id, fact.seq, principal)
         for whose in (principal, None) if self._config.shared_types else (principal,):
             key = (whose, fact.about)
             log = self._signals.get(key)

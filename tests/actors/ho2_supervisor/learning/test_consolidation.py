@@ -38,6 +38,20 @@ def crossing(events: int = 5) -> Crossing:
     return Crossing(ON.agents["ADMIN"], run_id, crossed("domain:system"), evidence, AS_OF)
 
 
+def test_excerpts_fit_their_room_together_and_the_first_is_always_there() -> None:
+    """Whole turns, the newest first; half of the consolidation's budget by estimate (`budget.consolidation_budget`)."""
+    turns = [turn("x" * 40, "y" * 40) for _ in range(5)]
+
+    def count(room: int) -> int:
+        return sum(s.text == "user: " for s in consolidation.excerpts_of(turns, 100, room=room))
+
+    one = sum(len(s.text or "") for s in consolidation.excerpts_of(turns[:1], 100, room=0))
+    assert [count(room) for room in (0, 2 * one - 1, 2 * one, 99 * one)] == [1, 1, 2, 5]
+    tokens = ON.agents["ADMIN"].budget_tokens("consolidate", ON.config.budget)
+    room = consolidation.excerpts_room(ON.agents["ADMIN"], ON.config)
+    assert room == tokens * ON.config.attention.chars_per_token // 2
+
+
 def test_an_event_leads_to_its_run_and_nothing_else_does() -> None:
     """The id of a turn's signal names session and run; an explicit statement's, or junk, names none."""
     assert consolidation.run_of(f"EVT-{SESSION}-12-tool:x-1-y") == RunId(session_id=SESSION, run_seq=12)
