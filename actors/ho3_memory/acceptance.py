@@ -93,8 +93,8 @@ def _fault_of_events(artifact: Artifact, memory: AgentMemory) -> str:
 def _fault_of_principal(artifact: Artifact, memory: AgentMemory, config: Ho3Config, seq: int) -> str:
     """Whose it is, is decided by its events and the configuration; and by a person, who may want none of it."""
     known = memory.overlay_log(artifact.artifact_id)
-    now = None if known is None else known.artifact_now
-    if now is not None and now.principal != artifact.principal:
+    now = None if known is None else known.now
+    if now is not None and now.artifact.principal != artifact.principal:
         return "this id is another principal's artifact"
     moment = PointInTime(micros(artifact.window_end), seq)
     if artifact.principal is None:

@@ -16,12 +16,12 @@ from sys import intern
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
 from hobus.actors.ho3_memory.evidence import NOTHING, Level, SignalEvent
 from hobus.actors.ho3_memory.gate import GateFacts, judge
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_stated, state_of
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, is_stated, state_of
 from hobus.actors.ho3_memory.records import Fact
 from hobus.actors.ho3_memory.shelf import Shelf
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.ids import overlay_id
-from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay, Quarantined
+from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay, OverlayState, Quarantined
 from hobus.config.schema import Ho3Config
 
 _NO_EVENT = EventTally(0, 0, None)
@@ -90,9 +90,9 @@ class AgentMemory:
                 whose = (fact.artifact.principal, signal_id)
                 insort(self._windows.setdefault(whose, []), (micros(fact.artifact.window_end), fact.seq))
                 self._resting_on.setdefault(signal_id, {})[fact.about] = None
-        made = log.artifact_now
-        if made is None:
+        if log.now is None:
             return
+        made = log.now.artifact
         self._shelves.setdefault(made.principal, Shelf()).put(log)
         if log.was_switched:
             for signal_id in made.source_signal_ids:
@@ -188,17 +188,21 @@ class AgentMemory:
         self, as_of: PointInTime, *, signal_id: str | None, principal: str | None, active_only: bool, after: int = -1
     ) -> Iterator[Overlay]:
         """The overlays as of then behind this place in append order; of one signal or principal, if that is named."""
+        for log, standing, state in self._states(as_of, signal_id=signal_id, principal=principal, after=after):
+            if state == "active" or not active_only:
+                yield log.shown(standing, state, as_of)
+
+    def _states(
+        self, as_of: PointInTime, *, signal_id: str | None = None, principal: str | None = None, after: int = -1
+    ) -> Iterator[tuple[OverlayLog, Standing, OverlayState]]:
         asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, {})
         logs = [self._overlays[name] for name in asked if self._overlays[name].first_seq > after]
-        superseded = cache(partial(self._superseded, as_of))
+        as_of_ts, superseded = timestamp_of(as_of.at_us), cache(partial(self._superseded, as_of))
         for log in sorted(logs, key=lambda one: one.first_seq):
-            now = log.artifact_now
-            if now is None or principal not in (None, now.principal):
-                continue
-            is_superseded = log.overlay_id in superseded(now.principal)
-            found = log.overlay(as_of, is_superseded=is_superseded)
-            if found is not None and (found.is_active or not active_only):
-                yield found
+            standing = log.standing(as_of)
+            if standing is not None and principal in (None, standing.artifact.principal):
+                is_superseded = log.overlay_id in superseded(standing.artifact.principal)
+                yield log, standing, state_of(standing, as_of_ts, is_superseded=is_superseded)
 
     def _superseded(self, as_of: PointInTime, principal: str | None) -> set[str]:
         return self._shelves[principal].superseded(as_of)
@@ -245,8 +249,8 @@ class AgentMemory:
 
     def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
         """What waits for a person, in append order; the newest `ho3.page_max`."""
-        found = self.overlays(as_of, signal_id=None, principal=principal, active_only=False)
-        return [one for one in found if one.state == "pending"][-self._config.page_max :]
+        found = [one for one in self._states(as_of, principal=principal) if one[2] == "pending"]
+        return [log.shown(standing, state, as_of) for log, standing, state in found[-self._config.page_max :]]
 
     def quarantined(self, as_of: PointInTime, principal: str | None) -> list[Quarantined]:
         """Lines that were refused, in order of event time; the newest `ho3.page_max`."""
@@ -266,9 +270,9 @@ class AgentMemory:
     def counts(self, as_of: PointInTime) -> tuple[int, int, int, int]:
         """Signals, events, overlays, and how many of them are active."""
         tallies = [(name, log.tally(as_of).event_count) for (whose, name), log in self._signals.items() if whose]
-        there = list(self.overlays(as_of, signal_id=None, principal=None, active_only=False))
+        states = [state for _, _, state in self._states(as_of)]
         signal_count = len({name for name, count in tallies if count})
-        return signal_count, sum(count for _, count in tallies), len(there), sum(one.is_active for one in there)
+        return signal_count, sum(count for _, count in tallies), len(states), states.count("active")
 
     def failure_times(self, signal_id: str, principal: str | None) -> list[int]:
         """When consolidations of a signal failed, in order of event time."""

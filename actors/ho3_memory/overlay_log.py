@@ -38,7 +38,8 @@ class OverlayLog:
         self._changes: list[Fact] = []
         self.newest = PointInTime(0, -1)
         """The latest time and the sequence of what was said about it: from then on all of it counts."""
-        self._now: Standing | None = None
+        self.now: Standing | None = None
+        """How all that was said about it has it; None before it was logged."""
         self._in_force: tuple[Artifact, InForce] | None = None
 
     @property
@@ -52,11 +53,6 @@ class OverlayLog:
         return self._changes[0].seq
 
     @property
-    def artifact_now(self) -> Artifact | None:
-        """As all that was said about it has it; None before it was logged."""
-        return None if self._now is None else self._now.artifact
-
-    @property
     def was_switched(self) -> bool:
         """Whether a person ever switched it."""
         return any(change.kind in _SWITCHES for change in self._changes)
@@ -67,12 +63,12 @@ class OverlayLog:
         self._changes.sort(key=lambda one: one.seq)
         newest_us = max(self.newest.at_us, change.at_us) if self.newest.seq >= 0 else change.at_us
         self.newest = PointInTime(newest_us, max(self.newest.seq, change.seq))
-        self._now = _folded(self._changes)
+        self.now = _folded(self._changes)
 
     def standing(self, as_of: PointInTime) -> Standing | None:
         """How it stands as of then; None before it was logged."""
         if as_of.at_us >= self.newest.at_us and as_of.seq >= self.newest.seq:
-            return self._now
+            return self.now
         return _folded(self._counted(as_of))
 
     def overlay(self, as_of: PointInTime, *, is_superseded: bool) -> Overlay | None:
@@ -81,6 +77,10 @@ class OverlayLog:
         if standing is None:
             return None
         state = state_of(standing, timestamp_of(as_of.at_us), is_superseded=is_superseded)
+        return self.shown(standing, state, as_of)
+
+    def shown(self, standing: Standing, state: OverlayState, as_of: PointInTime) -> Overlay:
+        """How it stands as of then, as an answer has it."""
         return Overlay(
             overlay_id=self.overlay_id,
             artifact=standing.artifact,
