@@ -130,6 +130,7 @@ def fault_of_artifact(artifact: Artifact, config: Ho3Config, vocabulary: Classif
         fault_of_line(artifact.context_line, chars_max=config.context_line_max_chars),
         _fault_of_labels("domain", artifact.labels.domain, vocabulary.domain),
         _fault_of_labels("task", artifact.labels.task, vocabulary.task),
+        _fault_of_sources(artifact),
         _fault_of_scope(artifact),
         _fault_of_times(artifact),
     )
@@ -142,6 +143,15 @@ def _fault_of_labels(kind: str, labels: Sequence[str], known: Sequence[str]) -> 
         if label not in known:
             return f"labels.{kind}[{number}] is none of classify_labels.{kind}: {', '.join(known)}"
     return f"labels.{kind} names a label twice" if len(set(labels)) < len(labels) else ""
+
+
+def _fault_of_sources(artifact: Artifact) -> str:
+    """What counts once is named once."""
+    for name in ("source_signal_ids", "source_event_ids"):
+        ids = getattr(artifact, name)
+        if len(set(ids)) < len(ids):
+            return f"{name} names one of them twice"
+    return ""
 
 
 def _fault_of_scope(artifact: Artifact) -> str:

@@ -60,6 +60,7 @@ class Remembering(Actor):
     biases: list[Bias] = field(default_factory=list)
     crossing: Callable[[str], bool] = lambda _: False
     delay_s: float = 0.0
+    page_max: int = 1000
     fault: RuntimeFault | None = None
     reads: list[ReadActiveBiases] = field(default_factory=list)
     logs: list[LogSignals] = field(default_factory=list)
@@ -77,7 +78,11 @@ class Remembering(Actor):
     async def on_read(self, message: ReadActiveBiases, call: Call) -> Biases:
         self.reads.append(message)
         await self._wait()
-        return Biases(biases=self.biases, as_of=self._as_of(message.as_of_ts))
+        begin = message.after + 1
+        page = self.biases[begin : begin + self.page_max]
+        is_last = begin + len(page) >= len(self.biases)
+        further = None if is_last else begin + len(page) - 1
+        return Biases(biases=page, next=further, as_of=self._as_of(message.as_of_ts))
 
     async def on_log(self, message: LogSignals, call: Call) -> SignalsLogged:
         self.logs.append(message)
