@@ -543,6 +543,13 @@ class Ho3Config(Section):
     )
     gate_count_threshold: Positive = Field(description="counting: events that cross the gate")
     gate_session_threshold: Positive = Field(description="distinct sessions among them, in both modes")
+    gate_principal_threshold: Positive = Field(
+        description="distinct principals among them, in both modes, where it is everybody's events that are counted"
+    )
+    shared_types: list[Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]] = Field(
+        description="artifacts of these types may be made of everybody's events, and then stand in everybody's "
+        "prompts; empty: what one principal taught reaches no other"
+    )
     gate_window_hours: PositiveFloat = Field(description="a signal is consolidated once per so many hours")
     decay_half_life_hours: PositiveFloat = Field(description="after so long without an event a signal weighs half")
     gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens")
@@ -563,6 +570,8 @@ class Ho3Config(Section):
     context_line_max_chars: Positive = Field(description="a longer learned line is refused")
     reason_max_chars: Positive = Field(description="why an artifact is changed or switched off; longer is refused")
     signals_max: Positive = Field(description="events of one turn that are logged together; more are refused")
+    stated_weight: Share = Field(description="weight of what somebody stated; 0: nothing that is stated is learnt")
+    page_max: Positive = Field(description="lines and ids of an answer; the rest comes in further pages")
     source_events_max: Positive = Field(
         description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
     )

@@ -29,6 +29,7 @@ from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import (
     CommandVerdict,
     Consolidate,
@@ -133,7 +134,7 @@ class Supervisor(Actor):
             if is_new and (fault := provider_fault(wanted, self._config.gateway)):
                 raise SessionFault("invalid_input", fault)
             if is_new:
-                self._append_start(session, agent_id, wanted, call.trace)
+                self._append_start(session, agent_id, wanted, call.trace, principal=message.principal or LOCAL)
             if self._registry.is_running(session_id) or await self._registry.is_durable(session):
                 return SessionReady(
                     session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
@@ -331,7 +332,9 @@ class Supervisor(Actor):
             await self._registry.is_durable(session)
         raise SessionMoved(session_id, _KEEPS_MOVING)
 
-    def _append_start(self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str) -> None:
+    def _append_start(
+        self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str, *, principal: str = LOCAL
+    ) -> None:
         """TookOver and SESSION_START; provider and model are those of `gateway.default_route` unless given."""
         route = self._config.gateway.default_route
         filled = {"provider": wanted.provider or route.provider_id, "model": wanted.model or route.model_id}
@@ -342,6 +345,7 @@ class Supervisor(Actor):
                 session_config=wanted.model_copy(update=filled),
                 max_in_flight_effects=self._config.sessions.max_in_flight_effects,
                 applied_commands_max=self._config.sessions.applied_commands_max,
+                principal=principal,
                 at=session.now(),
             ),
             trace=trace,

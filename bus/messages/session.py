@@ -172,6 +172,10 @@ class SessionStarted(SessionFact):
     applied_commands_max: Count | None = Field(
         default=None, description="command ids remembered against repeats, the newest; None: all"
     )
+    principal: str = Field(
+        default="local",
+        description="whose session it is: `local`, or `key/<name>` of the HTTP door; memory is its own",
+    )
 
 
 class TookOver(SessionFact):
@@ -437,6 +441,17 @@ class CallResult(Record):
     content: str = Field(description="for the model, as it is")
 
 
+class Remembered(Record):
+    """What a turn stated, and what became of it in memory; undone by its artifact id."""
+
+    statement: str = Field(description="in the words of the message; empty: erased")
+    artifact_id: str = Field(description="`ART-…`")
+    state: Literal["active", "pending", "refused"] = Field(
+        description="active: in the prompts of its principal from the next turn on; pending: a constraint, once a "
+        "person confirms it; refused: it stands in quarantine"
+    )
+
+
 class TurnResult(Message, wire="session.turn_result"):
     """The answer to one input, exactly once. `code` says why when outcome is not success."""
 
@@ -470,6 +485,7 @@ class TurnResult(Message, wire="session.turn_result"):
     consolidation_candidates: list[str] = Field(
         default_factory=list[str], description="signals that crossed their gate"
     )
+    remembered: Remembered | None = Field(default=None, description="what the message stated; None: nothing lasting")
     cost: Cost = Cost()
     elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
     code: str | None = Field(default=None, description="why the outcome is not success; None on success")
@@ -485,6 +501,11 @@ class StartSession(Message, wire="session.start"):
     session_id: SessionId | None = Field(default=None, description="None: the host draws one")
     agent_id: str | None = Field(default=None, description="None: host.agent_id")
     session_config: SessionConfig = SessionConfig()
+    principal: str = Field(
+        default="",
+        pattern=r"^(key/[a-z0-9][a-z0-9_-]{0,39})?$",
+        description="whose it is, as an HTTP door says (`key/<name>`); of other clients it is `local`",
+    )
 
 
 class SessionReady(Message, wire="session.ready"):

@@ -236,7 +236,8 @@ KINDS: tuple[EntryKind, ...] = (
     ),
     EntryKind(
         "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, orders.SignalsNamed,
-        said="Signals crossed the gate in this turn.", once=_CANDIDATES,
+        said="Signals crossed the gate in this turn, or it stated something.", once=_CANDIDATES,
+        texts=("what was stated",),
     ),
     EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, orders.OwnersSettled),
     EntryKind(
@@ -282,8 +283,13 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, memory.SignalLogged),
     EntryKind("HO3_OVERLAY", "overlays", ("ho3",), _OWN, memory.OverlayWritten, texts=("its line",)),
     EntryKind("HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, memory.OverlayDeactivated, texts=("the reason",)),
+    EntryKind("HO3_OVERLAY_ACTIVATED", "overlays", ("ho3",), _OWN, memory.OverlayActivated, texts=("the reason",)),
+    EntryKind("HO3_OVERLAY_CONFIRMED", "overlays", ("ho3",), _OWN, memory.OverlayConfirmed, texts=("the reason",)),
     EntryKind("HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, memory.WeightUpdated, texts=("the reason",)),
-    EntryKind("HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, memory.ConsolidationFailed),
+    EntryKind(
+        "HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, memory.ConsolidationFailed,
+        texts=("why its line was refused", "the line"),
+    ),
     # everybody else
     EntryKind("DEGRADATION", "governance", ("host",), _OWN, governance.Degradation),
     EntryKind("DENIED", "governance", ("broker",), _COUNTED, governance.Denied, has_type_in_id=False),

@@ -18,7 +18,7 @@ from hobus.bus.messages import session as events
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from hobus.bus.messages.ledger import Entry, WriteEntry
-from hobus.bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, TurnResult, form_of
+from hobus.bus.messages.session import ENTRY_NAMES, Remembered, RunRequested, SessionEvent, TurnResult, form_of
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
@@ -280,17 +280,26 @@ def result_of(body: bytes) -> TurnResult:
 
 
 def answer_in(body: bytes, due: Entry | None) -> TurnResult:
-    """A recorded answer with the candidates that stand beside it; a verdict names none. Raises ValueError."""
+    """A recorded answer with what memory made of it beside it; a verdict names nothing of it. Raises ValueError."""
     result = result_of(body)
     if result.outcome != "success":
         return result
-    return result.model_copy(update={"consolidation_candidates": candidates_in(due)})
+    candidates, remembered = learned_in(due)
+    return result.model_copy(update={"consolidation_candidates": candidates, "remembered": remembered})
 
 
-def candidates_in(due: Entry | None) -> list[str]:
-    """The candidates that this CONSOLIDATION_DUE names; none without it, or once its payload is erased."""
+def learned_in(due: Entry | None) -> tuple[list[str], Remembered | None]:
+    """The candidates that this CONSOLIDATION_DUE names, and what was stated; nothing without it or its payload."""
     named = None if due is None else payload_in(SignalsNamed, due)
-    return [] if named is None else list(named.signal_ids)
+    if due is None or named is None:
+        return [], None
+    candidates = list(named.signal_ids)
+    if named.remembered_state == "":
+        return candidates, None
+    said = b"" if len(due.bodies) < 2 else due.bodies[1] or b""  # noqa: PLR2004 - payload and statement
+    return candidates, Remembered(
+        statement=said.decode(), artifact_id=named.remembered_id, state=named.remembered_state
+    )
 
 
 def own_text(entry: Recorded, ref: str) -> str | None:

@@ -17,8 +17,8 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (12, 17),
     "commits": (7, 10),
     "entries": (25, 37),
-    "record_bytes": (16_680, 23_272),
-    "wire_bytes": (121_628, 152_539),
+    "record_bytes": (16_680, 23_296),
+    "wire_bytes": (121_676, 153_743),
     "validations": (100, 159),
     "model_copies": (23, 31),
 }

@@ -73,6 +73,7 @@ def _session_started(state: SessionState, event: events.SessionStarted) -> Verdi
         return Rejected("the session has started already")
     return state._replace(
         agent_id=event.agent_id,
+        principal=event.principal,
         session_config=event.session_config,
         max_in_flight_effects=event.max_in_flight_effects,
         applied_commands_max=event.applied_commands_max,

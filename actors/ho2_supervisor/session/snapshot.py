@@ -24,7 +24,7 @@ from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.session import StateSnapshot
 from hobus.bus.record.journal import Recorded
 
-VERSION = 6
+VERSION = 7
 """Of the packed record. One of another version is not read; the entries before it are."""
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""

@@ -128,6 +128,7 @@ class SessionState(NamedTuple):
 
     # our extensions
     agent_id: str | None = None
+    principal: str = ""  # whose session it is; empty: not started
     status: Literal["open", "closed"] = "open"
     tenure: Count = 0
     owner: str = ""

@@ -115,9 +115,7 @@ async def _understand(run: Run, progress: Progress) -> tuple[Classification, lis
     recorded = await recall.recorded_lines(run) if run.learning is not None else []
     if run.learning is None or recorded is not None:
         return await _classify(run, progress), recorded or []
-    recalled = run.learning.recall(
-        run.agent.agent_id, run.session.session_id, as_of_ts=run.requested.at, trace=run.trace
-    )
+    recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
     labels, found = await beside(_classify(run, progress), recalled)
     return labels, recall.chosen_lines(run, labels, found)
 

@@ -93,7 +93,9 @@ async def record_answer(
         await run.session.barrier()
         return result
     learned = await run.learning.durably_and_learned(run.session, trace=run.trace)
-    return result.model_copy(update={"consolidation_candidates": list(learned.candidates)})
+    return result.model_copy(
+        update={"consolidation_candidates": list(learned.candidates), "remembered": learned.remembered}
+    )
 
 
 async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:

@@ -47,7 +47,9 @@ def classify(reading: Reading, message: str, keys: Mapping[str, Key], grammar: G
         found["labels"] = {kind: label for kind, label in labels.items() if key.known(kind, label)}
     key = keys.get("explicit_preference")
     if key and key.offers("global") and (wish := _lasting_wish(message, grammar)) and speech_act != "question":
-        found["explicit_preference"] = {"statement": wish, "scope": "global"}
+        kind = "preference" if grammar.says("wish", grammar.normal(wish)) else "constraint"
+        told = {"kind": kind} if key.offers(kind) else {}
+        found["explicit_preference"] = {"statement": wish, "scope": "global", **told}
     return found
 
 
@@ -83,9 +85,12 @@ def _labels(text: str, grammar: Grammar, speech_act: str) -> dict[str, str]:
 
 
 def _lasting_wish(message: str, grammar: Grammar) -> str:
-    """The sentence of a message that says how to be served from now on; empty without one."""
-    beginning = message[: grammar.read_chars]
-    return next((one.strip() for one in _SENTENCE.split(beginning) if grammar.says("wish", grammar.normal(one))), "")
+    """The sentence of a message that says how to be served, or what never to do, from now on; empty without one."""
+    for one in _SENTENCE.split(message[: grammar.read_chars]):
+        text = grammar.normal(one)
+        if grammar.says("wish", text) or grammar.says("rule", text):
+            return one.strip()
+    return ""
 
 
 def domain_of(text: str, grammar: Grammar) -> str:

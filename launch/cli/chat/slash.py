@@ -5,6 +5,7 @@ from __future__ import annotations
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import SessionView
+from hobus.launch.cli.chat.memory_words import about_memory
 from hobus.launch.cli.chat.outcome import Line, money
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
@@ -23,6 +24,7 @@ NAMES = {
     "/help": "this list",
     "/session": "what is known of this session, and how to continue it later",
     "/cost": "what this session has used, and what is left",
+    "/memory": "what is remembered of you; `/memory off ART-…`, `on`, `confirm`, `reject` change it",
     "/wait": "wait again for the answer that was not waited for",
     "/new": "leave this session; the next message begins another one",
     "/end": "end this session; the next message begins another one",
@@ -38,13 +40,16 @@ def is_whole_command(line: str) -> bool:
     return line.rstrip() in NAMES
 
 
-async def told(name: str, talk: Talk) -> list[Line]:
-    """What a command tells; `/new` and `/end` also do it. Raises RuntimeFault, CommandError."""
+async def told(line: str, talk: Talk) -> list[Line]:
+    """What a command tells; `/new`, `/end` and a change of memory also do it. Raises RuntimeFault, CommandError."""
+    name, *words = line.split()
     match name:
         case "/help":
             return _help()
         case "/new":
             return _new(talk)
+        case "/memory":
+            return await about_memory(words, talk)
         case "/session" | "/cost" | "/end" if talk.current_session is None:
             return _NO_SESSION
         case "/session":

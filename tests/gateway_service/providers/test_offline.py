@@ -435,18 +435,21 @@ async def test_a_draft_stays_and_what_came_since_follows():
 
 
 @pytest.mark.parametrize(
-    ("text", "statement"),
+    ("text", "statement", "kind"),
     [
-        ("always answer briefly", "always answer briefly"),
-        ("list the tools. From now on use one line!", "From now on use one line!"),
-        ("list the tools", None),
-        ("why do you always answer late?", None),
+        ("always answer briefly", "always answer briefly", "preference"),
+        ("list the tools. From now on use one line!", "From now on use one line!", "preference"),
+        ("Never delete a package.", "Never delete a package.", "constraint"),
+        ("thanks. From now on do not touch the ledger", "From now on do not touch the ledger", "constraint"),
+        ("list the tools", None, None),
+        ("why do you always answer late?", None, None),
+        ("did you never restart it?", None, None),
     ],
 )
-async def test_a_stated_lasting_wish_is_classified_as_one(text, statement):
-    """In the words of the message; a question is none."""
-    wish = (await classified(text)).get("explicit_preference")
-    assert (wish and wish["statement"]) == statement
+async def test_a_stated_lasting_wish_is_classified_as_one(text, statement, kind):
+    """In the words of the message, as a preference or as a constraint; a question is none."""
+    wish = (await classified(text)).get("explicit_preference") or {"statement": None, "kind": None}
+    assert (wish["statement"], wish["kind"]) == (statement, kind)
 
 
 async def test_given_context_is_summarised():

@@ -55,6 +55,7 @@ OF_A_CLUSTER = {
     "session deny": ["SES-12345678"], "session end": ["SES-12345678"], "tap": [],
     "request": ["broker", "broker.read_peers"], "tools": [], "tools call": ["list_tools", "{}"], "memory signals": [], "memory overlays": [],
     "memory gate": ["tool:x"], "memory deactivate": ["ART-1", "--reason", "x"],
+    "memory activate": ["ART-1", "--reason", "x"], "memory confirm": ["ART-1"], "memory reject": ["ART-1"], "memory review": [],
     "memory weight": ["ART-1", "1", "--reason", "x"], "memory stats": [], "budget": [], "breaker": [],
     "token create": [],
 }  # fmt: skip

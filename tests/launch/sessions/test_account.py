@@ -109,7 +109,7 @@ def test_without_bodies_the_sentence_stands_alone_and_what_is_erased_too():
 def test_signals_of_memory_are_one_moment():
     """Each by its name."""
     logged = [
-        beside("HO3_SIGNAL", pack_payload(SignalLogged(name, AT, {})), stream="signals", origin="ho3/1@a")
+        beside("HO3_SIGNAL", pack_payload(SignalLogged(name, "local", AT, {})), stream="signals", origin="ho3/1@a")
         for name in ("tool:a", "intent:b")
     ]
     assert told(*logged) == ["memory logs 2 signals: tool:a, intent:b (from #101)"]

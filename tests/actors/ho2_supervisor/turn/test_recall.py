@@ -163,3 +163,15 @@ def test_memory_off_changes_nothing() -> None:
             assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
             journals.append([entry.bodies for entry in rig.run(rig.entries())])
     assert journals[0] == journals[1] == journals[2]
+
+
+def test_what_is_in_force_is_read_page_by_page_as_of_one_moment() -> None:
+    """However many lines there are: all are looked at, for the session's principal, and the best of them shown."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig, *(f"ART-{number:04}" for number in range(700)))
+        memory.page_max = 100
+        asked(rig)
+        assert len(memory.reads) == 7 and {read.principal for read in memory.reads} == {"local"}
+        assert [read.as_of_seq for read in memory.reads] == [None] + [41] * 6
+        _, context = context_of(rig)
+        assert context.in_force == 700 and len(context.artifact_ids) > 100

@@ -94,7 +94,7 @@ def sent(
 def overlay(event_id: str) -> OverlayWritten:
     """What an HO3_OVERLAY says that rests on this event."""
     return OverlayWritten(
-        "ART", "PREFERENCE_BIAS", (), (), 1.0, 1.0, "agent", None, True, "", None, ("s:x",), (event_id,), None, "", "", "", "", "",  # noqa: FBT003
+        "ART", "local", "PREFERENCE_BIAS", (), (), 1.0, 1.0, "agent", None, True, "", None, ("s:x",), (event_id,), None, "", "", "", "", "",  # noqa: FBT003
     )  # fmt: skip
 
 
