@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.turn import intent_rules
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.session import RunRequested, SessionEnded
 
@@ -10,9 +11,11 @@ _CALL_IS_OVER = "tools call"
 
 
 def append_end(session: OwnedSession, reason: str, *, trace: str) -> None:
-    """SESSION_END; durable with the next barrier."""
+    """The ends of its intents, then SESSION_END; durable with the next barrier."""
     record = session.record
     total = {"total_tokens": record.total_tokens, "cost_usd": record.total_cost_usd}
+    for closed in intent_rules.at_session_end(record.state.intents.active, session.now()):
+        session.append(closed, trace=trace)
     session.append(
         SessionEnded(reason=reason, turn_count=record.turn_count, at=session.now()),
         bodies=[pack({"total_cost": total})],

@@ -390,7 +390,7 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
         assert all(result.consolidation_candidates == [] for result in results)
         assert [frame for frame in frames if frame[2].startswith("ho3") or frame[1] == "ho2.consolidate"] == []
         assert count_of(entries, "CONTEXT_ASSEMBLED") + count_of(entries, "MEMORY_WARNING") == 0
-        assert {entry.stream for entry in entries} & {"signals", "overlays", "ho2_context_authority"} == set()
+        assert {entry.stream for entry in entries} & {"signals", "overlays"} == set()
         check_record(entries)
     assert answers["missing"] == answers["off"] == answers["on"]
     assert journals["missing"] == journals["off"]

@@ -50,6 +50,7 @@ from hobus.bus.record.payloads.orders import (
     SignalsNamed,
     ToolStarted,
 )
+from hobus.bus.record.payloads.projection import ProjectionComputed, ShadowCompare
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
     BreakerChanged,
@@ -140,6 +141,22 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (
         ContextAssembled("2026-01-01T00:00:00.000000Z", 41, 3, 2000, 9, ("ART-1",)),
         "96bb323032362d30312d30315430303a30303a30302e3030303030305a2903cd07d00991a54152542d31",
+    ),
+    (
+        ProjectionComputed(
+            "enforce", "2026-01-01T00:00:00.000000Z", 100, 5, 2, b"\1" * 32, "sha256:00", ("001",), (), ("1.2.1",)
+        ),
+        (
+            "9aa7656e666f726365bb323032362d30312d30315430303a30303a30302e3030303030305a640502c4200101010101010101"
+            "010101010101010101010101010101010101010101010101a97368613235363a303091a33030319091a5312e322e31"
+        ),
+    ),
+    (
+        ShadowCompare(b"\1" * 32, b"\2" * 32, 4, 5, (), ("INT-1",)),
+        (
+            "96c4200101010101010101010101010101010101010101010101010101010101010101c42002020202020202020202020202"
+            "0202020202020202020202020202020202020204059091a5494e542d31"
+        ),
     ),
     (
         SignalLogged("domain:system", "local", "2026-01-01T00:00:00.000000Z", {"n": 1, "s": "x"}),
