@@ -78,7 +78,8 @@ def warm(argv: Sequence[str]) -> None:
         handled_by(actor)
     if options.role != "broker":
         role = importlib.import_module(f"hobus.launch.process.roles.{options.role}")
-        getattr(role, "warm", lambda _snapshot: None)(snapshot)
+        if hasattr(role, "warm"):
+            role.warm(snapshot)
 
 
 @functools.lru_cache(maxsize=1)

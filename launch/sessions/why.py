@@ -9,19 +9,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, micros
-from hobus.actors.ho3_memory.overlay_log import is_active
+from hobus.actors.ho3_memory.overlay_log import is_stated
 from hobus.actors.ho3_memory.records import fact_of
 from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.memory import Artifact, Bias, Labels
+from hobus.bus.messages.memory import LOCAL, Bias, Labels, Overlay
+from hobus.bus.messages.session import SessionStarted
 from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import recorded
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, QualityGate
@@ -104,7 +106,8 @@ class LineLeftOut:
     """A line that memory had and the prompt did not show."""
 
     artifact_id: str
-    line: str
+    line: str | None
+    """None: it is another principal's."""
     reason: str
 
 
@@ -363,10 +366,11 @@ def _memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapsho
         return None
     budget = TokenBudget(context.budget, 1 if snapshot is None else snapshot.config.attention.chars_per_token)
     as_of = PointInTime(micros(context.as_of_ts), -1 if context.as_of_seq is None else context.as_of_seq)
-    session_id = entry.provenance.session_id
-    in_force = [] if memory is None else memory.active_biases(as_of, session_id)
+    whose = _Whose(entry.provenance.session_id, _principal(found.session))
+    in_force = [] if memory is None else _in_force(memory, as_of, whose)
+    stored = [] if memory is None else list(memory.overlays(as_of, signal_id=None, principal=None, active_only=False))
     lines = [ERASED if line is None else line.decode("utf-8", "replace") for line in entry.bodies[1:]]
-    sources = _Sources(found.memory, in_force, context.as_of_ts)
+    sources = _Sources(found.memory, in_force, stored, context.as_of_ts)
     return MemoryShown(
         sequence=entry.sequence,
         as_of_ts=context.as_of_ts,
@@ -377,15 +381,38 @@ def _memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapsho
             sources.line(artifact_id, line, budget.cost(line))
             for artifact_id, line in zip(context.artifact_ids, lines, strict=False)
         ),
-        left_out=tuple(_left_out(context, memory, as_of, session_id, budget)),
+        left_out=tuple(_left_out(context, memory, as_of, whose, budget)),
     )
+
+
+class _Whose(NamedTuple):
+    """Whose memory a turn reads."""
+
+    session_id: str
+    principal: str
+
+
+def _principal(session: Sequence[Entry]) -> str:
+    """Of a session: its start names it."""
+    for entry in session:
+        taken = recorded(entry) if entry.event_type == "SESSION_START" else None
+        if taken is not None and isinstance(taken.event.event, SessionStarted):
+            return taken.event.event.principal
+    return LOCAL
+
+
+def _in_force(memory: AgentMemory, as_of: PointInTime, whose: _Whose) -> list[Bias]:
+    return list(memory.active_biases(as_of, principal=whose.principal, session_id=whose.session_id))
 
 
 class _Sources:
     """What the lines of a turn rest on."""
 
-    def __init__(self, entries: Sequence[Entry], in_force: Sequence[Bias], as_of_ts: str) -> None:
+    def __init__(
+        self, entries: Sequence[Entry], in_force: Sequence[Bias], stored: Sequence[Overlay], as_of_ts: str
+    ) -> None:
         self._biases = {one.artifact.artifact_id: one for one in in_force}
+        self._stored = {one.artifact.artifact_id: one.artifact for one in stored}
         self._made = {getattr(_body(one), "artifact_id", ""): one for one in entries if one.event_type == "HO3_OVERLAY"}
         self._events = {one.submission_id.partition("/")[2]: one for one in entries if one.event_type == "HO3_SIGNAL"}
         self._as_of_ts = as_of_ts
@@ -393,7 +420,7 @@ class _Sources:
     def line(self, artifact_id: str, line: str, tokens: int) -> LineShown:
         """One line with the events behind it."""
         bias, made = self._biases.get(artifact_id), self._made.get(artifact_id)
-        artifact = None if bias is None else bias.artifact
+        artifact = self._stored.get(artifact_id)
         return LineShown(
             artifact_id=artifact_id,
             line=line,
@@ -415,44 +442,54 @@ class _Sources:
 
 
 def _left_out(
-    context: ContextAssembled, memory: AgentMemory | None, as_of: PointInTime, session_id: str, budget: TokenBudget
+    context: ContextAssembled, memory: AgentMemory | None, as_of: PointInTime, whose: _Whose, budget: TokenBudget
 ) -> Iterable[LineLeftOut]:
     """Every artifact of the agent that was there and not shown, and the first reason for it."""
     if memory is None or context.as_of_seq is None:
         return
     labels = Labels(domain=list(context.domain_labels), task=list(context.task_labels))
-    in_force = {one.artifact.artifact_id: one for one in memory.active_biases(as_of, session_id)}
+    in_force = {one.artifact.artifact_id: one for one in _in_force(memory, as_of, whose)}
     matching = {one.artifact_id for one in select_biases(list(in_force.values()), labels, _UNBOUND, context.as_of_ts)}
-    for overlay in memory.overlays(as_of, signal_id=None, active_only=False):
+    for overlay in memory.overlays(as_of, signal_id=None, principal=None, active_only=False):
         artifact = overlay.artifact
         if artifact.artifact_id in context.artifact_ids:
             continue
+        line: str | None = artifact.context_line
         if artifact.artifact_id not in in_force:
-            reason = _not_in_force(artifact, memory, as_of, context.as_of_ts, session_id)
+            reason, is_anothers = _not_in_force(overlay, memory, as_of, whose)
+            line = None if is_anothers else line
         elif artifact.artifact_id not in matching:
             reason = f"its labels are not the turn's: {_named(artifact.labels)} against {_named(labels)}"
         else:
             cost = budget.cost(artifact.context_line)
             reason = f"it takes {cost} tokens, and stronger lines left no room for them in {budget.tokens}"
-        yield LineLeftOut(artifact_id=artifact.artifact_id, line=artifact.context_line, reason=reason)
+        yield LineLeftOut(artifact_id=artifact.artifact_id, line=line, reason=reason)
 
 
 _UNBOUND = TokenBudget(sys.maxsize, 1)
+_STATES = {
+    "off": "a person switched it off",
+    "pending": "it waits for a person: `hobus memory review`",
+    "silent": "its weight is 0",
+    "superseded": "a newer artifact of its signals stands in its place",
+}
 
 
-def _not_in_force(artifact: Artifact, memory: AgentMemory, as_of: PointInTime, as_of_ts: str, session_id: str) -> str:
-    if not artifact.enabled:
-        return "it is switched off"
-    if artifact.weight <= 0:
-        return "its weight is 0"
-    if not is_active(artifact, as_of_ts):
-        return f"it expired at {artifact.expires_at_event_ts}"
-    if artifact.scope == "session" and artifact.session_id != session_id:
-        return "it holds in another session alone"
-    standing = [memory.standing(one, as_of) for one in artifact.source_signal_ids]
-    if artifact.gate_snapshot is not None and not any(is_open for _, is_open in standing):
-        return "the evidence behind it has faded: its gates have closed again"
-    return f"what it rests on has faded to {max((share for share, _ in standing), default=0.0):.3f}"
+def _not_in_force(overlay: Overlay, memory: AgentMemory, as_of: PointInTime, whose: _Whose) -> tuple[str, bool]:
+    """The first reason, and whether it is that the line is another's: that one's words are not told."""
+    artifact = overlay.artifact
+    if artifact.principal not in (None, whose.principal):
+        return f"it is {artifact.principal}'s own", True
+    if overlay.state in _STATES:
+        return _STATES[overlay.state], False
+    if overlay.state == "expired":
+        return f"it expired at {artifact.expires_at_event_ts}", False
+    if artifact.scope == "session" and artifact.session_id != whose.session_id:
+        return "it holds in another session alone", False
+    behind = [memory.weighed(one, principal=artifact.principal, as_of=as_of) for one in artifact.source_signal_ids]
+    if not is_stated(artifact) and not any(is_open for _, is_open in behind):
+        return "the evidence behind it has faded: its gates have closed again", False
+    return f"what it rests on has faded to {max((share for share, _ in behind), default=0.0):.3f}", False
 
 
 def _named(labels: Labels) -> str:
@@ -467,7 +504,7 @@ def _gates(found: Evidence, memory: AgentMemory | None) -> tuple[GateSeen, ...]:
     last = max(one.sequence for one, _ in logged)
     seen: list[GateSeen] = []
     for one, said in logged:
-        gate = memory.gate(said.signal_id, PointInTime(micros(said.at), last))
+        gate = memory.open_gate(said.signal_id, said.principal, PointInTime(micros(said.at), last))
         seen.append(
             GateSeen(
                 signal_id=said.signal_id,

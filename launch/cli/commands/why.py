@@ -253,7 +253,8 @@ def _show_memory(explained: Explanation) -> None:
                 events = f"{counted(len(line.events), 'event')}{_made(*behind)}"
                 say(f"            rests on {', '.join(line.signals)}: {events}")
         for left in memory.left_out:
-            say(f"  not shown {left.artifact_id}: {printable(left.line)}; {left.reason}")
+            words = "" if left.line is None else f" {printable(left.line)};"
+            say(f"  not shown {left.artifact_id}:{words} {left.reason}")
     if explained.gates:
         _heading("what this turn adds to memory")
         rows = [
