@@ -325,9 +325,9 @@ def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: s
 def test_a_number_that_no_message_can_carry_is_a_fault_of_its_setting(tmp_path: Path, number: str) -> None:
     """Beyond 2**53 readers of JSON and MessagePack differ or fail: the setting is named instead."""
     value = copy.deepcopy(SHIPPED)
-    value["ho1"]["count"] = "HERE"
+    value["ho2"]["sessions_max"] = "HERE"
     (fault,) = faults_of(tmp_path, json.dumps(value).replace('"HERE"', number))
-    assert fault.startswith(str(tmp_path)) and "ho1.count: a number beyond 9007199254740992 (2**53)" in fault
+    assert fault.startswith(str(tmp_path)) and "ho2.sessions_max: a number beyond 9007199254740992 (2**53)" in fault
 
 
 def test_a_number_of_thousands_of_digits_is_a_fault(tmp_path: Path) -> None:
