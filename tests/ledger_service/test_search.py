@@ -247,7 +247,7 @@ async def test_who_may_search_what():
 async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(monkeypatch):
     """A question is answered up to the head; where time does not do, `reached` says how far."""
     first, entry = _journal()
-    monkeypatch.setattr(full_text, "_STEP_ENTRIES", 2)
+    monkeypatch.setattr(full_text, "_STEP_TEXTS", 2)
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
         found = await _ask(ledger, "lamp")
@@ -257,7 +257,7 @@ async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(mon
         first, entry = _journal()
         await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
         found = await _ask(ledger, "lamp")
-        assert (len(found.hits), found.reached, found.head) == (1, 1, 7)
+        assert (len(found.hits), found.reached, found.head) == (2, 2, 7)
         assert len((await _ask(ledger, "lamp", before=2)).hits) == 1
 
 
