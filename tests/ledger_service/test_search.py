@@ -352,14 +352,15 @@ async def test_what_was_forgotten_is_found_no_more():
         assert [hit.sequence for hit in (await _ask(ledger, "lamp")).hits] == [2]
 
 
-async def test_a_damaged_entry_stops_the_search_and_not_the_ledger(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [LedgerError("damaged", "byte 7 does not read"), OSError(5, "byte 7 does not read")])
+async def test_a_damaged_entry_stops_the_search_and_not_the_ledger(tmp_path, monkeypatch, error):
     """The search says so; writes go on."""
     first, entry = _journal()
     async with running(RealDisk(tmp_path)) as ledger:
         await ledger.write(first, entry("RunRequested", b"a lamp"))
 
         def damaged(*_arguments):
-            raise LedgerError("damaged", "segments/0.seg, byte 7: nothing reads here")
+            raise error
 
         monkeypatch.setattr(ledger.service._full_text._files, "bodies", damaged)
         with pytest.raises(LedgerError, match="byte 7") as refused:
