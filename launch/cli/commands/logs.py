@@ -61,7 +61,8 @@ def logs(  # noqa: PLR0913 - one per option
         raise UsageFault(f"no line of these logs names turn {turn}{named}", hint=next_command("logs", home.root))
     if actors and not chosen and not follow:
         known = sorted(path.name.partition(".log")[0] for path in home.logs.glob("*.log"))
-        raise UsageFault(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
+        asked = ", ".join(actor or "''" for actor in actors)
+        raise UsageFault(f"no line of {asked}; there are logs of {', '.join(known)}")
     while follow:
         time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for files to grow, without a loop or a bus
         _print((line for line in files.more() if fits(line)), as_json_=as_json_)
