@@ -57,3 +57,10 @@ def require_room(count: int, config: LauncherConfig) -> None:
     """Raises CommandError (usage) where a cluster may not have so many processes."""
     if fault := too_many(count, config):
         raise UsageFault(fault, hint="fewer of a role, or a higher launcher.processes_max where the machine bears them")
+
+
+def require_file(config_file: Path | None) -> None:
+    """Raises CommandError (usage) where `--config` names no file."""
+    if config_file is not None and not config_file.is_file():
+        hint = f"{next_here('up')} uses the home's own one, or the shipped one"
+        raise UsageFault(f"--config {config_file}: no such file", hint=hint)

@@ -12,7 +12,7 @@ from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
-from hobus.launch.launcher.options import StartOptions, parse_scale, require_room
+from hobus.launch.launcher.options import StartOptions, parse_scale, require_file, require_room
 from hobus.launch.launcher.supervision import size_of
 
 
@@ -33,9 +33,7 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
     config_file = options.config_file
-    if config_file is not None and not config_file.is_file():
-        hint = f"{next_here('up')} uses the home's own one, or the shipped one"
-        raise UsageFault(f"--config {config_file}: no such file", hint=hint)
+    require_file(config_file)
     counts = parse_scale(options.scale)
     overrides = home.config if home.config.is_dir() else None
     snapshot = load_snapshot(overrides, config_file, further=lambda config: _entry_point_faults(config, given or {}))

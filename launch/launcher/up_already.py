@@ -14,7 +14,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
 from hobus.launch.console.output import duration, note, say, say_prose
 from hobus.launch.launcher.operate import require_room_for
-from hobus.launch.launcher.options import StartOptions, parse_scale
+from hobus.launch.launcher.options import StartOptions, parse_scale, require_file
 from hobus.launch.launcher.progress import already_up
 from hobus.launch.launcher.waiting import WaitingLine
 
@@ -28,6 +28,7 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     run = _begun(home)
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
+    require_file(options.config_file)
     if options.scale:
         require_room_for(home, parse_scale(options.scale))
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")

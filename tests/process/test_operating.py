@@ -174,6 +174,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
         (("scale", "ho1=0"), "N at least 1"),
         (("scale", "ho1=2", "ho2=1000"), "that would be 1007 processes; 64 are allowed (launcher.processes_max)"),
         (("up", "--scale", "ho1=1000"), "launcher.processes_max"),
+        (("up", "--config", "/nowhere.json"), "no such file"),
         (("scale", "ledger=2"), "one of ho1, ho2"),
         (("scale", "ho9=2"), "one of ho1, ho2"),
         (("scale",), "ROLE=N"),

@@ -27,7 +27,7 @@ from hobus.actors.ho1_executor.tools.definition import (
     run_tool,
 )
 from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, result_fields, unpack_frame
-from hobus.actors.ho1_executor.tools.standard_streams import StandardStreams
+from hobus.actors.ho1_executor.tools.standard_streams import StandardStreams, identity
 
 ENTRY_POINTS = "hobus.actors.ho1_executor.tools.entry_points"
 """Imported only where the configuration names some."""
@@ -38,9 +38,12 @@ class Pipe:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        self._was = identity(descriptor)
 
     def send(self, op: str, **fields: Any) -> None:
-        """Writes one frame."""
+        """Writes one frame; the process ends here when a tool has closed the descriptor, or made it another file's."""
+        if identity(self.descriptor) != self._was:
+            os._exit(1)
         data = memoryview(pack_frame(op, **fields))
         while data:
             data = data[os.write(self.descriptor, data) :]

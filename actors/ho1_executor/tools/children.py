@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -68,6 +69,7 @@ class ChildToolRunner:
         for child in self._children:
             self._idle.put_nowait(child)
         self._numbers = count(1)
+        self._context = contextvars.copy_context()  # what is late is logged for its own call, not in the present one's
 
     def start(self) -> None:
         """All processes run; call it before the worker opens sockets. Later ones are started when they are needed."""
@@ -157,7 +159,7 @@ class ChildToolRunner:
     def _log_late(self, child: ToolSlot) -> None:
         """What is printed for a call that has its end already, by what it left running."""
         for caller, printed in child.late():
-            self._log(caller, self._without_secrets(printed), "", is_late=True)
+            self._context.run(self._log, caller, self._without_secrets(printed), "", is_late=True)
 
     def _log(self, caller: Caller, printed: str, traceback_text: str, *, is_late: bool = False) -> None:
         """A tool's own words, marked as such, with the turn and the call that they belong to."""

@@ -135,9 +135,9 @@ def traceback_of(error: BaseException, max_bytes: int) -> str:
 
 
 def _is_ours(frames: TracebackType) -> bool:
-    """Whether this frame is of what calls a tool."""
+    """Whether this frame is of what calls a tool; the process that does may have begun with it."""
     module = str(frames.tb_frame.f_globals.get("__name__", ""))
-    return module.startswith(("hobus.", "asyncio.", "pydantic."))
+    return module == "__main__" or module.startswith(("hobus.", "asyncio.", "pydantic."))
 
 
 async def run_tool(

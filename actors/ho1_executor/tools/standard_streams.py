@@ -61,18 +61,18 @@ class StandardStreams:
         sys.stdin = sys.__stdin__ = self._in  # type: ignore[misc]
         sys.stdout = sys.__stdout__ = self._out  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._err  # type: ignore[misc]
-        self._were = [_identity(descriptor) for descriptor in self._needed]
+        self._were = [identity(descriptor) for descriptor in self._needed]
 
     def flush(self) -> None:
         """Before the result is told, its worker has what was printed, whatever the tool made of these streams."""
-        for stream in (sys.stdout, sys.stderr, self._out, self._err):
-            with contextlib.suppress(Exception):
-                stream.flush()
+        for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), self._out, self._err):
+            with contextlib.suppress(BaseException):
+                stream.flush()  # type: ignore[union-attr] - whatever it is
 
     @property
     def are_whole(self) -> bool:
-        """Whether another call may follow: none of the descriptors was closed, or became another file's."""
-        return self._were == [_identity(descriptor) for descriptor in self._needed]
+        """Whether another call may follow: no descriptor was closed, or became another file's, and some are left."""
+        return self._were == [identity(descriptor) for descriptor in self._needed] and _are_left()
 
 
 def _remember_threads() -> None:
@@ -88,12 +88,22 @@ def _remember_threads() -> None:
         _earlier.update(dict.fromkeys(new, pipe))
 
 
-def _identity(descriptor: int) -> _Identity:
+def identity(descriptor: int) -> _Identity:
+    """Which open file it is; None where it is none."""
     try:
         state = os.fstat(descriptor)
     except OSError:
         return None
     return state.st_dev, state.st_ino
+
+
+def _are_left() -> bool:
+    """Whether the next call's pipe can be opened."""
+    try:
+        os.closerange(first := os.dup(_OUTPUT), first + 1)
+    except OSError:
+        return False
+    return True
 
 
 def _is_open(stream: io.TextIOWrapper) -> bool:

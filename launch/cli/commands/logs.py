@@ -71,7 +71,8 @@ def _nothing_found(
     of_them = [line for line in lines if _choice(actors, turn, None)(line)]
     if actors and not of_them:
         known = ", ".join(dict.fromkeys(sorted(line.actor for line in lines)))
-        raise UsageFault(f"no line of {', '.join(actors)}; there are logs of {known or 'nobody'}")
+        asked = ", ".join(actor or "''" for actor in actors)
+        raise UsageFault(f"no line of {asked}; there are logs of {known or 'nobody'}")
     if since_s is not None and of_them:
         last = of_them[-1]
         note(f"no line is that new; the last one is of {last.actor}, at {clock_time(last.at)} {zone(last.at)}")

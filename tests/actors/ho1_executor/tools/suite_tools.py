@@ -138,7 +138,15 @@ async def _print(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 async def _harm(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     """Does something to the standard streams of its process."""
     print("before")
-    exec(arguments["code"], {"os": os, "sys": sys})  # noqa: S102 - one line of a test
+    exec(arguments["code"], {"os": os, "sys": sys, "room": _room})  # noqa: S102 - one line of a test
+
+
+def _room() -> bool:
+    try:
+        os.close(os.dup(0))
+    except OSError:
+        return False
+    return True
 
 
 async def _leave(arguments: Mapping[str, Any], host: ToolHost) -> Any:
