@@ -147,7 +147,7 @@ def note(*parts: str) -> None:
     echo(joined(*parts), err=True, color=colours(to_stderr=True))
 
 
-def say_prose(begin: str, text: str, colour: str | None = None, *, to_stderr: bool = False) -> None:
+def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = False, to_stderr: bool = False) -> None:
     """Like `say` and `note`, of what is read and not copied: a terminal gets rows that end between words.
 
     Each begins where the text does, behind `begin`; an end of a line in the text stays one.
@@ -156,12 +156,12 @@ def say_prose(begin: str, text: str, colour: str | None = None, *, to_stderr: bo
     margin = len(_CODES.sub("", begin))
     room = window()[0] - margin
     if not is_terminal(stream) or room < _PROSE_CELLS:
-        out(begin, styled(text, colour, to_stderr=to_stderr))
+        out(begin, styled(text, colour, bold=bold, to_stderr=to_stderr))
         return
     # By name: whoever writes into a pipe needs none of it.
     rows: list[str] = importlib.import_module("hobus.launch.console.terminal").folded(escaped(text), room)
     for number, row in enumerate(rows or [""]):
-        out(" " * margin if number else begin, styled(row, colour, to_stderr=to_stderr))
+        out(" " * margin if number else begin, styled(row, colour, bold=bold, to_stderr=to_stderr))
 
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")

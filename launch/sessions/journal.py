@@ -15,7 +15,7 @@ from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
-from hobus.launch.console.output import note
+from hobus.launch.console.output import say_prose
 from hobus.launch.sessions.summary import LAST, Standing, is_enough
 from hobus.launch.sessions.turns import BEGINNINGS, session_of
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
@@ -171,5 +171,5 @@ async def journals_of(home: Home) -> AsyncGenerator[Journals]:
 def _of_files(home: Home, why: str) -> FromDirectory:
     if not is_ledger(home.ledger):
         raise UsageFault(f"there is no record in {home.root}", hint=next_command("up", home.root))
-    note(f"{why}: this is what its record says")
+    say_prose("", f"{why}: this is what its record says", to_stderr=True)
     return FromDirectory(home.ledger)

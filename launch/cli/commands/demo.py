@@ -210,7 +210,7 @@ async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> No
 
 def _step(number: int, text: str) -> None:
     say()
-    say(styled(f"[{number}/{_STEPS}] {text}", None, bold=True))
+    say_prose(styled(f"[{number}/{_STEPS}] ", None, bold=True), text, bold=True)
 
 
 def _fact(text: str, colour: str | None = None) -> None:

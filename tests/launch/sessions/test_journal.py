@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from hobus.bus.messages.ledger import Entry, Provenance
-from hobus.launch.sessions.journal import first_of_each
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
+from hobus.launch.cli.commands import session as command
+from hobus.launch.cluster.home import Home
+from hobus.launch.sessions import journal
+from hobus.launch.sessions.journal import FromDirectory, first_of_each
 
 
 def entry(sequence: int, session: str, event_type: str) -> Entry:
@@ -32,3 +39,23 @@ def test_a_session_is_there_once_by_its_start_or_else_by_its_first_degraded_turn
         (3, "TurnDegraded"),
         (2, "SESSION_START"),
     ]
+
+
+def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeypatch):
+    """Besides once for each way to begin; not once for each session, however many there are."""
+    starts = [entry(number, f"s{number}", "SESSION_START") for number in range(30)]
+    asked: list[str | None] = []
+
+    def read(_path, wanted, **_options):
+        asked.append(wanted.stream)
+        return iter(starts if wanted.stream == EVERY_SESSION or wanted.event_type == "SESSION_START" else [])
+
+    @asynccontextmanager
+    async def journals_of(_home):
+        yield FromDirectory(Path("/nowhere"))
+
+    monkeypatch.setattr(journal, "read_entries", read)
+    monkeypatch.setattr(command, "journals_of", journals_of)
+    rows = asyncio.run(command._listed(Home(Path("/nowhere")), 100, is_all=True))
+    assert [start.sequence for start, _standing in rows] == list(range(29, -1, -1))
+    assert len(asked) == 3 and asked.count(EVERY_SESSION) == 1
