@@ -54,7 +54,7 @@ TOLD = {
     "RunFailed": "the run is recorded as failed",
     "RunCancelled": "the run is recorded as cancelled",
     "TurnDegraded": "the answer is recorded as a degraded one",
-    "CONSOLIDATION_DUE": "signals of memory have crossed their gate",
+    "CONSOLIDATION_DUE": "memory takes up what the turn brought",
 }
 """Event type -> its sentence."""
 
@@ -283,6 +283,15 @@ def _of_context(context: ContextAssembled, _entry: Entry) -> str:
     return f"memory gives {counted(len(context.artifact_ids), 'line')}" if context.artifact_ids else ""
 
 
+def _of_due(named: SignalsNamed, entry: Entry) -> str:
+    crossed = [f"crossed gates: {', '.join(named.signal_ids)}"] if named.signal_ids else []
+    if not named.remembered_state:
+        return "; ".join(crossed)
+    said = entry.bodies[1] if len(entry.bodies) > 1 else None
+    statement = _quoted(None if said is None else said.decode("utf-8", "replace")) or "(erased)"
+    return "; ".join([*crossed, f"the statement {statement} is {named.remembered_state}"])
+
+
 def _of_gate(gate: QualityGate, _entry: Entry) -> str:
     return f"the quality gate rejects the answer: {_line('; '.join(gate.faults))}" if gate.faults else ""
 
@@ -321,7 +330,7 @@ _PAYLOADS: dict[str, tuple[Any, Callable[[Any, Entry], str]]] = {
     **dict.fromkeys(("WO_COMPLETED", "WO_FAILED", "WO_LATE"), (OrderEnd, _of_order)),
     "CONTEXT_ASSEMBLED": (ContextAssembled, _of_context),
     "WO_QUALITY_GATE": (QualityGate, _of_gate),
-    "CONSOLIDATION_DUE": (SignalsNamed, lambda one, _entry: ", ".join(one.signal_ids)),
+    "CONSOLIDATION_DUE": (SignalsNamed, _of_due),
     "HO3_SIGNAL": (SignalLogged, lambda one, _entry: one.signal_id),
 }
 """Event type -> its payload, and what that adds."""

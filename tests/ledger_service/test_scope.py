@@ -49,6 +49,8 @@ RECORD_TABLE = {
     ("signals", "HO3_SIGNAL"): {"ho3"},
     ("overlays", "HO3_OVERLAY"): {"ho3"},
     ("overlays", "HO3_OVERLAY_DEACTIVATED"): {"ho3"},
+    ("overlays", "HO3_OVERLAY_ACTIVATED"): {"ho3"},
+    ("overlays", "HO3_OVERLAY_CONFIRMED"): {"ho3"},
     ("overlays", "HO3_OVERLAY_WEIGHT_UPDATED"): {"ho3"},
     ("overlays", "HO3_CONSOLIDATION_FAILED"): {"ho3"},
     ("governance", "DEGRADATION"): {"host"},
