@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from hobus.bus.messages import control, gateway, ledger, memory, session, streams, work_order
+from hobus.bus.messages import control, files, gateway, ledger, memory, session, streams, work_order
 from hobus.bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
@@ -28,6 +28,7 @@ ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host", "http", "do
 EVERY_ROLE = frozenset(ROLES)
 CLIENT_ROLES = frozenset({"door", "operator", "http"})
 """Those that ask and answer nobody: commands of the command line, operators, the HTTP door."""
+_OPERATOR = frozenset({"operator"})
 _OPERATION = frozenset({"operator", "launcher"})
 _MEMORY = frozenset({"ho2", "operator"})
 
@@ -74,6 +75,7 @@ _ROWS = (
     Row(
         work_order.ExecuteWorkOrder, "ho1", work_order.Receipt, frozenset({"ho2"}), "slot", sensitive=True, by_tool=True
     ),
+    Row(files.ReadFile, "ho1", files.FileText, frozenset({"ho2"}), sensitive=True, by_tool=True, reads=True),
     # gateway
     Row(gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True, timed="call"),
     Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
@@ -83,21 +85,25 @@ _ROWS = (
     Row(memory.ReadSignals, "ho3", memory.Signals, _MEMORY),
     Row(memory.ReadOverlays, "ho3", memory.Overlays, _MEMORY, sensitive=True),
     Row(memory.ReadActiveBiases, "ho3", memory.Biases, _MEMORY, sensitive=True),
+    Row(memory.ReadReview, "ho3", memory.Review, _OPERATOR, sensitive=True),
     Row(memory.CheckGate, "ho3", memory.GateChecked, _MEMORY),
     Row(memory.ReadMemoryStats, "ho3", memory.MemoryStats, _MEMORY),
     # ho3 logs
     Row(memory.LogSignal, "ho3", memory.SignalsLogged, _MEMORY),
     Row(memory.LogSignals, "ho3", memory.SignalsLogged, _MEMORY),
     Row(memory.LogOverlay, "ho3", memory.OverlayLogged, _MEMORY, sensitive=True),
-    Row(memory.DeactivateOverlay, "ho3", memory.OverlayChanged, _MEMORY, sensitive=True),
-    Row(memory.UpdateOverlayWeight, "ho3", memory.OverlayChanged, _MEMORY, sensitive=True),
-    Row(memory.LogConsolidationFailure, "ho3", memory.ConsolidationFailureLogged, _MEMORY),
+    Row(memory.DeactivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
+    Row(memory.ActivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
+    Row(memory.ConfirmOverlay, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
+    Row(memory.UpdateOverlayWeight, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
+    Row(memory.LogConsolidationFailure, "ho3", memory.ConsolidationFailureLogged, _MEMORY, sensitive=True),
     # ledger
     Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
     Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
     Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
     Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
+    Row(ledger.Search, "ledger", ledger.Hits, frozenset({"ho2", "operator"}), sensitive=True, reads=True, work=_PAGE),
     Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
     # broker
@@ -106,8 +112,8 @@ _ROWS = (
     Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
     Row(control.ReadQueues, "broker", control.Queues, _OPERATION),
     Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
-    Row(control.CreateToken, "broker", control.TokenCreated, frozenset({"operator"})),
-    Row(control.RevokeKey, "broker", control.Done, frozenset({"operator"}), redeliver=False),
+    Row(control.CreateToken, "broker", control.TokenCreated, _OPERATOR),
+    Row(control.RevokeKey, "broker", control.Done, _OPERATOR, redeliver=False),
     Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
     Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
     Row(control.LaneFrame, "broker", None, frozenset({"gateway"}), redeliver=False),

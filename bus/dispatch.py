@@ -53,7 +53,7 @@ Handler = Callable[[Any, Call], Awaitable[Message | None]]
 
 
 class Actor:
-    """Base of every actor; subclasses supply handlers, and may override the three life-cycle methods."""
+    """Base of every actor; subclasses supply handlers, and may override the life-cycle methods."""
 
     service: str = ""
     needs: tuple[str, ...] = ()
@@ -63,6 +63,10 @@ class Actor:
 
     async def start(self, bus: Bus) -> None:
         """Called once, connected; work that readiness waits for belongs into `ready`."""
+
+    def starting(self) -> str:
+        """What it is at while `start` has not returned, for whoever waits; asked at each heartbeat. '': nothing."""
+        return ""
 
     async def ready(self) -> str:
         """'' when ready itself, else a short reason why it is degraded; asked until ready, and on if `is_watched`."""

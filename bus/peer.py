@@ -303,9 +303,11 @@ class Peer:
             server.unbind_all()
 
     def ticked(self, now: float) -> None:
-        """Silent lane clients are forgotten."""
+        """Silent lane clients are forgotten; an actor that is still starting says how far it is."""
         for server in self._servers:
             server.sweep(now)
+        if self._actor is not None and not self._is_open:
+            self._readiness.starts(self._actor.starting())
 
     def heard(self, connection: Connection, head: Header, body: bytes) -> None:
         """One frame of a server that is not about the connection."""

@@ -33,6 +33,11 @@ class Readiness:
     _own: str | None = None  # what the actor said of itself; None until it was asked
     _ready_roles: set[str] = field(default_factory=set[str])
 
+    def starts(self, at_what: str) -> None:
+        """The actor is starting, and this far; empty: it does not say."""
+        if self.state == "starting":
+            self._become("starting", at_what)
+
     def ask(self) -> None:
         """From now on the actor is asked, at each interval, until it is ready; one that is watched, also after that."""
         self._task = asyncio.get_running_loop().create_task(self._keep_asking())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.messages.work_order import DOMAIN_TAGS
-from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
+from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract
 from hobus.config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
 from hobus.config.secret_refs import is_secret_name
 from hobus.config.tool_faults import tool_faults
@@ -31,8 +31,8 @@ def inconsistencies(
     config: AdminConfig,
     agents: Mapping[str, Agent],
     contracts: Mapping[str, Contract],
-    prompt_packs: Mapping[str, str],
-    frameworks: Mapping[str, Framework],
+    prompt_packs: Collection[str],
+    frameworks: Collection[str],
 ) -> list[str]:
     """Every fault between valid parts; empty if they fit together."""
     faults = [
@@ -87,6 +87,7 @@ _NOT_ABOVE = (
     ("bus.body_max_bytes", "bus.client_dropped_max_bytes"),
     ("bus.dedupe_window", "bus.hello_ids_max"),
     ("bus.mailbox_max", "bus.hello_ids_max"),
+    ("ho1.count + ho2.count + http.count", "launcher.processes_max"),
     ("launcher.restart_backoff_min_ms", "launcher.restart_backoff_max_ms"),
     ("launcher.restart_backoff_max_ms", "bus.service_grace_ms"),
     ("ledger.entry_max_bytes", "ledger.batch_bytes_max"),
@@ -94,6 +95,7 @@ _NOT_ABOVE = (
     # A turn that brings results of tools is recorded as its words and result by result.
     ("twice host.prompt_max_bytes", "ledger.bodies_max_bytes"),
     ("ledger.entry_max_bytes + ledger.bodies_max_bytes", "bus.body_max_bytes"),
+    ("ho1.file_max_bytes", "ledger.bodies_max_bytes"),  # it stands in the record of the turn that it is shown in
     ("ho2.owners_entries", "ledger.read_entries_max"),
     ("ledger.read_bytes_max", "bus.body_max_bytes"),
     ("host.degrade_reserve_ms", "host.turn_timeout_ms"),
@@ -203,12 +205,12 @@ def _instance_faults(gateway: GatewayConfig) -> Iterator[str]:
 
 def _provider_faults(path: str, provider_id: str, gateway: GatewayConfig) -> Iterator[str]:
     if provider_id not in gateway.providers:
-        yield f"{path}: no such provider; configured: {_names(gateway.providers)}"
+        yield f"{path}: no provider {provider_id!r}; configured: {_names(gateway.providers)}"
 
 
-def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Collection[str]) -> Iterator[str]:
     if agent.framework_id not in frameworks:
-        yield f"framework_id: no framework {agent.framework_id}; known: {_names(frameworks)}"
+        yield f"framework_id: no framework {agent.framework_id!r}; known: {_names(frameworks)}"
     for purpose, key in agent.budget.items():
         if purpose not in BUDGET_SETTINGS:
             yield f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_SETTINGS)}"
@@ -217,10 +219,17 @@ def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Fr
     for tool in agent.tools:
         if not _is_permitted(agent, tool):
             yield f"tools: {tool!r} is not permitted; add it to permissions.tools or remove it"
+    yield from _path_faults(agent.permissions.paths)
     for provider in agent.permissions.providers:
         if provider != "*" and provider not in config.gateway.providers:
             known = _names(config.gateway.providers)
             yield f"permissions.providers: no provider {provider!r}; configured: {known}"
+
+
+def _path_faults(paths: Iterable[str]) -> Iterator[str]:
+    for number, root in enumerate(paths):
+        if root != "*" and not root.startswith(("/", "~/")):
+            yield f"permissions.paths.{number}: {root[:200]!r} is another place for each process; begin it with / or ~/"
 
 
 def _is_permitted(agent: Agent, tool: str) -> bool:

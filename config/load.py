@@ -1,9 +1,14 @@
-"""Reads every governed file and checks it; all faults are told at once. There is no default for anything in code."""
+"""Reads every governed file and checks it; all faults are told at once. There is no default for anything in code.
+
+What is at fault by itself is left out, or is as shipped, while the rest is held against each other; a fault that may
+only come from that is not told (`sound_part.py`).
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +20,10 @@ from hobus.config import files, mcp_block
 from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
-from hobus.config.parse import BadText, checked, json_value
+from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
+from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
+from hobus.config.sound_part import follows_from, sound_part
 
 _MODELS: dict[Kind, tuple[type[Asset], str]] = {
     "agent": (Agent, "agent_id"),
@@ -42,31 +49,51 @@ class Governed(BaseModel):
     packages: dict[str, Package]
 
 
-def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, dict[str, str]]:
+Further = Callable[[AdminConfig], list[str]]
+"""What else is checked of the settings: faults that begin with a dotted path, as all others."""
+
+
+def load(
+    overrides: Path | None, config_file: Path | None, *, further: Further = lambda _config: []
+) -> tuple[Governed, dict[str, str]]:
     """Everything below `config/`, files in `overrides` replacing shipped ones one by one, and each file's origin.
 
     An admin_config.json of one's own is laid over the shipped one (`config.merge`).
 
-    Raises ConfigError that lists every fault: file, dotted path, what is wrong, the fix.
+    Raises ConfigError that lists every fault, those of `further`, too: file, dotted path, what is wrong, the fix.
     """
     found, faults = files.find(overrides, config_file)
-    config, pasted = _admin_config(found[ADMIN_CONFIG], faults)
+    gone: set[str] = set()
+    config, pasted = _admin_config(found[ADMIN_CONFIG], faults, gone)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}
     for file in found.values():
         if file.kind in _MODELS:
-            _read_asset(file, assets[file.kind], faults)
-        elif file.kind == "prompt_pack" and (text := _read(file, faults)) is not None:
-            prompt_packs[file.path.stem] = text
-    if config is None or faults:
+            _read_asset(file, assets[file.kind], faults, gone)
+        elif file.kind == "prompt_pack":
+            _read_pack(file, prompt_packs, faults, gone)
+    if config is None:
+        raise _error(faults)
+    told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
+    told += further(config)
+    faults += [
+        _placed(mcp_block.where_written(fault, pasted), found) for fault in told if not follows_from(fault, gone)
+    ]
+    if faults:
         raise _error(faults)
     by_kind: dict[str, dict[str, Any]] = {**assets, "prompt_pack": prompt_packs}
-    governed = Governed(config=config, **{f"{kind}s": dict(sorted(found.items())) for kind, found in by_kind.items()})
-    faults = inconsistencies(config, governed.agents, governed.contracts, governed.prompt_packs, governed.frameworks)
-    faults = [mcp_block.where_written(fault, pasted) for fault in faults]
-    if faults := faults or snapshot_faults(config, len(canonical_bytes(governed))):
-        raise _error(faults)
+    governed = Governed(config=config, **{f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()})
+    if faults := snapshot_faults(config, len(canonical_bytes(governed))):
+        raise _error([_placed(fault, found) for fault in faults])
     return governed, {file.name: file.origin for file in found.values()}
+
+
+def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:
+    """With the file in which it is to be fixed; of a setting that is as shipped nobody can say which."""
+    name, colon, rest = fault.partition(": ")
+    if colon and name in found:
+        return f"{found[name].path}: {rest}"
+    return fault if found[ADMIN_CONFIG].is_shipped else f"{found[ADMIN_CONFIG].path}: {fault}"
 
 
 def _error(faults: list[str]) -> ConfigError:
@@ -103,37 +130,65 @@ def _parsed(file: GovernedFile, faults: list[str]) -> Any:
     return value
 
 
-def _admin_config(file: GovernedFile, faults: list[str]) -> tuple[AdminConfig | None, tuple[str, ...]]:
-    """The settings, and the names of the MCP servers that came in a pasted block."""
+def _admin_config(file: GovernedFile, faults: list[str], gone: set[str]) -> tuple[AdminConfig | None, tuple[str, ...]]:
+    """The settings, and the names of the MCP servers that came in a pasted block.
+
+    Where there are faults, their sound part; what is not in it goes to `gone`.
+    """
     value = _parsed(file, faults)
     if value is None:
         return None, ()
-    written = value
+    written, shipped = value, None
     if not file.is_shipped:
-        value = merged(json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")), value)
-    value, pasted, unfit = mcp_block.expanded(value)
-    config, found = checked(AdminConfig, value, written=written, strict=True)
-    found = [mcp_block.where_written(fault, pasted) for fault in found]
-    faults.extend(f"{file.path}: {fault}" for fault in (*unfit, *found))
-    return config, pasted
+        shipped = json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+        value = merged(shipped, value)
+    block = mcp_block.expanded(value)
+    config, found = checked(AdminConfig, block.settings, written=written, strict=True)
+    found = [mcp_block.where_written(fault, block.names) for fault in found]
+    gone |= block.gone
+    faults.extend(f"{file.path}: {fault}" for fault in (*block.faults, *found))
+    if config is None:
+        config, taken = sound_part(AdminConfig, block.settings, shipped=shipped, strict=True)
+        gone |= taken
+    return config, block.names
 
 
-def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str]) -> None:
+def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone: set[str]) -> None:
+    pack_id, text = file.path.stem, _read(file, faults)
+    gone |= {file.name} if text is None else set()
+    if text is None:
+        return
+    into[pack_id] = text
+    if text.startswith("\ufeff"):
+        faults.append(f"{file.path}: {BYTE_ORDER_MARK}")
+        return
+    try:
+        parse_pack(pack_id, text)
+    except ConfigError as fault:
+        faults.append(f"{file.path}: {fault.detail}")
+
+
+def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gone: set[str]) -> None:
     model, id_field = _MODELS[file.kind]
     value = _parsed(file, faults)
+    place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
+    named = place.partition("_")[0] if file.kind == "framework" else place
     if value is None:
+        gone.add(repr(named))
         return
     asset, found = checked(model, value)
     if found and (fault := _lower_case_fault(value.get(id_field), id_field)):
         found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
     faults.extend(f"{file.path}: {fault}" for fault in found)
     if asset is None:
+        asset, _ = sound_part(model, value)
+    if asset is None:
+        gone.add(repr(named))
         return
     asset_id: str = getattr(asset, id_field)
-    place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
-    named = place.partition("_")[0] if file.kind == "framework" else place
     if asset_id != named:
         faults.append(f"{file.path}: {id_field}: is {asset_id!r}, but the file is named for {named!r}; make them equal")
+        gone |= {repr(asset_id), repr(named)}
     elif asset_id in into:
         faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
     else:

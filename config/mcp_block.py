@@ -8,13 +8,14 @@ is never passed over in silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from hobus.config.parse import checked
 from hobus.config.secret_refs import is_secret_ref
+from hobus.config.sound_part import sound_part
 
 KEY = "mcpServers"
 OWN_KEY = "tools.mcp_servers"
@@ -44,25 +45,38 @@ class PastedServer(BaseModel):
     tools: list[str] | None = Field(default=None, description="instead of the profile's")
     reads: list[str] | None = Field(default=None, description="instead of the profile's")
     idempotent: list[str] | None = Field(default=None, description="instead of the profile's")
-    connect_timeout_ms: int | None = Field(default=None, description="instead of the profile's")
+    connect_timeout_ms: int | None = Field(default=None, gt=0, description="instead of the profile's")
     elsewhere: bool | None = Field(default=None, description="instead of the profile's")
 
 
 _OVER_PROFILE = ("tools", "reads", "idempotent", "connect_timeout_ms", "elsewhere")
 
 
-def expanded(value: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...], list[str]]:
-    """The settings with the pasted servers in their place, the names of these, and every fault with its path."""
+class Expanded(NamedTuple):
+    """Settings with the servers of a block in their place."""
+
+    settings: dict[str, Any]
+    names: tuple[str, ...] = ()
+    """Of the servers that came in the block."""
+    faults: Sequence[str] = ()
+    """Every one that the block shows by itself, with its path; servers with faults are there, as far as they go."""
+    gone: frozenset[str] = frozenset()
+    """Names, quoted, of servers that are not."""
+
+
+def expanded(value: Mapping[str, Any]) -> Expanded:
+    """The settings with the pasted servers among the others."""
     rest = {name: one for name, one in value.items() if name != KEY}
     block = value.get(KEY)
     if block is None:
-        return rest, (), []
+        return Expanded(rest)
     if not isinstance(block, dict):
-        return rest, (), [f'{KEY}: is not an object; paste name and server: {{"time": {{"command": …}}}}']
+        fault = f'{KEY}: is not an object; paste name and server: {{"time": {{"command": …}}}}'
+        return Expanded(rest, faults=[fault])
     tools = rest.get("tools")
-    if not isinstance(tools, dict):
-        return rest, (), []  # that is a fault of its own
-    servers, faults = dict(tools.get("mcp_servers") or {}), list[str]()
+    if not isinstance(tools, dict) or not isinstance(tools.get("mcp_servers") or {}, dict):
+        return Expanded(rest, gone=frozenset(map(repr, block)))  # that is a fault of its own
+    servers, faults, gone = dict(tools.get("mcp_servers") or {}), list[str](), set[str]()
     for name, pasted in block.items():
         if name in servers:
             faults.append(f"{KEY}.{name}: {OWN_KEY} has a server of this name, too; remove one of them")
@@ -71,7 +85,9 @@ def expanded(value: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...],
         faults += found
         if server is not None:
             servers[name] = server
-    return rest | {"tools": tools | {"mcp_servers": servers}}, tuple(block), faults
+        elif found:
+            gone.add(repr(name))
+    return Expanded(rest | {"tools": tools | {"mcp_servers": servers}}, tuple(block), faults, frozenset(gone))
 
 
 def where_written(fault: str, pasted: tuple[str, ...]) -> str:
@@ -85,32 +101,46 @@ def where_written(fault: str, pasted: tuple[str, ...]) -> str:
 
 
 def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[str]]:
-    """The server as `tools.mcp_servers` has it; None if it is left out, or has faults."""
+    """The server as `tools.mcp_servers` has it, and its faults; None if it is left out, or nobody can say how."""
     if not isinstance(pasted, dict):
         return None, [f'{path}: is not an object; write {{"command": …, "args": […]}} or {{"url": …}}']
-    if meaningless := [key for key in _APPROVALS if key in pasted]:
-        fix = "remove it: permissions.tools of an agent says what it may use, tools.approval what waits for a person"
-        return None, [f"{path}.{key}: {fix}" for key in meaningless]
-    server, faults = checked(PastedServer, pasted)
+    fix = "remove it: permissions.tools of an agent says what it may use, tools.approval what waits for a person"
+    faults = [f"{path}.{key}: {fix}" for key in _APPROVALS if key in pasted]
+    meant = {key: value for key, value in pasted.items() if key not in _APPROVALS}
+    server, found = checked(PastedServer, meant)
+    faults += [f"{path}.{fault}" for fault in found]
+    gone = set[str]()
     if server is None:
-        return None, [f"{path}.{fault}" for fault in faults]
-    if server.disabled:
-        return None, []
-    faults = [f"{path}{fault}" for fault in (*_kind_faults(server), *_profile_faults(server, tools))]
-    if faults:
+        server, gone = sound_part(PastedServer, meant)
+    if server is None or server.disabled:
         return None, faults
     kind: Literal["env", "headers"] = "env" if server.command is not None else "headers"
     values: dict[str, str] = getattr(server, kind)
-    faults = [f"{path}.{kind}.{key[:64]}{fault}" for key, value in values.items() for fault in _value_faults(value)]
-    if faults:
+    if not gone & _OF_KIND:
+        faults += [f"{path}{fault}" for fault in _kind_faults(server)]
+    faults += [f"{path}{fault}" for fault in _profile_faults(server, tools)]
+    faults += [f"{path}.{kind}.{key[:64]}{fault}" for key, value in values.items() for fault in _value_faults(value)]
+    profile = _profile_of(server, tools)
+    if profile is None or server.command is server.url is None:
         return None, faults
     reached: dict[str, Any] = {"transport": "stdio", "command": [server.command, *server.args]}
     if server.command is None:
         reached = {"transport": "http", "url": server.url}
-    profile = tools["mcp_profiles"][server.profile or tools["mcp_profile"]]
     given = {name: value for name in _OVER_PROFILE if (value := getattr(server, name)) is not None}
     resolved = {key: _VARIABLE.sub(r"env:\1", value) for key, value in values.items()}
-    return {**profile, **given, **reached, kind: resolved}, []
+    return {**profile, **given, **reached, kind: resolved}, faults
+
+
+_OF_KIND = frozenset({"command", "url", "type", "transport", "args", "env", "headers"})
+"""Settings that say how a server is reached: where one is at fault itself, nobody knows whether they fit together."""
+
+
+def _profile_of(server: PastedServer, tools: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The one that it names, or any where there is none of that name, so that its other faults are told, too."""
+    profiles = tools.get("mcp_profiles")
+    found = [one for one in profiles.values() if isinstance(one, dict)] if isinstance(profiles, dict) else []
+    named = profiles.get(server.profile or tools.get("mcp_profile")) if isinstance(profiles, dict) else None
+    return named if isinstance(named, dict) else next(iter(found), None)
 
 
 def _kind_faults(server: PastedServer) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, cast
 
 from hobus.config.load import merged
 
@@ -46,6 +47,28 @@ def taken_away(own: Mapping[str, Any], path: str) -> dict[str, Any]:
         return rest
     left = taken_away(own[step], path[len(step) + 1 :]) if isinstance(own[step], dict) else {}
     return {key: left if key == step else value for key, value in own.items()} if left else rest
+
+
+def no_such(path: str, values: Mapping[str, Any]) -> str:
+    """What is said of a path that leads nowhere in these settings, with those like it; empty if it leads somewhere."""
+    known = list(_paths(values))
+    if path in known:
+        return ""
+    last = path.rpartition(".")[2]
+    near = get_close_matches(path, known, n=_NEAR_MAX) or [one for one in known if one.rpartition(".")[2] == last]
+    if near:
+        return f"there is no setting {path[:80]}; did you mean {' or '.join(near[:_NEAR_MAX])}?"
+    return f"there is no setting {path[:80]}; they are in {', '.join(values)}"
+
+
+_NEAR_MAX = 3
+
+
+def _paths(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        yield f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from _paths(cast("Mapping[str, Any]", value), f"{above}{key}.")
 
 
 def schema_of_own(schema: Any) -> Any:

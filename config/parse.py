@@ -15,6 +15,12 @@ from pydantic_core import ErrorDetails
 
 M = TypeVar("M", bound=BaseModel)
 
+BYTE_ORDER_MARK = (
+    "begins with a byte order mark (BOM), invisible bytes that some editors put there; save it as `UTF-8`, not as "
+    "`UTF-8 with BOM`"
+)
+"""What is wrong with such a file, and the fix."""
+
 INTEGER_MAX = 2**53
 """Up to here an integer is the same number for every reader of JSON; a property of the format, not a setting."""
 
@@ -26,7 +32,7 @@ class BadText(Exception):
 def json_value(text: str) -> Any:
     """The value of a JSON text; raises BadText with line and column, also for a key written twice and for NaN."""
     if text.startswith("\ufeff"):
-        raise BadText("begins with a byte order mark; save the file as UTF-8 without one (BOM)")
+        raise BadText(BYTE_ORDER_MARK)
     if not text.strip():
         raise BadText("is empty; write what belongs there, or remove it")
     try:
@@ -44,14 +50,20 @@ def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = F
 
     `written`: what of it somebody wrote, where the rest was laid below it.
     """
-    if faults := _too_large(value, ()):
-        return None, faults
+    faults = _too_large(value, ())
     try:
-        return model.model_validate(value, strict=strict or None), []
+        sound = model.model_validate(value, strict=strict or None)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         said = value if written is None else written
-        return None, [_fault(model, detail, value, said) for detail in details]
+        told = {fault.partition(": ")[0] for fault in faults}
+        faults += [
+            fault
+            for fault in (_fault(model, detail, value, said) for detail in details)
+            if fault.partition(": ")[0] not in told
+        ]
+        return None, faults
+    return (None if faults else sound), faults
 
 
 def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
@@ -79,7 +91,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: Any) -> str:
-    loc = _written_path(detail["loc"], value)
+    loc = written_path(detail["loc"], value)
     path = ".".join(str(part) for part in loc) or "(the whole file)"
     match detail["type"]:
         case "missing":
@@ -100,7 +112,7 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
             return f"{path}: {detail['msg']}; is {_shown(detail['input'])}"
 
 
-def _written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:
+def written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:
     """The path as somebody wrote it: without the kinds that pydantic names where one of several may stand."""
     path: list[int | str] = []
     for position, part in enumerate(loc):

@@ -18,6 +18,26 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class SearchConfig(Section):
+    """Search of the record by words."""
+
+    enabled: bool = Field(description="false: no text is indexed, what was is removed, and nothing can be searched")
+    text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
+    query_max_chars: Positive = Field(description="of a question so much is looked at")
+    words_max: Positive = Field(
+        description="different words of a question; streams and types that it may name, of each"
+    )
+    postings_max: Positive = Field(
+        description="texts that the engine looks at for a question: of its words the rarest are looked for, as many as "
+        "stand in so many texts together, and one at least; the others count in scores alone"
+    )
+    hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
+    excerpt_chars: Positive = Field(description="of a text that is found, around the first of the words")
+    wait_ms: NonNegative = Field(
+        description="a question waits so long for entries that are not indexed yet, then says how far it saw"
+    )
+
+
 class LedgerConfig(LedgerClientSettings):
     """The record."""
 
@@ -45,6 +65,7 @@ class LedgerConfig(LedgerClientSettings):
     spool_retry_ms: Positive = Field(
         description="pause before records that the ledger could not take (its disk is full) are handed over again"
     )
+    search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")
 
 
 class ModelConfig(Section):
@@ -296,7 +317,10 @@ class BudgetConfig(Section):
 class ProjectionConfig(Section):
     """Which context feeds the model."""
 
-    mode: Literal["off"] = Field(description="shadow and enforce come with the projection itself")
+    mode: Literal["off", "shadow", "enforce"] = Field(
+        description="enforce: prompts show the projection; shadow: it is computed, and recorded beside what they show; "
+        "off: neither"
+    )
 
 
 class AttentionConfig(Section):
@@ -408,6 +432,10 @@ class ToolsConfig(Section):
         description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
         "and record have them, for people, and no model is told"
     )
+    leftovers_max: NonNegative = Field(
+        description="calls of one tool process that may have left a program or a thread which still could print; with "
+        "more of them the process is ended, and all of that with it"
+    )
     approval: list[str] = Field(
         description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
     )
@@ -442,6 +470,13 @@ class LauncherConfig(Section):
     environment: list[str] = Field(
         description="variables of the user's environment that every process is started with, shell patterns allowed; "
         "no other process has any other, but for what the configuration refers to as `env:NAME`"
+    )
+    processes_max: Positive = Field(
+        description="processes of a cluster on this machine; a start, a scale or a configuration with more is refused"
+    )
+    starting_max: Positive = Field(
+        description="processes that are starting at once; further ones are begun as these get ready, or after "
+        "ready_timeout_ms"
     )
     start_method: Literal["fork", "spawn"] = Field(
         description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
@@ -489,6 +524,9 @@ class Ho1Config(Section):
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
     snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
+    file_max_bytes: Positive = Field(
+        description="of a file that is read for a context, at most so much, from its beginning"
+    )
 
 
 class Ho2Config(Section):
@@ -532,6 +570,13 @@ class Ho3Config(Section):
     )
     gate_count_threshold: Positive = Field(description="counting: events that cross the gate")
     gate_session_threshold: Positive = Field(description="distinct sessions among them, in both modes")
+    gate_principal_threshold: Positive = Field(
+        description="distinct principals among them, in both modes, where it is everybody's events that are counted"
+    )
+    shared_types: list[Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]] = Field(
+        description="artifacts of these types may be made of everybody's events, and then stand in everybody's "
+        "prompts; empty: what one principal taught reaches no other"
+    )
     gate_window_hours: PositiveFloat = Field(description="a signal is consolidated once per so many hours")
     decay_half_life_hours: PositiveFloat = Field(description="after so long without an event a signal weighs half")
     gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens")
@@ -552,6 +597,8 @@ class Ho3Config(Section):
     context_line_max_chars: Positive = Field(description="a longer learned line is refused")
     reason_max_chars: Positive = Field(description="why an artifact is changed or switched off; longer is refused")
     signals_max: Positive = Field(description="events of one turn that are logged together; more are refused")
+    stated_weight: Share = Field(description="weight of what somebody stated; 0: nothing that is stated is learnt")
+    page_max: Positive = Field(description="lines and ids of an answer; the rest comes in further pages")
     source_events_max: Positive = Field(
         description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from typing import Any, cast
+from urllib.parse import parse_qsl
 
 HIDDEN = "(hidden)"
 _OF_ENVIRONMENT = "env:"
@@ -51,28 +52,46 @@ def looks_secret(value: str) -> bool:
     return _SECRET_VALUE.search(value) is not None
 
 
+def secret_in_query(url: str) -> bool:
+    """True for an address in whose query something is named for a secret: `https://h/?token=…`."""
+    return "?" in url and any(is_secret_name(key) for key, _ in parse_qsl(url.partition("?")[2]))
+
+
 def secret_argument(arguments: Sequence[str]) -> bool:
     """True if an argument of a program is a secret by its form, or as in `--password VALUE` and `--api-key=VALUE`."""
-    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+    return bool(_secret_arguments(arguments))
+
+
+def _secret_arguments(arguments: Sequence[str]) -> set[int]:
+    """Positions of those that are one, or hold one."""
+    found: set[int] = set()
+    for number, (word, following) in enumerate(zip_longest(arguments, arguments[1:], fillvalue="")):
         name, _, value = word.partition("=")
         # `--key` names a file more often than it holds a key; one that is a key is known by its form.
         is_named = name.startswith("-") and name != "--key" and is_secret_name(name.lstrip("-"))
-        if looks_secret(word) or (is_named and bool(value or (following and not following.startswith("-")))):
-            return True
-    return False
+        if looks_secret(word) or (is_named and value):
+            found.add(number)
+        elif is_named and following and not following.startswith("-"):
+            found.add(number + 1)
+    return found
 
 
 def redacted(value: Any, *, is_secret: bool = False) -> Any:
     """A copy of a JSON-like value in which no secret is left.
 
     Text under a key that is named for a secret is hidden unless it is a reference; so is everything nested below such a
-    key, of which `is_secret` says that this is. Numbers stay: a `session_token_limit` is a budget.
+    key, of which `is_secret` says that this is. Whatever its key, text is hidden that is a secret by its form, an
+    address with one, and an argument of a program. Numbers stay: a `session_token_limit` is a budget.
     """
     if isinstance(value, Mapping):
         return {key: redacted(item, is_secret=is_secret or is_secret_name(str(key))) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [redacted(item, is_secret=is_secret) for item in value]
-    return HIDDEN if is_secret and isinstance(value, str) and not is_secret_ref(value) else value
+        words = [item if isinstance(item, str) else "" for item in value]
+        secret = _secret_arguments(words)
+        return [redacted(item, is_secret=is_secret or number in secret) for number, item in enumerate(value)]
+    if not isinstance(value, str) or is_secret_ref(value):
+        return value
+    return HIDDEN if is_secret or looks_secret(value) or secret_in_query(value) else value
 
 
 def allowed(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.config.assets import Agent, Contract, Framework, Package, Spec
-from hobus.config.load import Governed, load
+from hobus.config.load import Further, Governed, load
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
@@ -84,13 +84,15 @@ class Snapshot:
         return _frozen(governed, {})
 
 
-def load_snapshot(overrides: Path | None = None, config_file: Path | None = None) -> Snapshot:
+def load_snapshot(
+    overrides: Path | None = None, config_file: Path | None = None, *, further: Further = lambda _config: []
+) -> Snapshot:
     """The snapshot of the shipped files, those in `overrides` replacing them one by one.
 
     `config_file` stands for the admin_config.json in `overrides`; either is laid over the shipped one.
-    Raises ConfigError with every fault at once.
+    Raises ConfigError with every fault at once, those that `further` finds among the settings, too.
     """
-    return _frozen(*load(overrides, config_file))
+    return _frozen(*load(overrides, config_file, further=further))
 
 
 def _frozen(governed: Governed, origins: Mapping[str, str]) -> Snapshot:

@@ -6,13 +6,13 @@ What only a machine can tell (is the command there, does the entry point load) i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from urllib.parse import parse_qsl, urlsplit
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import urlsplit
 
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.assets import Agent
 from hobus.config.schema import HttpServer, McpServerConfig, ToolsConfig
-from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret, secret_argument
+from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret, secret_argument, secret_in_query
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every model provider takes as the name of a tool."""
@@ -66,16 +66,21 @@ def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
     if isinstance(server, HttpServer):
         if fault := _url_fault(server.url):
             yield f"{path}.url: {fault}"
-    elif not server.command[0].strip():
-        yield f"{path}.command.0: blank text; name the program"
-    elif secret_argument(server.command[1:]):
+    else:
+        yield from _command_faults(f"{path}.command", server.command)
+    yield from _value_faults(path, server)
+
+
+def _command_faults(path: str, command: Sequence[str]) -> Iterator[str]:
+    if not command[0].strip():
+        yield f"{path}.0: blank text; name the program"
+    if secret_argument(command[1:]):
         yield (
-            f"{path}.command: an argument looks like a secret, which every user of the machine could read; "
+            f"{path}: an argument looks like a secret, which every user of the machine could read; "
             "give it in env, as `env:NAME` or `file:PATH`"
         )
-    elif any("\0" in word for word in server.command):
-        yield f"{path}.command: a zero character; no program can be given one"
-    yield from _value_faults(path, server)
+    if any("\0" in word for word in command):
+        yield f"{path}: a zero character; no program can be given one"
 
 
 def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
@@ -87,7 +92,6 @@ def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
     for key, value in values.items():
         if name_rule.fullmatch(key) is None:
             yield f"{path}.{kind}: {key[:64]!r} is not a name that {kind} can have; rename it"
-            continue
         if value_rule.fullmatch(value) is None:
             yield f"{path}.{kind}.{key[:64]}: a character that no value of {kind} can have; take it out"
         if (is_secret_name(key) or looks_secret(value)) and not is_secret_ref(value):
@@ -105,7 +109,7 @@ def _url_fault(url: str) -> str:
         return expected
     if parts.username or parts.password:
         return "holds a user or password; put it into headers as `env:NAME` or `file:PATH`"
-    if looks_secret(url) or any(is_secret_name(key) for key, _ in parse_qsl(parts.query)):
+    if looks_secret(url) or secret_in_query(url):
         return "holds what looks like a secret; put it into headers as `env:NAME` or `file:PATH`"
     return ""
 

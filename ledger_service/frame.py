@@ -23,7 +23,7 @@ from zlib import crc32
 from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
 
 MAGIC = b"HOBUSLG1"
-VERSION = 5
+VERSION = 6
 """1 stored content unmasked, 2 the fields of an entry in another order."""
 GENESIS = bytes(32)
 """The chain value before the first entry."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.ledger import EVERY_SESSION, session_stream
+from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import Entry, to_entry
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.recovery import decode_all
@@ -20,13 +21,16 @@ from hobus.ledger_service.verify import segment_firsts
 class EntryFilter:
     """Which entries; what is not given does not matter."""
 
-    stream: str | None = None
+    stream: str | None = None  # EVERY_SESSION: those of all sessions
     event_type: str | None = None
     session: str | None = None  # a session id or its first characters, with or without `SES-`
 
     def accepts(self, entry: Entry) -> bool:
         """Whether the entry is meant."""
-        if self.stream is not None and entry.stream != self.stream:
+        if self.stream == EVERY_SESSION:
+            if not is_session_stream(entry.stream):
+                return False
+        elif self.stream is not None and entry.stream != self.stream:
             return False
         if self.event_type is not None and entry.event_type != self.event_type:
             return False

@@ -1,7 +1,8 @@
 """The ledger's actor: messages arrive here, nowhere else.
 
-Every request is held against `scope.py` first. Three long-lived tasks belong to it: one commits whatever is queued, one
-keeps the index close behind, one records what was denied. A fourth one reads, after a start, which ids the index has.
+Every request is held against `scope.py` first. Four long-lived tasks belong to it: one commits whatever is queued, one
+keeps the index close behind, one the full text, one records what was denied. A fifth one reads, after a start, which
+ids the index has.
 When one ends with an error the ledger is fenced: all requests are answered `fenced`, `failed` gets the reason, the
 process must exit.
 """
@@ -21,10 +22,12 @@ from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import may_write_entry
 from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.full_text import FullText
+from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
 from hobus.ledger_service.intake import Surroundings, salts
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
-from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry
+from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry, searched_by
 from hobus.ledger_service.writer import Outcome, shortage
 
 
@@ -44,11 +47,14 @@ class LedgerService(Actor):
         self._queued = asyncio.Event()
         self._lazily: asyncio.TimerHandle | None = None  # set while only writes that nobody waits for are queued
         self._dirty = asyncio.Event()
+        self._unsearched = asyncio.Event()
+        self._full_text: FullText | None = None  # off, or not begun yet
         self._followers: list[asyncio.Future[None]] = []
         self._waiting: dict[str, int] = {}  # long polls of each principal
         self._denials: Denials
         self._denied = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._at_what = ""  # while it starts
 
     # --- life cycle
 
@@ -77,18 +83,40 @@ class LedgerService(Actor):
             opening.close()
             raise
         opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
-        works = (self._commit_queued(), self._keep_index(), self._record_denials(), self._learn_known())
+        self._full_text = self._begin_search(opening)
+        works = (
+            self._commit_queued(), self._keep_index(), self._keep_search(), self._record_denials(), self._learn_known(),
+        )  # fmt: skip
         self._tasks = [self._own(work) for work in works]
+
+    def _begin_search(self, opening: Opening) -> FullText | None:
+        """What an earlier start left unsearched comes in while writes are taken already."""
+        if not self._config.search.enabled:
+            with suppress(
+                OSError
+            ):  # what could not be removed is told apart by its chain value, should it be used again
+                remove_search(self._disk)
+            return None
+        self._unsearched.set()
+        return FullText(self._bus, self._disk, self._config.search, opening.tables, opening.files)
 
     async def _caught_up(self, bus: Bus) -> Opening:
         opening = open_ledger(self._disk, self._config)
+        done = opening.indexed.last if opening.indexed is not None else -1
+        missing = opening.recovered.position.last - done
+        what = "makes its index anew" if opening.indexed is None else "brings its index up"
         try:
-            for _ in opening.catch_up():
+            for reached in opening.catch_up():
+                self._at_what = f"{what}: {reached - done:,} of {missing:,} entries" if missing else ""
                 await bus.sleep(0)  # a long rebuild must not look like a stuck process
         except BaseException:
             opening.close()
             raise
         return opening
+
+    def starting(self) -> str:
+        """How far the index is, where a start has to make it or bring it up."""
+        return self._at_what
 
     async def ready(self) -> str:
         """Ready once recovered, while there is space to write to, and never again after a fault."""
@@ -116,6 +144,8 @@ class LedgerService(Actor):
             task.cancel()
         self._tasks.clear()
         self._fault = self._fault or LedgerError("unavailable", "the ledger has stopped; resubmit to the next one")
+        if self._full_text is not None:
+            self._full_text.close()
         if self._ledger is not None:
             self._ledger.writer.fail_all(self._fault)
             self._ledger.close()
@@ -216,6 +246,16 @@ class LedgerService(Actor):
         if not found and wait_s > 0:
             found = await self._tail_later(message, wait_s)
         return self._page(found, message.limit, with_bodies=message.with_bodies)
+
+    async def on_search(self, message: m.Search, call: Call) -> m.Hits:
+        """Texts by their words, from the full-text index. Failures: denied, malformed, unavailable."""
+        names_one = bool(message.session_id or message.agent_id)
+        streams = searched_by(call.role, message.streams, names_one=names_one)
+        self._demand(bool(streams), call, message.TYPE, " ".join(message.streams))
+        ledger = await self._up_to_date()
+        if self._full_text is None:
+            raise LedgerError("unavailable", "search is switched off (ledger.search.enabled)", retryable=False)
+        return await self._full_text.answer(message, streams=sorted(streams), head=ledger.writer.head)
 
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
         """One body. Failures: denied, not_found, damaged."""
@@ -343,6 +383,7 @@ class LedgerService(Actor):
                 writer.commit()
                 if writer.commits > commits:
                     self._dirty.set()
+                    self._unsearched.set()
                 self._wake_followers()
                 if writer.has_work:
                     await self._bus.sleep(0)  # what arrived meanwhile joins the next frame
@@ -376,6 +417,14 @@ class LedgerService(Actor):
             if tables.indexed >= sequence:
                 return
             await self._bus.sleep(clock.monotonic() - began)
+
+    async def _keep_search(self) -> None:
+        """Like the index, after half its interval: then most of what was committed is still in memory."""
+        while self._full_text is not None:
+            await self._unsearched.wait()
+            self._unsearched.clear()
+            await self._bus.sleep(self._config.index_interval_ms / 2000)
+            await self._full_text.keep_up(self._open().writer.head)
 
     async def _learn_known(self) -> None:
         """Ends when the index need not be asked about new ids any more; writes are taken meanwhile."""

@@ -22,13 +22,14 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.runs import Runs
 from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.session_end import append_end
 from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import (
     CommandVerdict,
     Consolidate,
@@ -37,7 +38,6 @@ from hobus.bus.messages.session import (
     SessionClosed,
     SessionCommand,
     SessionConfig,
-    SessionEnded,
     SessionReady,
     SessionStarted,
     SessionView,
@@ -134,7 +134,7 @@ class Supervisor(Actor):
             if is_new and (fault := provider_fault(wanted, self._config.gateway)):
                 raise SessionFault("invalid_input", fault)
             if is_new:
-                self._append_start(session, agent_id, wanted, call.trace)
+                self._append_start(session, agent_id, wanted, call.trace, principal=message.principal or LOCAL)
             if self._registry.is_running(session_id) or await self._registry.is_durable(session):
                 return SessionReady(
                     session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
@@ -212,7 +212,7 @@ class Supervisor(Actor):
                 await self._runs.cancel(session)
                 continue
             if state.status == "open":
-                self._append_end(session, message.reason, call.trace)
+                append_end(session, message.reason, trace=call.trace)
             if await self._registry.is_durable(session):
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
@@ -332,7 +332,9 @@ class Supervisor(Actor):
             await self._registry.is_durable(session)
         raise SessionMoved(session_id, _KEEPS_MOVING)
 
-    def _append_start(self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str) -> None:
+    def _append_start(
+        self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str, *, principal: str = LOCAL
+    ) -> None:
         """TookOver and SESSION_START; provider and model are those of `gateway.default_route` unless given."""
         route = self._config.gateway.default_route
         filled = {"provider": wanted.provider or route.provider_id, "model": wanted.model or route.model_id}
@@ -343,16 +345,8 @@ class Supervisor(Actor):
                 session_config=wanted.model_copy(update=filled),
                 max_in_flight_effects=self._config.sessions.max_in_flight_effects,
                 applied_commands_max=self._config.sessions.applied_commands_max,
+                principal=principal,
                 at=session.now(),
             ),
-            trace=trace,
-        )
-
-    def _append_end(self, session: OwnedSession, reason: str, trace: str) -> None:
-        record = session.record
-        total = {"total_tokens": record.total_tokens, "cost_usd": record.total_cost_usd}
-        session.append(
-            SessionEnded(reason=reason, turn_count=record.turn_count, at=session.now()),
-            bodies=[pack({"total_cost": total})],
             trace=trace,
         )

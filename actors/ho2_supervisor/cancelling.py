@@ -9,6 +9,7 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
+from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import chain
 from hobus.actors.ho2_supervisor.turn.effects import append_end
 from hobus.actors.ho2_supervisor.turn.pool import lost_receipt
@@ -48,6 +49,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
         once=turn_key(session.session_id, memo.requested.input_id),
         trace=trace,
     )
+    end_with_call(session, memo.requested, trace=trace)
     await session.barrier()
     return result
 

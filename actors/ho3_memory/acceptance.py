@@ -3,54 +3,134 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import get_args
 
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.context_line import fault_of_line
-from hobus.actors.ho3_memory.event_time import micros
-from hobus.bus.messages.ids import artifact_id, gate_window_key
+from hobus.actors.ho3_memory.event_time import LAST_US, PointInTime, micros, timestamp_of
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_stated, state_of
+from hobus.bus.errors import MemoryFault
+from hobus.bus.messages.ids import artifact_id, gate_window_key, iso_of_us
 from hobus.bus.messages.memory import Artifact, ArtifactType, PlainOverlay
 from hobus.config.schema import ClassifyLabels, Ho3Config
 
 _TYPES: dict[str, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 
 
-def artifact_of(overlay: Artifact | PlainOverlay, config: Ho3Config) -> Artifact:
-    """The artifact itself, or what a plain overlay reads as.
+def artifact_of(overlay: Artifact | PlainOverlay, memory: AgentMemory, config: Ho3Config) -> Artifact:
+    """The artifact itself, or what a plain overlay reads as. Raises MemoryFault(invalid_time).
 
-    A plain overlay's id holds its bias beside signal and window: two biases of one signal are two artifacts. A category
-    that is no artifact type reads as topic_affinity.
+    A plain overlay's id holds its bias beside signal and window: two biases of one signal are two artifacts. It belongs
+    to the principal of its events; to everybody, where they are of several. A category that is no artifact type reads
+    as topic_affinity.
     """
     if isinstance(overlay, Artifact):
         return overlay
-    bias_hash = sha256(overlay.bias.encode()).hexdigest()
+    bias, made_at = overlay.content.bias, _timestamp(overlay.created_at)
+    principals = memory.principals_of(overlay.source_event_ids)
+    principal = principals.pop() if len(principals) == 1 else None
     return Artifact(
         artifact_id=artifact_id(
+            principal,
             [overlay.signal_id],
-            gate_window_key(overlay.at, config.gate_window_hours),
+            gate_window_key(made_at, config.gate_window_hours),
             model="",
-            prompt_pack_version=bias_hash,
+            prompt_pack_version=sha256(bias.encode()).hexdigest(),
         ),
-        artifact_type=_TYPES.get(overlay.category, "topic_affinity"),
+        principal=principal,
+        artifact_type=_TYPES.get(overlay.content.category, "topic_affinity"),
         weight=overlay.salience_weight,
         decay_modifier=overlay.decay_modifier,
         scope="global",
-        context_line=overlay.bias,
-        created_at_event_ts=overlay.at,
+        context_line=bias,
+        created_at_event_ts=made_at,
         source_signal_ids=[overlay.signal_id],
         source_event_ids=overlay.source_event_ids,
-        consolidation_event_ts=overlay.at,
-        window_start=overlay.at,
-        window_end=overlay.at,
+        consolidation_event_ts=made_at,
+        window_start=_timestamp(overlay.window_start or overlay.created_at),
+        window_end=_timestamp(overlay.window_end or overlay.created_at),
     )
 
 
+def _timestamp(moment: str) -> str:
+    """A moment with any offset, as a `Timestamp`. Raises MemoryFault(invalid_time) for one that no calendar has."""
+    try:
+        at = datetime.fromisoformat(moment).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise MemoryFault("invalid_time", f"{moment!r}: {error}") from None
+    return iso_of_us((at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))
+
+
+def demand_acceptable(
+    artifact: Artifact, memory: AgentMemory, config: Ho3Config, vocabulary: ClassifyLabels, *, seq: int
+) -> None:
+    """Raises MemoryFault for an artifact that may not stand: invalid_overlay, unknown_events, invalid_time."""
+    fault = (
+        fault_of_artifact(artifact, config, vocabulary)
+        or _fault_of_events(artifact, memory)
+        or _fault_of_principal(artifact, memory, config, seq)
+    )
+    if fault:
+        raise MemoryFault("invalid_overlay", f"{artifact.artifact_id}: {fault}")
+
+
+def _fault_of_events(artifact: Artifact, memory: AgentMemory) -> str:
+    """Raises MemoryFault(unknown_events)."""
+    ids = artifact.source_event_ids
+    if unknown := memory.unknown_events(ids):
+        raise MemoryFault(
+            "unknown_events",
+            f"{artifact.artifact_id}: {len(unknown)} of {len(ids)} source events were never logged: {some(unknown)}",
+        )
+    others = memory.principals_of(ids) - {artifact.principal}
+    if artifact.principal is not None and others:
+        return f"it is of {artifact.principal} and rests on events of {', '.join(sorted(others))}"
+    return ""
+
+
+def _fault_of_principal(artifact: Artifact, memory: AgentMemory, config: Ho3Config, seq: int) -> str:
+    """Whose it is, is decided by its events and the configuration; and by a person, who may want none of it."""
+    known = memory.overlay_log(artifact.artifact_id)
+    now = None if known is None else known.now
+    if now is not None and now.artifact.principal != artifact.principal:
+        return "this id is another principal's artifact"
+    moment = PointInTime(micros(artifact.window_end), seq)
+    if artifact.principal is None:
+        kind = artifact.artifact_type
+        if kind not in config.shared_types:
+            return f"it would be everybody's, and artifact_type {kind} is none of ho3.shared_types"
+        for signal_id in artifact.source_signal_ids:
+            if (count := memory.principal_count(signal_id, moment)) < config.gate_principal_threshold:
+                needed = f"{config.gate_principal_threshold} (ho3.gate_principal_threshold)"
+                return f"it would be everybody's, and {signal_id} has events of {count} principals; it needs {needed}"
+    if is_stated(artifact):
+        return ""
+    # What was said last counts, whatever its event time: it may have been said while this was being made.
+    now_on = PointInTime(LAST_US, seq)
+    off = [memory.switched_off(signal_id, artifact.principal, now_on) for signal_id in artifact.source_signal_ids]
+    by = next(filter(None, off), "")
+    return f"a person switched its signal off with {by}, until it is switched on again" if by else ""
+
+
+_SHOWN_IDS = 3
+"""Unknown ids that a refusal names; their number is told in any case."""
+
+
+def some(ids: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    shown = ", ".join(ids[:_SHOWN_IDS])
+    return shown if len(ids) <= _SHOWN_IDS else f"{shown} and {len(ids) - _SHOWN_IDS} more"
+
+
 def fault_of_artifact(artifact: Artifact, config: Ho3Config, vocabulary: ClassifyLabels) -> str:
-    """'' or why it may not stand. Raises MemoryFault(invalid_time) for a time that no calendar has."""
+    """'' or what is wrong with it in itself. Raises MemoryFault(invalid_time) for a time that no calendar has."""
     checks = (
         fault_of_line(artifact.context_line, chars_max=config.context_line_max_chars),
         _fault_of_labels("domain", artifact.labels.domain, vocabulary.domain),
         _fault_of_labels("task", artifact.labels.task, vocabulary.task),
+        _fault_of_sources(artifact),
         _fault_of_scope(artifact),
         _fault_of_times(artifact),
     )
@@ -63,6 +143,15 @@ def _fault_of_labels(kind: str, labels: Sequence[str], known: Sequence[str]) -> 
         if label not in known:
             return f"labels.{kind}[{number}] is none of classify_labels.{kind}: {', '.join(known)}"
     return f"labels.{kind} names a label twice" if len(set(labels)) < len(labels) else ""
+
+
+def _fault_of_sources(artifact: Artifact) -> str:
+    """What counts once is named once."""
+    for name in ("source_signal_ids", "source_event_ids"):
+        ids = getattr(artifact, name)
+        if len(set(ids)) < len(ids):
+            return f"{name} names one of them twice"
+    return ""
 
 
 def _fault_of_scope(artifact: Artifact) -> str:
@@ -81,3 +170,20 @@ def _fault_of_times(artifact: Artifact) -> str:
     if artifact.expires_at_event_ts is not None and micros(artifact.expires_at_event_ts) < created:
         return "expires_at_event_ts is before created_at_event_ts"
     return ""
+
+
+def is_news(log: OverlayLog | None, artifact: Artifact) -> bool:
+    """Whether an artifact is appended: not while it is active or waits, and not when exactly this was logged before."""
+    return log is None or not (state_by_now(log, artifact) in ("active", "pending") or log.is_repeat(artifact))
+
+
+def state_by_now(log: OverlayLog, artifact: Artifact) -> str:
+    """The log's order decides, whatever event time the logging names: all that was said about it counts."""
+    at_us = max(micros(artifact.created_at_event_ts), log.newest.at_us)
+    now = log.standing(PointInTime(at_us, log.newest.seq))
+    return "" if now is None else state_of(now, timestamp_of(at_us), is_superseded=False)
+
+
+def showable(line: str) -> str:
+    """What was refused may hold anything; what stands in the record of it prints as itself."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)

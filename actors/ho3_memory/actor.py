@@ -9,12 +9,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from hobus.actors.ho3_memory import acceptance, records
+from hobus.actors.ho3_memory import acceptance, answers, records
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile
 from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active
 from hobus.actors.ho3_memory.store import Logged, Store
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
@@ -24,9 +23,6 @@ from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.port import Bus, Disk
 from hobus.config.snapshot import Snapshot
-
-_SHOWN_IDS = 3
-"""Unknown ids that a refusal names; their number is told in any case."""
 
 
 class Memory(Actor):
@@ -79,28 +75,35 @@ class Memory(Actor):
 
     async def on_read_signals(self, message: m.ReadSignals, call: Call) -> m.Signals:
         """Accumulators."""
-        memory, moment, as_of = await self._asked(message, call)
-        found = memory.signals(
-            moment, signal_id=message.signal_id, min_count=message.min_count, with_ids=message.with_ids
-        )
-        return m.Signals(signals=found, as_of=as_of)
+        return answers.signals(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
         """Overlays, in append order."""
-        memory, moment, as_of = await self._asked(message, call)
-        found = memory.overlays(moment, signal_id=message.signal_id, active_only=message.active_only)
-        return m.Overlays(overlays=found, as_of=as_of)
+        return answers.overlays(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
         """What may go into a prompt."""
+        return answers.biases(message, *await self._asked(message, call), page_max=self._config.page_max)
+
+    async def on_read_review(self, message: m.ReadReview, call: Call) -> m.Review:
+        """What waits for a person, and what was refused."""
         memory, moment, as_of = await self._asked(message, call)
-        return m.Biases(biases=memory.active_biases(moment, message.session_id), as_of=as_of)
+        return m.Review(
+            pending=memory.pending(moment, message.principal),
+            quarantined=memory.quarantined(moment, message.principal),
+            as_of=as_of,
+        )
 
     async def on_check_gate(self, message: m.CheckGate, call: Call) -> m.GateChecked:
-        """One signal's gate; no side effects."""
+        """One signal's gate; no side effects. Failures: unknown_events."""
         memory, moment, as_of = await self._asked(message, call)
-        gate = memory.gate(message.signal_id, moment)
-        accumulator = memory.accumulator(message.signal_id, moment, with_ids=True)
+        if message.event_id:
+            gate = memory.gate_of_event(message.signal_id, message.event_id, moment)
+            if gate is None:
+                raise MemoryFault("unknown_events", f"{message.event_id} was never logged")
+        else:
+            gate = memory.gate(message.signal_id, message.principal, moment)
+        accumulator = memory.accumulator(message.signal_id, gate.principal, moment, with_ids=True)
         return m.GateChecked(gate=gate, accumulator=accumulator, as_of=as_of)
 
     async def on_read_stats(self, message: m.ReadMemoryStats, call: Call) -> m.MemoryStats:
@@ -134,11 +137,11 @@ class Memory(Actor):
         Appended unless it is active, or this very logging stands in the record: that is the same message once more.
         """
         await self._until_open(call)
-        artifact = acceptance.artifact_of(message.overlay, self._config)
         memory = self._store.memory(message.agent_id)
-        self._demand_acceptable(memory, artifact)
+        artifact = acceptance.artifact_of(message.overlay, memory, self._config)
+        acceptance.demand_acceptable(artifact, memory, self._config, self._vocabulary, seq=self._store.applied_seq)
         log = memory.overlay_log(artifact.artifact_id)
-        if not _is_news(log, artifact):
+        if not acceptance.is_news(log, artifact):
             return self._overlay_logged(message.agent_id, artifact, is_new=False)
         earlier = 0 if log is None else log.change_count
         entry = records.overlay_entry(
@@ -152,10 +155,25 @@ class Memory(Actor):
         """The artifact is off from this event time on; off already, nothing is appended. Failures: unknown_artifact."""
         await self._until_open(call)
         overlay = self._known_overlay(message)
-        log = self._store.memory(message.agent_id).overlay_log(message.artifact_id)
-        if log is not None and log.is_off(PointInTime(micros(message.at), self._store.applied_seq)):
-            return m.OverlayChanged(overlay=overlay)
-        return await self._change(call, message)
+        return await self._change(call, message) if overlay.artifact.enabled else m.OverlayChanged(overlay=overlay)
+
+    async def on_activate_overlay(self, message: m.ActivateOverlay, call: Call) -> m.OverlayChanged:
+        """The artifact is on again from this event time on; on already, nothing is appended.
+
+        Failures: unknown_artifact.
+        """
+        await self._until_open(call)
+        overlay = self._known_overlay(message)
+        return m.OverlayChanged(overlay=overlay) if overlay.artifact.enabled else await self._change(call, message)
+
+    async def on_confirm_overlay(self, message: m.ConfirmOverlay, call: Call) -> m.OverlayChanged:
+        """A constraint that waited is in force from this event time on; of others nothing is appended.
+
+        Failures: unknown_artifact.
+        """
+        await self._until_open(call)
+        overlay = self._known_overlay(message)
+        return await self._change(call, message) if overlay.state == "pending" else m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
         """The artifact has this weight from this event time on. Failures: unknown_artifact."""
@@ -168,12 +186,16 @@ class Memory(Actor):
     ) -> m.ConsolidationFailureLogged:
         """The signal's gate is closed for a while; an order's failure counts once, however often it is logged."""
         await self._until_open(call)
+        chars_max = self._config.reason_max_chars
+        message = message.model_copy(
+            update={"reason": message.reason[:chars_max], "line": acceptance.showable(message.line)[:chars_max]}
+        )
         width_us = hours_us(self._config.gate_window_hours)
         window = micros(message.at) // width_us
         entry = records.failure_entry(message, trace=call.trace, at_us=self._now_us())
         if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
             await self._log([entry], call)
-        failed = self._store.memory(message.agent_id).failure_times(message.signal_id)
+        failed = self._store.memory(message.agent_id).failure_times(message.signal_id, message.principal)
         return m.ConsolidationFailureLogged(
             signal_id=message.signal_id,
             closed_until=timestamp_of(closed_until_us(failed[-1], self._config)),
@@ -205,22 +227,20 @@ class Memory(Actor):
             raise MemoryFault(
                 "event_conflict",
                 f"{len(conflicts)} of {len(signals)} events stand in the record with another content: "
-                f"{_some(conflicts)}; the others are logged",
+                f"{acceptance.some(conflicts)}; the others are logged",
             )
         moment = PointInTime(latest_us, self._store.applied_seq)
         memory = self._store.memory(agent_id)
-        gates = [memory.gate(signal_id, moment) for signal_id in sorted({signal.signal_id for signal in signals})]
+        about = sorted({(signal.signal_id, signal.principal) for signal in signals})
+        gates = [memory.open_gate(signal_id, principal, moment) for signal_id, principal in about]
         as_of = m.AsOf(as_of_ts=timestamp_of(latest_us), as_of_seq=moment.seq, from_clock=False)
         return m.SignalsLogged(new_count=sum(logged.is_new), gates=gates, as_of=as_of)
 
-    async def _change(self, call: Call, message: m.DeactivateOverlay | m.UpdateOverlayWeight) -> m.OverlayChanged:
-        """The artifact after a change, as of that change."""
+    async def _change(self, call: Call, message: records.Change) -> m.OverlayChanged:
+        """The artifact after a change, as of that change; sent again, it counts once."""
         entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
-        logged = await self._log([entry], call)
-        if not logged.acks[0].is_first:
-            raise MemoryFault(
-                "event_conflict", f"{message.artifact_id} was changed at {message.at} with another content already"
-            )
+        if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
+            await self._log([entry], call)
         return m.OverlayChanged(overlay=self._known_overlay(message))
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
@@ -229,22 +249,10 @@ class Memory(Actor):
             overlay_id=overlay_id(agent_id, artifact.artifact_id),
             artifact_id=artifact.artifact_id,
             is_new=is_new,
-            is_active=log is not None and _is_active_by_now(log, artifact),
+            is_active=log is not None and acceptance.state_by_now(log, artifact) == "active",
         )
 
-    def _demand_acceptable(self, memory: AgentMemory, artifact: m.Artifact) -> None:
-        fault = acceptance.fault_of_artifact(artifact, self._config, self._vocabulary)
-        if fault:
-            raise MemoryFault("invalid_overlay", f"{artifact.artifact_id}: {fault}")
-        unknown = memory.unknown_events(artifact.source_event_ids)
-        if unknown:
-            raise MemoryFault(
-                "unknown_events",
-                f"{artifact.artifact_id}: {len(unknown)} of {len(artifact.source_event_ids)} source events were never "
-                f"logged: {_some(unknown)}",
-            )
-
-    def _known_overlay(self, change: m.DeactivateOverlay | m.UpdateOverlayWeight) -> m.Overlay:
+    def _known_overlay(self, change: records.Change) -> m.Overlay:
         """The artifact that a change is about, as of the change.
 
         Raises MemoryFault(unknown_artifact), and BusError(rejected) for too long a reason.
@@ -255,7 +263,7 @@ class Memory(Actor):
             )
         log = self._store.memory(change.agent_id).overlay_log(change.artifact_id)
         moment = PointInTime(micros(change.at), self._store.applied_seq)
-        overlay = None if log is None else log.overlay(moment)
+        overlay = None if log is None else log.overlay(moment, is_superseded=False)
         if overlay is None:
             when = "" if log is None else f" at {change.at}; it was made later"
             raise MemoryFault("unknown_artifact", f"agent {change.agent_id} has no artifact {change.artifact_id}{when}")
@@ -291,20 +299,3 @@ class Memory(Actor):
 
     def _now_us(self) -> int:
         return micros_of_clock(self._bus.now())
-
-
-def _is_news(log: OverlayLog | None, artifact: m.Artifact) -> bool:
-    """Whether an artifact is appended: not while it is active, and not when exactly this was logged before."""
-    return log is None or not (_is_active_by_now(log, artifact) or log.is_repeat(artifact))
-
-
-def _is_active_by_now(log: OverlayLog, artifact: m.Artifact) -> bool:
-    """The log's order decides, whatever event time the logging names: all that was said about it counts."""
-    at_us = max(micros(artifact.created_at_event_ts), log.newest.at_us)
-    now = log.artifact(PointInTime(at_us, log.newest.seq))
-    return now is not None and is_active(now, timestamp_of(at_us))
-
-
-def _some(ids: Sequence[str]) -> str:
-    shown = ", ".join(ids[:_SHOWN_IDS])
-    return shown if len(ids) <= _SHOWN_IDS else f"{shown} and {len(ids) - _SHOWN_IDS} more"

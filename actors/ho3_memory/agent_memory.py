@@ -1,27 +1,32 @@
 """The memory of one agent: what its entries of the record add up to, and every question that can be asked of it.
 
-Namespaced by agent: nothing here knows of another agent. All answers are functions of the facts applied and of the
-moment asked about; how many entries the record has does not matter to them.
+Namespaced by agent: nothing here knows of another agent. Within it by principal: a signal's events, its gate and what
+is made of them are one principal's own. Beside these everybody's events are counted together, where the configuration
+shares a type between principals, and only then. All answers are functions of the facts applied and of the moment asked
+about; how many entries the record has does not matter to them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
-from operator import attrgetter
+from sys import intern
 
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
 from hobus.actors.ho3_memory.evidence import NOTHING, Level, SignalEvent
 from hobus.actors.ho3_memory.gate import GateFacts, judge
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, is_stated, state_of
 from hobus.actors.ho3_memory.records import Fact
+from hobus.actors.ho3_memory.shelf import Shelf
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.ids import overlay_id
-from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
+from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay, OverlayState, Quarantined
 from hobus.config.schema import Ho3Config
 
 _NO_EVENT = EventTally(0, 0, None)
-_FIRST_SEQ = attrgetter("first_seq")
+Whose = tuple[str | None, str]
+"""A principal (None: everybody) and a signal of its."""
 
 
 class AgentMemory:
@@ -30,13 +35,16 @@ class AgentMemory:
     def __init__(self, agent_id: str, config: Ho3Config) -> None:
         self.agent_id = agent_id
         self._config = config
-        self._event_ids: set[str] = set()
+        self._event_principals: dict[str, str] = {}  # by event id
         self._entries: set[str] = set()  # submission ids of everything that is no signal
-        self._signals: dict[str, SignalLog] = {}
+        self._signals: dict[Whose, SignalLog] = {}
         self._overlays: dict[str, OverlayLog] = {}  # by artifact id
-        self._resting_on: dict[str, list[str]] = {}  # signal -> ids of artifacts that name it, in append order
-        self._windows: dict[str, list[tuple[int, int]]] = {}  # signal -> (window_end, sequence) of its overlays, sorted
-        self._failures: dict[str, list[tuple[int, int]]] = {}  # signal -> (time, sequence) of failures, sorted
+        self._shelves: dict[str | None, Shelf] = {}
+        self._resting_on: dict[str, dict[str, None]] = {}  # signal -> ids of artifacts that name it
+        self._switched: dict[Whose, dict[str, None]] = {}  # ids of those of them that a person ever switched
+        self._windows: dict[Whose, list[tuple[int, int]]] = {}  # (window_end, sequence) of its overlays, sorted
+        self._failures: dict[Whose, list[tuple[int, int]]] = {}  # (time, sequence), sorted
+        self._refused: list[Fact] = []  # failures with a line
 
     # --- growing ----------------------------------------------------------------------------------------------------
 
@@ -48,46 +56,62 @@ class AgentMemory:
             return False
         self._entries.add(fact.submission_id)
         if fact.kind == "failure":
-            insort(self._failures.setdefault(fact.about, []), (fact.at_us, fact.seq))
+            insort(self._failures.setdefault((fact.principal, fact.about), []), (fact.at_us, fact.seq))
+            if fact.line:
+                self._refused.append(fact)
             return True
-        if fact.artifact is not None:
-            self._note_sources(fact.artifact, fact.seq)
-        self._log_of(fact.about).append(fact)
+        self._change(fact)
         return True
 
     def _apply_signal(self, fact: Fact) -> bool:
         event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
-        if event_id in self._event_ids:
+        if event_id in self._event_principals:
             return False
-        self._event_ids.add(event_id)
-        log = self._signals.get(fact.about)
-        if log is None:
-            log = self._signals[fact.about] = SignalLog(fact.about, self._config)
-        log.insert(SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq))
+        # One text for all events that have the same.
+        principal, session_id = intern(fact.principal or ""), intern(fact.session_id)
+        self._event_principals[event_id] = principal
+        event = SignalEvent(fact.at_us, event_id, session_id, fact.seq, principal)
+        for whose in (principal, None) if self._config.shared_types else (principal,):
+            key = (whose, fact.about)
+            log = self._signals.get(key)
+            if log is None:
+                log = self._signals[key] = SignalLog(fact.about, self._config, whose)
+            log.insert(event)
         return True
 
-    def _note_sources(self, artifact: Artifact, seq: int) -> None:
-        for signal_id in dict.fromkeys(artifact.source_signal_ids):
-            insort(self._windows.setdefault(signal_id, []), (micros(artifact.window_end), seq))
-            if artifact.artifact_id not in self._overlays:
-                self._resting_on.setdefault(signal_id, []).append(artifact.artifact_id)
-
-    def _log_of(self, artifact_id: str) -> OverlayLog:
-        log = self._overlays.get(artifact_id)
+    def _change(self, fact: Fact) -> None:
+        """An artifact was logged, or a person said something of it; in whatever order these come here."""
+        log = self._overlays.get(fact.about)
         if log is None:
-            log = self._overlays[artifact_id] = OverlayLog(overlay_id(self.agent_id, artifact_id))
-        return log
+            log = self._overlays[fact.about] = OverlayLog(overlay_id(self.agent_id, fact.about))
+        log.append(fact)
+        if fact.artifact is not None:
+            for signal_id in dict.fromkeys(fact.artifact.source_signal_ids):
+                whose = (fact.artifact.principal, signal_id)
+                insort(self._windows.setdefault(whose, []), (micros(fact.artifact.window_end), fact.seq))
+                self._resting_on.setdefault(signal_id, {})[fact.about] = None
+        if log.now is None:
+            return
+        made = log.now.artifact
+        self._shelves.setdefault(made.principal, Shelf()).put(log)
+        if log.was_switched:
+            for signal_id in made.source_signal_ids:
+                self._switched.setdefault((made.principal, signal_id), {})[fact.about] = None
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
     @property
     def event_count(self) -> int:
         """Source events, of all signals."""
-        return len(self._event_ids)
+        return len(self._event_principals)
 
-    def unknown_events(self, event_ids: list[str]) -> list[str]:
+    def unknown_events(self, event_ids: Iterable[str]) -> list[str]:
         """The ids, of these, of events that were never logged."""
-        return [event_id for event_id in event_ids if event_id not in self._event_ids]
+        return [event_id for event_id in event_ids if event_id not in self._event_principals]
+
+    def principals_of(self, event_ids: Iterable[str]) -> set[str]:
+        """Whose these events are, those of them that were logged."""
+        return {self._event_principals[event_id] for event_id in event_ids if event_id in self._event_principals}
 
     def has_entry(self, submission_id: str) -> bool:
         """Whether this entry (not a signal's) is here."""
@@ -97,84 +121,180 @@ class AgentMemory:
         """An artifact's life."""
         return self._overlays.get(artifact_id)
 
+    def principal_count(self, signal_id: str, as_of: PointInTime) -> int:
+        """Distinct principals of a signal's events; 0 where nothing is shared."""
+        return self._tally((None, signal_id), as_of).principal_count
+
     # --- questions --------------------------------------------------------------------------------------------------
 
     def signals(
-        self, as_of: PointInTime, *, signal_id: str | None, min_count: int, with_ids: bool
-    ) -> list[Accumulator]:
-        """Accumulators with at least so many events, sorted by signal id."""
-        asked = sorted(self._signals) if signal_id is None else [signal_id]
-        found = [self.accumulator(name, as_of, with_ids=with_ids) for name in asked]
-        return [one for one in found if one is not None and one.count >= min_count]
+        self, as_of: PointInTime, *, signal_id: str | None, principal: str | None, min_count: int, with_ids: bool
+    ) -> Iterator[Accumulator]:
+        """Accumulators with at least so many events, one per signal and principal, sorted by both."""
+        asked = sorted(
+            (name, whose)
+            for whose, name in self._signals
+            if whose is not None and signal_id in (None, name) and principal in (None, whose)
+        )
+        for name, whose in asked:
+            found = self._signals[whose, name].accumulate(as_of, with_ids=with_ids)
+            if found is not None and found.count >= min_count:
+                yield found
 
-    def accumulator(self, signal_id: str, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
-        """One signal's; None before its first event."""
-        log = self._signals.get(signal_id)
+    def accumulator(
+        self, signal_id: str, principal: str | None, as_of: PointInTime, *, with_ids: bool
+    ) -> Accumulator | None:
+        """One signal's, of a principal or of everybody; None before its first event."""
+        log = self._signals.get((principal, signal_id))
         return None if log is None else log.accumulate(as_of, with_ids=with_ids)
 
-    def gate(self, signal_id: str, as_of: PointInTime) -> GateResult:
-        """The gate of a signal, known or not."""
-        log = self._signals.get(signal_id)
+    def gate(self, signal_id: str, principal: str | None, as_of: PointInTime) -> GateResult:
+        """The gate of a signal, known or not: on a principal's own events, or on everybody's."""
+        whose = (principal, signal_id)
         facts = GateFacts(
-            tally=_NO_EVENT if log is None else log.tally(as_of),
-            level=self._level(signal_id, as_of),
-            consolidated_us=_newest(self._windows.get(signal_id), as_of),
-            failed_us=_newest(self._failures.get(signal_id), as_of),
+            tally=self._tally(whose, as_of),
+            level=self._level(whose, as_of),
+            consolidated_us=_newest(self._windows.get(whose), as_of),
+            failed_us=_newest(self._failures.get(whose), as_of),
+            principal=principal,
+            switched_off=self.switched_off(signal_id, principal, as_of),
         )
         return judge(signal_id, facts, as_of.at_us, self._config)
 
-    def overlays(self, as_of: PointInTime, *, signal_id: str | None, active_only: bool) -> list[Overlay]:
-        """The overlays as of then, in append order; of one signal, if that is named."""
-        asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, [])
-        logs = sorted((self._overlays[artifact_id] for artifact_id in asked), key=_FIRST_SEQ)
-        found = [log.overlay(as_of) for log in logs]
-        return [one for one in found if one is not None and (one.is_active or not active_only)]
+    def open_gate(self, signal_id: str, principal: str, as_of: PointInTime) -> GateResult:
+        """A principal's own gate; everybody's in its place, where that one alone is open."""
+        own = self.gate(signal_id, principal, as_of)
+        if own.crossed or not self._config.shared_types:
+            return own
+        shared = self.gate(signal_id, None, as_of)
+        return shared if shared.crossed else own
 
-    def active_biases(self, as_of: PointInTime, session_id: str | None) -> list[Bias]:
-        """What may go into a prompt, in append order."""
+    def gate_of_event(self, signal_id: str, event_id: str, as_of: PointInTime) -> GateResult | None:
+        """`open_gate` of the principal whose event this is; None for an event that nobody logged."""
+        principal = self._event_principals.get(event_id)
+        return None if principal is None else self.open_gate(signal_id, principal, as_of)
+
+    def switched_off(self, signal_id: str, principal: str | None, as_of: PointInTime) -> str:
+        """The artifact with which a person switched a principal's signal off; empty: nobody did, or it is on again.
+
+        The last word decides, in the log's order.
+        """
+        last = (-1, False, "")
+        for artifact_id in self._switched.get((principal, signal_id), {}):
+            last = max(last, (*self._overlays[artifact_id].last_switch(as_of), artifact_id))
+        return last[2] if last[1] else ""
+
+    def overlays(
+        self, as_of: PointInTime, *, signal_id: str | None, principal: str | None, active_only: bool, after: int = -1
+    ) -> Iterator[Overlay]:
+        """The overlays as of then behind this place in append order; of one signal or principal, if that is named."""
+        for log, standing, state in self._states(as_of, signal_id=signal_id, principal=principal, after=after):
+            if state == "active" or not active_only:
+                yield log.shown(standing, state, as_of)
+
+    def _states(
+        self, as_of: PointInTime, *, signal_id: str | None = None, principal: str | None = None, after: int = -1
+    ) -> Iterator[tuple[OverlayLog, Standing, OverlayState]]:
+        asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, {})
+        logs = [self._overlays[name] for name in asked if self._overlays[name].first_seq > after]
+        as_of_ts, superseded = timestamp_of(as_of.at_us), cache(partial(self._superseded, as_of))
+        for log in sorted(logs, key=lambda one: one.first_seq):
+            standing = log.standing(as_of)
+            if standing is not None and principal in (None, standing.artifact.principal):
+                is_superseded = log.overlay_id in superseded(standing.artifact.principal)
+                yield log, standing, state_of(standing, as_of_ts, is_superseded=is_superseded)
+
+    def _superseded(self, as_of: PointInTime, principal: str | None) -> set[str]:
+        return self._shelves[principal].superseded(as_of)
+
+    def active_biases(
+        self, as_of: PointInTime, *, principal: str, session_id: str | None, after: int = -1
+    ) -> Iterator[Bias]:
+        """What may go into a principal's prompt behind this place, in append order.
+
+        Its own, and what everybody's events made of a type that is shared; of one signal its own alone.
+        """
+        own = list(self._in_force(principal, as_of, session_id))
+        taken = {signal_id for _, artifact, _ in own for signal_id in artifact.source_signal_ids}
+        shared = [
+            one
+            for one in self._in_force(None, as_of, session_id)
+            if one[1].artifact_type in self._config.shared_types and not taken.issuperset(one[1].source_signal_ids)
+        ]
+        for log, artifact, share in sorted([*own, *shared], key=lambda one: one[0].first_seq):
+            if log.first_seq > after:
+                yield Bias(overlay_id=log.overlay_id, artifact=log.in_force(artifact), decay=share)
+
+    def _in_force(
+        self, principal: str | None, as_of: PointInTime, session_id: str | None
+    ) -> Iterator[tuple[OverlayLog, Artifact, float]]:
+        """What is active, in scope and not faded, with the weight of its freshest signal."""
+        shelf = self._shelves.get(principal)
+        if shelf is None:
+            return
         as_of_ts = timestamp_of(as_of.at_us)
-        standing = cache(partial(self.standing, as_of=as_of))  # each is looked at once, whatever rests on it
-        found: list[Bias] = []
-        for log in sorted(self._overlays.values(), key=_FIRST_SEQ):
-            artifact = log.artifact(as_of)
-            if artifact is None or not is_active(artifact, as_of_ts):
+        weighed = cache(partial(self.weighed, principal=principal, as_of=as_of))  # each signal is looked at once
+        for log, standing in shelf.standing(as_of):
+            artifact = standing.artifact
+            if state_of(standing, as_of_ts, is_superseded=False) != "active":
                 continue
             if artifact.scope == "session" and artifact.session_id != (session_id or ""):
                 continue
-            behind = [standing(signal_id) for signal_id in artifact.source_signal_ids]
+            behind = [weighed(signal_id) for signal_id in artifact.source_signal_ids]
             share = max(weight for weight, _ in behind)
             # In mode bistable a learned line needs one of its gates still open; a stated one stands by itself.
-            has_evidence = artifact.gate_snapshot is None or any(is_open for _, is_open in behind)
+            has_evidence = is_stated(artifact) or any(is_open for _, is_open in behind)
             if share >= self._config.bias_decay_floor and has_evidence:
-                found.append(Bias(overlay_id=log.overlay_id, artifact=artifact, decay=share))
-        return found
+                yield log, artifact, share
+
+    def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
+        """What waits for a person, in append order; the newest `ho3.page_max`."""
+        found = [one for one in self._states(as_of, principal=principal) if one[2] == "pending"]
+        return [log.shown(standing, state, as_of) for log, standing, state in found[-self._config.page_max :]]
+
+    def quarantined(self, as_of: PointInTime, principal: str | None) -> list[Quarantined]:
+        """Lines that were refused, in order of event time; the newest `ho3.page_max`."""
+        there = sorted(
+            (fact.at_us, fact.seq, fact)
+            for fact in self._refused
+            if fact.at_us <= as_of.at_us and fact.seq <= as_of.seq and principal in (None, fact.principal)
+        )
+        return [
+            Quarantined(
+                signal_id=fact.about, principal=fact.principal, at=timestamp_of(at_us), reason=fact.refused,
+                line=fact.line,
+            )
+            for at_us, _, fact in there[-self._config.page_max :]
+        ]  # fmt: skip
 
     def counts(self, as_of: PointInTime) -> tuple[int, int, int, int]:
         """Signals, events, overlays, and how many of them are active."""
-        tallies = [log.tally(as_of).event_count for log in self._signals.values()]
-        artifacts = [log.artifact(as_of) for log in self._overlays.values()]
-        as_of_ts = timestamp_of(as_of.at_us)
-        there = [artifact for artifact in artifacts if artifact is not None]
-        active_count = sum(is_active(artifact, as_of_ts) for artifact in there)
-        return sum(count > 0 for count in tallies), sum(tallies), len(there), active_count
+        tallies = [(name, log.tally(as_of).event_count) for (whose, name), log in self._signals.items() if whose]
+        states = [state for _, _, state in self._states(as_of)]
+        signal_count = len({name for name, count in tallies if count})
+        return signal_count, sum(count for _, count in tallies), len(states), states.count("active")
 
-    def failure_times(self, signal_id: str) -> list[int]:
+    def failure_times(self, signal_id: str, principal: str | None) -> list[int]:
         """When consolidations of a signal failed, in order of event time."""
-        return [at_us for at_us, _ in self._failures.get(signal_id, [])]
+        return [at_us for at_us, _ in self._failures.get((principal, signal_id), [])]
 
-    def standing(self, signal_id: str, as_of: PointInTime) -> tuple[float, bool]:
+    def weighed(self, signal_id: str, *, principal: str | None, as_of: PointInTime) -> tuple[float, bool]:
         """What a signal weighs, 0 without an event; and whether its evidence stands (always, where gates count)."""
-        log = self._signals.get(signal_id)
-        last_us = None if log is None else log.tally(as_of).last_us
+        whose = (principal, signal_id)
+        last_us = self._tally(whose, as_of).last_us
         share = 0.0 if last_us is None else decay(last_us, as_of.at_us, self._config.decay_half_life_hours)
-        level = self._level(signal_id, as_of)
+        level = self._level(whose, as_of)
         return share, level is None or level.is_open
 
-    def _level(self, signal_id: str, as_of: PointInTime) -> Level | None:
+    def _tally(self, whose: Whose, as_of: PointInTime) -> EventTally:
+        log = self._signals.get(whose)
+        return _NO_EVENT if log is None else log.tally(as_of)
+
+    def _level(self, whose: Whose, as_of: PointInTime) -> Level | None:
         """None where the gate counts."""
         if self._config.gate_mode == "counting":
             return None
-        log = self._signals.get(signal_id)
+        log = self._signals.get(whose)
         return NOTHING if log is None else log.level(as_of)
 
 

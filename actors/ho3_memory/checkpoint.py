@@ -22,7 +22,7 @@ from hobus.bus.port import Disk
 
 _MAGIC = b"HO3C"
 _HEAD = struct.Struct(">4sI32s")  # magic, bytes of the payload, digest
-_FORMAT = 2
+_FORMAT = 3
 
 
 class RecordPosition(NamedTuple):

@@ -27,10 +27,10 @@ _LOOKALIKES = str.maketrans(
 )
 """Small letters of other scripts that look like a Latin one, and signs that look like a colon, a bracket or a slash."""
 
-_LOOKALIKE_SIGNS = {code: sign for code, sign in _LOOKALIKES.items() if sign in ":<>/"}
 _FOREIGN_SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC")
-_WORD_WITH_COLON = re.compile(r"([^\W\d_]{4,})\s*[:>]")
-"""Shorter ones may be units: a small mu and a Latin s."""
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_OF_UNITS = frozenset("\u03bc\u03a9\u0394\u03b1\u03b2\u03b3\u03c0")
+"""Greek letters that stand beside Latin ones in units and names of quantities: a small mu and a Latin s."""
 _TAG = re.compile(r"<\s*(?:[/!?]|[^\W\d])")
 """The beginning of a tag, whatever its name. A number after `<` is a comparison."""
 
@@ -48,6 +48,22 @@ _MARKERS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+
+_ORDERS = re.compile(
+    r"""
+    \b(?:ignore|disregard|forget|override|overrule|bypass|skip|discard|neglect)\b.{0,60}
+        \b(?:previous|prior|earlier|preceding|above|before|all|any|every|these|those|your|system|other|safety)\b.{0,40}
+        \b(?:instructions?|prompts?|rules?|messages?|guidelines?|directions?|directives?|orders?|polic(?:y|ies)
+            |constraints?|restrictions?|training|told)\b
+    | \b(?:you\s+are|act)\s+(?:now|from\s+now\s+on)\b | \bnew\s+(?:system\s+)?instructions?\b
+    | \b(?:reveal|print|repeat|show|leak|output|disclose)\b.{0,40}
+        \b(?:system\s+prompt|instructions|api\s+keys?|passwords?|secrets?|credentials?)\b
+    | \b(?:jailbreak|developer\s+mode|dan\s+mode|no\s+restrictions|without\s+(?:any\s+)?restrictions)\b
+    """,
+    re.VERBOSE,
+)
+"""What tells a model to leave its instructions, in English. A filter of words proves nothing: what holds is that a line
+is its principal's own, that a constraint waits for a person, and that lines stand below the system's words."""
 
 _SENTENCE_END = re.compile(
     r"(?:\w{3,}|[\d)\]\"'\u201d\u2019])[.!?]+[\"')\]\u201d\u2019]*\s+(?=[^\W\d_a-z]|[\"'(\u201c])"
@@ -68,8 +84,12 @@ def fault_of_line(line: str, *, chars_max: int) -> str:
         return "context_line begins or ends with white space"
     plain = unicodedata.normalize("NFKC", line)  # wide and styled letters are read as what they stand for
     skeleton = _skeleton(plain)
-    if any(_MARKERS.search(read) is not None for read in (plain, skeleton)) or _has_mixed_marker(plain):
+    if any(_MARKERS.search(read) is not None for read in (plain, skeleton)):
         return "context_line holds a role marker"
+    if _has_mixed_word(plain):
+        return "context_line holds a word of letters of several scripts that look alike"
+    if _ORDERS.search(" ".join(skeleton.split())) is not None:
+        return "context_line reads like an order to leave the instructions"
     if _TAG.search(plain) is not None:
         return "context_line holds a tag"
     if _SENTENCE_END.search(plain) is not None or _WIDE_SENTENCE_END.search(line) is not None:
@@ -83,10 +103,10 @@ def _skeleton(plain: str) -> str:
     return bare.casefold().translate(_LOOKALIKES)
 
 
-def _has_mixed_marker(plain: str) -> bool:
-    """A word of Latin and look-alike letters before a colon: nobody writes one but to pass for another word."""
-    for word in _WORD_WITH_COLON.findall(plain.translate(_LOOKALIKE_SIGNS)):
-        names = [unicodedata.name(char, "") for char in word]
+def _has_mixed_word(plain: str) -> bool:
+    """A word of Latin and look-alike letters: nobody writes one but to pass for another word."""
+    for word in _WORD.findall(plain):
+        names = [unicodedata.name(char, "") for char in word if char not in _OF_UNITS]
         if any(name.startswith("LATIN") for name in names) and any(name.startswith(_FOREIGN_SCRIPTS) for name in names):
             return True
     return False

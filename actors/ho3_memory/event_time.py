@@ -11,7 +11,7 @@ from hobus.bus.messages.ids import iso
 HOUR_US = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class PointInTime(NamedTuple):
@@ -31,7 +31,7 @@ def micros(timestamp: str) -> int:
 
 def timestamp_of(at_us: int) -> str:
     """The `Timestamp` of it; what lies beyond the calendar is its last microsecond."""
-    at = _EPOCH + timedelta(microseconds=min(at_us, _LAST_US))
+    at = _EPOCH + timedelta(microseconds=min(at_us, LAST_US))
     return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 

@@ -25,6 +25,7 @@ class SignalEvent(NamedTuple):
     event_id: str
     session_id: str
     seq: int
+    principal: str = ""
 
 
 class Level(NamedTuple):

@@ -14,6 +14,9 @@ from hobus.actors.ho3_memory.signal_log import EventTally
 from hobus.bus.messages.memory import GateResult
 from hobus.config.schema import Ho3Config
 
+STATED = "explicit:"
+"""The kind of signals that are statements: each is learnt when it is made, and counting adds nothing to it."""
+
 
 class GateFacts(NamedTuple):
     """What a gate is judged on, all as of one moment."""
@@ -22,6 +25,8 @@ class GateFacts(NamedTuple):
     level: Level | None  # None: the mode is counting
     consolidated_us: int | None  # newest window_end of an overlay that names the signal, not after the moment
     failed_us: int | None  # newest recorded failure, not after the moment
+    principal: str | None  # whose events; None: everybody's, as for the types that are shared
+    switched_off: str = ""  # the artifact by which a person switched it off; empty: nobody did
 
 
 def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> GateResult:
@@ -29,10 +34,13 @@ def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) ->
     tally, level = facts.tally, facts.level
     is_consolidated = _is_consolidated(facts.consolidated_us, as_of_us, config)
     closed_by = _closed_by(signal_id, facts, as_of_us, config)
-    is_enough = tally.session_count >= config.gate_session_threshold and (
-        tally.event_count >= config.gate_count_threshold if level is None else level.is_open
+    is_shared = facts.principal is None
+    is_enough = (
+        tally.session_count >= config.gate_session_threshold
+        and (tally.event_count >= config.gate_count_threshold if level is None else level.is_open)
+        and (not is_shared or tally.principal_count >= config.gate_principal_threshold)
     )
-    found = _found(tally, level, config)
+    found = _found(tally, level, config, is_shared=is_shared)
     return GateResult(
         signal_id=signal_id,
         crossed=is_enough and not closed_by,
@@ -41,6 +49,8 @@ def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) ->
         already_consolidated=is_consolidated,
         reason=f"{found}; {closed_by}" if closed_by else found,
         evidence=0.0 if level is None else level.evidence,
+        principal=facts.principal,
+        principal_count=tally.principal_count,
     )
 
 
@@ -53,6 +63,12 @@ def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Confi
     """What keeps the gate closed whatever was counted; '' if nothing does."""
     if signal_id in config.gate_excluded_signals:
         return "never crosses alone (ho3.gate_excluded_signals)"
+    if signal_id.startswith(STATED):
+        return "stated by its principal, and so in force without a gate"
+    if facts.principal is None and not config.shared_types:
+        return "nothing is shared between principals (ho3.shared_types)"
+    if facts.switched_off:
+        return f"switched off by a person with {facts.switched_off}, until it is switched on again"
     if facts.failed_us is not None and as_of_us < closed_until_us(facts.failed_us, config):
         return f"closed until {timestamp_of(closed_until_us(facts.failed_us, config))} after a failed consolidation"
     if facts.consolidated_us is None:
@@ -71,9 +87,11 @@ def closed_until_us(failed_us: int, config: Ho3Config) -> int:
     return failed_us + hours_us(config.consolidation_cooldown_hours)
 
 
-def _found(tally: EventTally, level: Level | None, config: Ho3Config) -> str:
+def _found(tally: EventTally, level: Level | None, config: Ho3Config, *, is_shared: bool) -> str:
     """What was counted against what is needed."""
     sessions = f"{tally.session_count} of {config.gate_session_threshold} sessions"
+    if is_shared:
+        sessions += f", {tally.principal_count} of {config.gate_principal_threshold} principals"
     if level is None:
         return f"{tally.event_count} of {config.gate_count_threshold} events, {sessions}"
     stand = f"open until below {config.gate_low:g}" if level.is_open else f"opens at {config.gate_high:g}"

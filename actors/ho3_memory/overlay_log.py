@@ -1,15 +1,33 @@
-"""One artifact's life: logged, switched off, weighed anew, logged again; and how it stands as of a moment.
+"""One artifact's life: logged, confirmed, switched off and on, weighed anew; and how it stands as of a moment.
 
-The log's order decides, not the order of event times: what was appended last wins among what counts.
+The log's order decides, not the order of event times: what was appended last wins among what counts. A constraint
+waits for a person, each time it is logged; nobody else's word puts one into a prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
 from hobus.actors.ho3_memory.records import Fact
-from hobus.bus.messages.memory import Artifact, Overlay
+from hobus.bus.messages.base import made_of
+from hobus.bus.messages.memory import Artifact, InForce, Overlay, OverlayState
+
+_SWITCHES = frozenset({"deactivated", "activated"})
+
+
+class Standing(NamedTuple):
+    """An artifact as of a moment."""
+
+    artifact: Artifact  # with its weight and `enabled` as of then
+    made: PointInTime
+    """When its newest logging that counts says that it was made, and where the log has that."""
+    is_pending: bool
+    """A constraint that waits for a person."""
+    has_held: bool
+    """It was in force at some time since it was logged, so that older ones of its signals are superseded for good."""
 
 
 class OverlayLog:
@@ -20,7 +38,9 @@ class OverlayLog:
         self._changes: list[Fact] = []
         self.newest = PointInTime(0, -1)
         """The latest time and the sequence of what was said about it: from then on all of it counts."""
-        self._now: Artifact | None = None
+        self.now: Standing | None = None
+        """How all that was said about it has it; None before it was logged."""
+        self._in_force: tuple[Artifact, InForce] | None = None
 
     @property
     def change_count(self) -> int:
@@ -32,59 +52,115 @@ class OverlayLog:
         """Its place in append order."""
         return self._changes[0].seq
 
+    @property
+    def was_switched(self) -> bool:
+        """Whether a person ever switched it."""
+        return any(change.kind in _SWITCHES for change in self._changes)
+
     def append(self, change: Fact) -> None:
         """One entry that is not here yet."""
         self._changes.append(change)
         self._changes.sort(key=lambda one: one.seq)
         newest_us = max(self.newest.at_us, change.at_us) if self.newest.seq >= 0 else change.at_us
         self.newest = PointInTime(newest_us, max(self.newest.seq, change.seq))
-        self._now = _folded(self._changes)
+        self.now = _folded(self._changes)
 
-    def artifact(self, as_of: PointInTime) -> Artifact | None:
-        """The artifact with its weight and `enabled` as of then; None before it was logged."""
+    def standing(self, as_of: PointInTime) -> Standing | None:
+        """How it stands as of then; None before it was logged."""
         if as_of.at_us >= self.newest.at_us and as_of.seq >= self.newest.seq:
-            return self._now
+            return self.now
         return _folded(self._counted(as_of))
 
-    def overlay(self, as_of: PointInTime) -> Overlay | None:
+    def overlay(self, as_of: PointInTime, *, is_superseded: bool) -> Overlay | None:
         """The artifact as of then, with the entries that changed it; None before it was logged."""
-        artifact = self.artifact(as_of)
-        if artifact is None:
+        standing = self.standing(as_of)
+        if standing is None:
             return None
+        state = state_of(standing, timestamp_of(as_of.at_us), is_superseded=is_superseded)
+        return self.shown(standing, state, as_of)
+
+    def shown(self, standing: Standing, state: OverlayState, as_of: PointInTime) -> Overlay:
+        """How it stands as of then, as an answer has it."""
         return Overlay(
             overlay_id=self.overlay_id,
-            artifact=artifact,
-            is_active=is_active(artifact, timestamp_of(as_of.at_us)),
+            artifact=standing.artifact,
+            state=state,
+            is_active=state == "active",
             changed_by=[change.submission_id for change in self._counted(as_of)][1:],
         )
+
+    def in_force(self, artifact: Artifact) -> InForce:
+        """The artifact as a prompt needs it, its events as number and digest."""
+        if self._in_force is None or self._in_force[0] is not artifact:
+            ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
+            digest = sha256(ids.encode()).hexdigest()
+            count = len(artifact.source_event_ids)
+            self._in_force = (
+                artifact, made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
+            )  # fmt: skip
+        return self._in_force[1]
 
     def is_repeat(self, artifact: Artifact) -> bool:
         """Whether exactly this, its times included, was logged before: then it is that message once more."""
         return any(change.artifact == artifact for change in self._changes)
 
-    def is_off(self, as_of: PointInTime) -> bool:
-        """Whether it was switched off as of then, and not logged since."""
-        kinds = [change.kind for change in self._counted(as_of) if change.kind != "weight"]
-        return kinds[-1:] == ["deactivated"]
+    def last_switch(self, as_of: PointInTime) -> tuple[int, bool]:
+        """The sequence of a person's last word on whether it is off, and that word; (-1, False): there is none.
+
+        A statement that is made anew is one, too.
+        """
+        for change in reversed(self._counted(as_of)):
+            if change.kind in _SWITCHES:
+                return change.seq, change.kind == "deactivated"
+            if change.artifact is not None and is_stated(change.artifact):
+                return change.seq, False
+        return -1, False
 
     def _counted(self, as_of: PointInTime) -> list[Fact]:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
 
 
-def is_active(artifact: Artifact, as_of_ts: str) -> bool:
-    """Enabled, of some weight, and not expired: at its very expiry it still counts."""
-    if not artifact.enabled or artifact.weight <= 0:
-        return False
+def is_stated(artifact: Artifact) -> bool:
+    """Whether somebody said it, and no gate and no model stand behind it."""
+    return artifact.gate_snapshot is None
+
+
+def state_of(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> OverlayState:
+    """Why an artifact may stand in prompts or not; at its very expiry it still may."""
+    artifact = standing.artifact
+    if not artifact.enabled:
+        return "off"
+    if standing.is_pending:
+        return "pending"
+    if artifact.weight <= 0:
+        return "silent"
     # Timestamps have one width, so that the order of texts is that of times.
-    return artifact.expires_at_event_ts is None or artifact.expires_at_event_ts >= as_of_ts
+    if artifact.expires_at_event_ts is not None and artifact.expires_at_event_ts < as_of_ts:
+        return "expired"
+    return "superseded" if is_superseded else "active"
 
 
-def _folded(changes: Iterable[Fact]) -> Artifact | None:
-    artifact: Artifact | None = None
+def _folded(changes: Iterable[Fact]) -> Standing | None:
+    standing: Standing | None = None
     for change in changes:
         if change.artifact is not None:
-            artifact = change.artifact
-        elif artifact is not None:
-            changed = {"enabled": False} if change.kind == "deactivated" else {"weight": change.weight}
-            artifact = artifact.model_copy(update=changed)
-    return artifact
+            made, is_pending = change.artifact, change.artifact.artifact_type == "constraint"
+            place = PointInTime(change.at_us, change.seq)
+            standing = Standing(made, place, is_pending, has_held=made.enabled and not is_pending)
+        elif standing is not None:
+            standing = _changed(standing, change)
+    return standing
+
+
+def _changed(standing: Standing, change: Fact) -> Standing:
+    artifact = standing.artifact
+    match change.kind:
+        case "weight":
+            return standing._replace(artifact=artifact.model_copy(update={"weight": change.weight}))
+        case "deactivated":
+            return standing._replace(artifact=artifact.model_copy(update={"enabled": False}))
+        case "activated":
+            on = standing._replace(artifact=artifact.model_copy(update={"enabled": True}))
+        case _:
+            on = standing._replace(is_pending=False)
+    return on._replace(has_held=on.has_held or (on.artifact.enabled and not on.is_pending))

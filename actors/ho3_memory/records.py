@@ -7,6 +7,7 @@ reason) is body 1, so that it can be erased and the rest stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
@@ -15,7 +16,9 @@ from hobus.actors.ho3_memory.event_time import micros
 from hobus.bus.messages.ids import entry_id, overlay_id
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.memory import (
+    ActivateOverlay,
     Artifact,
+    ConfirmOverlay,
     DeactivateOverlay,
     LogConsolidationFailure,
     Signal,
@@ -26,6 +29,8 @@ from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
+    OverlayActivated,
+    OverlayConfirmed,
     OverlayDeactivated,
     OverlayWritten,
     SignalLogged,
@@ -37,13 +42,21 @@ OVERLAYS = "overlays"
 STREAMS = (SIGNALS, OVERLAYS)
 ERASED_LINE = "(erased)"
 """What an artifact says whose line was erased; it is never active."""
+EVERYBODY = "*"
+"""Stands in ids where a principal would."""
+_WORDS_CHARS = 12
+"""Of the hash that tells two changes of one artifact and time apart."""
 _SIGNAL_ID = TypeAdapter[str](SignalId)
+
+
+Change = DeactivateOverlay | ActivateOverlay | ConfirmOverlay | UpdateOverlayWeight
+"""What a person says of an artifact."""
 
 
 class Fact(NamedTuple):
     """What an entry of the two streams says, as far as anything follows from it."""
 
-    kind: Literal["signal", "overlay", "deactivated", "weight", "failure"]
+    kind: Literal["signal", "overlay", "deactivated", "activated", "confirmed", "weight", "failure"]
     seq: int
     agent_id: str
     submission_id: str
@@ -57,13 +70,19 @@ class Fact(NamedTuple):
     """Of an overlay."""
     weight: float = 0.0
     """From then on, of a weight."""
+    principal: str | None = None
+    """Of a signal or a failure; None: everybody."""
+    refused: str = ""
+    """Of a failure: why its line was refused."""
+    line: str = ""
+    """Of a failure: that line; empty: there was none, or it was erased."""
 
 
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
     name = entry_id("HO3_SIGNAL", f"{agent_id}/{signal.event_id}")
-    said = SignalLogged(signal.signal_id, signal.at, dict(sorted(signal.metadata.items())))
+    said = SignalLogged(signal.signal_id, signal.principal, signal.at, dict(sorted(signal.metadata.items())))
     return _entry(name, SIGNALS, said, provenance, trace=trace, at_us=at_us)
 
 
@@ -75,25 +94,34 @@ def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str
     return _entry(name, OVERLAYS, _logged(artifact), provenance, artifact.context_line, trace=trace, at_us=at_us)
 
 
-def change_entry(message: DeactivateOverlay | UpdateOverlayWeight, *, trace: str, at_us: int) -> WriteEntry:
-    """HO3_OVERLAY_DEACTIVATED or HO3_OVERLAY_WEIGHT_UPDATED, named by artifact and time."""
+def change_entry(message: Change, *, trace: str, at_us: int) -> WriteEntry:
+    """The entry of a change, named by artifact, time and words: two of one time both count, one sent twice once."""
     artifact_id, at = message.artifact_id, message.at
-    event_type, said = (
-        ("HO3_OVERLAY_DEACTIVATED", OverlayDeactivated(artifact_id, at))
-        if isinstance(message, DeactivateOverlay)
-        else ("HO3_OVERLAY_WEIGHT_UPDATED", WeightUpdated(artifact_id, at, message.new_weight))
-    )
-    name = entry_id(event_type, f"{overlay_id(message.agent_id, artifact_id)}/{at}")
+    match message:
+        case DeactivateOverlay():
+            event_type, said = "HO3_OVERLAY_DEACTIVATED", OverlayDeactivated(artifact_id, at)
+        case ActivateOverlay():
+            event_type, said = "HO3_OVERLAY_ACTIVATED", OverlayActivated(artifact_id, at)
+        case ConfirmOverlay():
+            event_type, said = "HO3_OVERLAY_CONFIRMED", OverlayConfirmed(artifact_id, at)
+        case UpdateOverlayWeight():
+            event_type, said = "HO3_OVERLAY_WEIGHT_UPDATED", WeightUpdated(artifact_id, at, message.new_weight)
+    words = sha256(message.to_bytes()).hexdigest()[:_WORDS_CHARS]
+    name = entry_id(event_type, f"{overlay_id(message.agent_id, artifact_id)}/{at}/{words}")
     about = Provenance(agent_id=message.agent_id)
     return _entry(name, OVERLAYS, said, about, message.reason, trace=trace, at_us=at_us)
 
 
 def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -> WriteEntry:
-    """HO3_CONSOLIDATION_FAILED, named by signal and order; by time where there was no order."""
-    name = entry_id("HO3_CONSOLIDATION_FAILED", f"{message.agent_id}/{message.signal_id}/{message.wo_id or message.at}")
-    said = ConsolidationFailed(message.signal_id, message.code, message.at)
+    """HO3_CONSOLIDATION_FAILED, named by signal and order; by principal, signal and time where there was no order."""
+    own = f"{message.signal_id}/{message.wo_id}"  # an order is of one principal
+    if not message.wo_id:
+        own = f"{message.principal or EVERYBODY}/{message.signal_id}/{message.at}"
+    name = entry_id("HO3_CONSOLIDATION_FAILED", f"{message.agent_id}/{own}")
+    said = ConsolidationFailed(message.signal_id, message.principal, message.code, message.at)
     provenance = Provenance(agent_id=message.agent_id, work_order_id=message.wo_id)
-    return _entry(name, OVERLAYS, said, provenance, trace=trace, at_us=at_us)
+    texts = (message.reason, message.line) if message.line else ()
+    return _entry(name, OVERLAYS, said, provenance, *texts, trace=trace, at_us=at_us)
 
 
 def owned(entry: WriteEntry, packages: Mapping[str, str]) -> WriteEntry:
@@ -110,18 +138,23 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
     """
     by = sequence, entry.provenance.agent_id, entry.submission_id
     match read_body(entry):
-        case SignalLogged(signal_id=signal_id, at=at):
+        case SignalLogged(signal_id=signal_id, principal=principal, at=at):
             about, session_id = _SIGNAL_ID.validate_python(signal_id), entry.provenance.session_id
-            return Fact("signal", *by, micros(at), about, session_id)
+            return Fact("signal", *by, micros(at), about, session_id, principal=principal)
         case OverlayWritten() as said:
             made = _artifact_of(said, entry.bodies)
             return Fact("overlay", *by, micros(made.created_at_event_ts), made.artifact_id, artifact=made)
         case OverlayDeactivated(artifact_id=artifact_id, at=at):
             return Fact("deactivated", *by, micros(at), artifact_id)
+        case OverlayActivated(artifact_id=artifact_id, at=at):
+            return Fact("activated", *by, micros(at), artifact_id)
+        case OverlayConfirmed(artifact_id=artifact_id, at=at):
+            return Fact("confirmed", *by, micros(at), artifact_id)
         case WeightUpdated(artifact_id=artifact_id, at=at, new_weight=weight):
             return Fact("weight", *by, micros(at), artifact_id, weight=weight)
-        case ConsolidationFailed(signal_id=signal_id, at=at):
-            return Fact("failure", *by, micros(at), signal_id)
+        case ConsolidationFailed(signal_id=signal_id, principal=principal, at=at):
+            refused, line = _texts(entry.bodies)
+            return Fact("failure", *by, micros(at), signal_id, principal=principal, refused=refused, line=line)
         case _:
             return None
 
@@ -149,10 +182,16 @@ def _artifact_of(said: OverlayWritten, bodies: Sequence[bytes | None]) -> Artifa
     return Artifact.model_validate(values if line is not None else values | {"enabled": False})
 
 
+def _texts(bodies: Sequence[bytes | None]) -> tuple[str, str]:
+    """Both texts of a failure; empty where there are none, or where they were erased."""
+    refused, line = [(body or b"").decode() for body in bodies[1:3]] or ("", "")
+    return refused, line
+
+
 def _entry(  # noqa: PLR0913 - an entry has these parts
-    name: str, stream: str, said: tuple[Any, ...], about: Provenance, text: str | None = None, *, trace: str, at_us: int
+    name: str, stream: str, said: tuple[Any, ...], about: Provenance, *texts: str, trace: str, at_us: int
 ) -> WriteEntry:
-    """`text`: of a person or a model, as body 1."""
+    """`texts`: of a person or a model, as bodies from 1 on."""
     return WriteEntry(
         submission_id=name,
         stream=stream,
@@ -160,5 +199,5 @@ def _entry(  # noqa: PLR0913 - an entry has these parts
         provenance=about,
         trace=trace,
         at_us=at_us,
-        bodies=[pack_payload(said), *([] if text is None else [text.encode()])],
+        bodies=[pack_payload(said), *(text.encode() for text in texts)],
     )

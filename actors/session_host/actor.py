@@ -76,7 +76,11 @@ class SessionHost(Actor):
         """A session exists; idempotent by its id, which is drawn here if the client names none."""
         session_id = message.session_id or self._bus.new_id()
         started = message.model_copy(
-            update={"session_id": session_id, "agent_id": message.agent_id or self._config.agent_id}
+            update={
+                "session_id": session_id,
+                "agent_id": message.agent_id or self._config.agent_id,
+                "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
+            }
         )
         return await self._bus.request(
             "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace

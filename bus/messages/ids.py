@@ -133,9 +133,9 @@ def degraded_call_key(session_id: str, input_id: str) -> str:
     return call_key(degraded_order_id(input_id), 1 + int(_digest(session_id)[:8], 16))
 
 
-def consolidation_order_id(agent_id: str, signal_id: str, window_key: int, number: int) -> str:
-    """`WO-CONS-<hash(agent, signal, window key)>-<n>`: the n-th try of one signal in one window."""
-    return f"WO-CONS-{_digest(agent_id, signal_id, window_key)}-{number}"
+def consolidation_order_id(agent_id: str, principal: str | None, signal_id: str, window_key: int, number: int) -> str:
+    """`WO-CONS-<hash(agent, principal, signal, window key)>-<n>`: the n-th try of a principal's signal in a window."""
+    return f"WO-CONS-{_digest(agent_id, principal, signal_id, window_key)}-{number}"
 
 
 def order_of_call(key: str) -> str:
@@ -158,9 +158,25 @@ def caller_call_id(run: RunId, turn_seq: int, call: str) -> str:
     return f"call_{run.session_id[:8]}_{run.run_seq}_{turn_seq}_{call}"
 
 
+def intent_id(session_id: str, number: int) -> str:
+    """`INT-<session>-<nnn>`: the n-th intent of a session, counting from 1."""
+    return f"INT-{session_id}-{number:03d}"
+
+
+def intent_entry_id(event_type: str, intent: str) -> str:
+    """`<event type>:<session>/<nnn>`: an intent is declared, superseded and closed once at most."""
+    session_id, _, number = intent.removeprefix("INT-").rpartition("-")
+    return entry_id(event_type, f"{session_id}/{number}")
+
+
 def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
     """`EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
     return f"EVT-{session_id}-{run_seq}-{signal_id}"
+
+
+def statement_signal_id(statement: str) -> str:
+    """`explicit:<hash of the statement>`, whatever its case and spaces: its words stand in no id."""
+    return f"explicit:{_digest(' '.join(statement.casefold().split()))}"
 
 
 def gate_window_key(as_of: str, window_hours: float) -> int:
@@ -170,10 +186,15 @@ def gate_window_key(as_of: str, window_hours: float) -> int:
 
 
 def artifact_id(
-    source_signal_ids: Iterable[str], window_key: int | str, *, model: str, prompt_pack_version: str
+    principal: str | None,
+    source_signal_ids: Iterable[str],
+    window_key: int | str,
+    *,
+    model: str,
+    prompt_pack_version: str,
 ) -> str:
-    """`ART-<hash>` of the sorted sources, the window's key (`explicit` for a stated one), model and prompt pack."""
-    return f"ART-{_digest(sorted(source_signal_ids), window_key, model, prompt_pack_version)}"
+    """`ART-<hash>` of principal (None: everybody), sorted sources, window key (`explicit`: stated), model, pack."""
+    return f"ART-{_digest(principal, sorted(source_signal_ids), window_key, model, prompt_pack_version)}"
 
 
 def overlay_id(agent_id: str, artifact: str) -> str:

@@ -13,6 +13,16 @@ from pydantic import Field
 from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import SessionId
 
+LOCAL = "local"
+"""The principal of whoever uses this machine's own clients: its operating system user, however many terminals."""
+KEY_PREFIX = "key/"
+Principal = Annotated[
+    str,
+    Field(
+        pattern=r"^(local|key/[a-z0-9][a-z0-9_-]{0,39})$",
+        description="whose it is: `local` (clients of this machine), `key/<name>` (who has that key of the HTTP door)",
+    ),
+]
 ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]
 ArtifactScope = Literal["agent", "session", "global"]
 Weight = Annotated[float, Field(ge=0, le=1, description="0 to 1")]
@@ -30,6 +40,7 @@ class Signal(Record):
         description="`EVT-<session>-<run>-<signal>`: derived, so that a redelivered message counts once"
     )
     signal_id: SignalId
+    principal: Principal
     session_id: SessionId
     at: Timestamp
     metadata: dict[str, str | int | float | bool] = Field(
@@ -41,11 +52,16 @@ class Accumulator(Record):
     """What the events of one signal add up to, as of a time; computed, never the record of truth."""
 
     signal_id: SignalId
+    principal: Principal | None = Field(description="whose events; None: everybody's")
     count: Count = Field(description="events")
     last_seen: Timestamp
-    session_ids: list[str] = Field(description="distinct sessions, sorted; empty if the question wanted no ids")
+    session_ids: list[str] = Field(
+        description="distinct sessions of the events below, sorted; empty if the question wanted no ids"
+    )
     session_count: Count = Field(default=0, description="distinct sessions")
-    event_ids: list[str] = Field(description="in order of event time, then id; empty if the question wanted no ids")
+    event_ids: list[str] = Field(
+        description="the newest, at most ho3.source_events_max, in order of event time, then id; empty as above"
+    )
     decay: float = Field(description="2 ** -(age / half-life), at most 1, rounded to 9 decimals")
 
 
@@ -59,6 +75,8 @@ class GateResult(Record):
     already_consolidated: bool = Field(description="an overlay of this window names the signal")
     reason: str = Field(description="a sentence that a person can read")
     evidence: float = Field(default=0.0, description="bistable mode: decayed evidence, 9 decimals; counting mode: 0")
+    principal: Principal | None = Field(default=None, description="whose events count; None: everybody's")
+    principal_count: Count = Field(default=0, description="distinct principals among them")
 
 
 class Labels(Record):
@@ -68,10 +86,13 @@ class Labels(Record):
     task: list[str] = Field(default_factory=list[str], description="what it asks for")
 
 
-class Artifact(Record):
-    """An overlay: one learned line, with everything that it rests on."""
+class ArtifactFacts(Record):
+    """What was learned: one line, where it holds, and what it rests on but for its events."""
 
     artifact_id: ArtifactId
+    principal: Principal | None = Field(
+        description="whose events made it, in whose prompts it stands; None: everybody's, of a type of ho3.shared_types"
+    )
     artifact_type: ArtifactType = Field(description="what kind of thing was learned")
     labels: Labels = Labels()
     weight: Weight
@@ -85,7 +106,6 @@ class Artifact(Record):
     created_at_event_ts: Timestamp
     expires_at_event_ts: Timestamp | None = Field(default=None, description="returned while this is not past")
     source_signal_ids: Annotated[list[SignalId], Field(min_length=1)] = Field(description="signals it rests on")
-    source_event_ids: Annotated[list[str], Field(min_length=1)] = Field(description="every one a logged event")
     gate_snapshot: GateResult | None = Field(default=None, description="the gate as it was; None: stated explicitly")
     model: str = Field(default="", description="model that wrote the line; empty: stated explicitly")
     prompt_pack_version: str = Field(default="", description="of the pack that asked for it")
@@ -94,24 +114,64 @@ class Artifact(Record):
     window_end: Timestamp
 
 
-class PlainOverlay(Record):
-    """The short form of an artifact: reads as weight = salience_weight, context_line = bias, scope global, enabled."""
+class Artifact(ArtifactFacts):
+    """An overlay: one learned line, with everything that it rests on."""
 
+    source_event_ids: Annotated[list[str], Field(min_length=1)] = Field(
+        description="every one a logged event of its principal"
+    )
+
+
+class InForce(ArtifactFacts):
+    """An artifact as a prompt needs it: its events are counted and told apart, however many there are."""
+
+    source_event_count: Count = Field(description="events that it rests on")
+    source_event_digest: str = Field(description="SHA-256 of their ids, sorted, each with a line feed; hexadecimal")
+
+
+class PlainContent(Record):
+    """What a plain overlay says."""
+
+    bias: NonBlank = Field(description="reads as context_line; at most ho3.context_line_max_chars")
+    category: str = Field(default="", description="reads as artifact_type if it is one, else as topic_affinity")
+
+
+MomentText = Annotated[
+    str,
+    Field(
+        max_length=40,
+        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$",
+        description="ISO 8601 with its offset from UTC",
+    ),
+]
+
+
+class PlainOverlay(Record):
+    """The short form of an artifact: weight is salience_weight, context_line content.bias; no labels, scope global.
+
+    It is enabled, and belongs to the principal of its events.
+    """
+
+    overlay_id: str = Field(default="", max_length=100, description="not read: the id follows from what it says")
     signal_id: SignalId
     salience_weight: Weight
-    bias: NonBlank = Field(description="content.bias; at most ho3.context_line_max_chars")
-    category: str = Field(default="", description="content.category")
     decay_modifier: Weight = Field(default=1.0, description="factor per day since then; 1: none")
     source_event_ids: Annotated[list[str], Field(min_length=1)] = Field(description="every one a logged event")
-    at: Timestamp
+    content: PlainContent
+    created_at: MomentText
+    window_start: MomentText | None = Field(default=None, description="None: created_at")
+    window_end: MomentText | None = Field(default=None, description="None: created_at")
 
 
 class Bias(Record):
     """An artifact that is in force as of the read, with the decay of its freshest source signal."""
 
     overlay_id: str = Field(description="`OVL-…`")
-    artifact: Artifact
+    artifact: InForce
     decay: float = Field(description="highest among its source signals, 9 decimals")
+
+
+OverlayState = Literal["active", "pending", "off", "silent", "expired", "superseded"]
 
 
 class Overlay(Record):
@@ -119,8 +179,22 @@ class Overlay(Record):
 
     overlay_id: str = Field(description="`OVL-…`")
     artifact: Artifact
-    is_active: bool = Field(description="enabled, not expired, weight above 0")
+    state: OverlayState = Field(
+        description="pending: a constraint that nobody has confirmed; off: by a person; silent: of weight 0; "
+        "superseded: each of its signals has a newer artifact"
+    )
+    is_active: bool = Field(description="state is active: it may stand in prompts")
     changed_by: list[str] = Field(default_factory=list[str], description="submission ids of later changes, in order")
+
+
+class Quarantined(Record):
+    """A line that was refused: it is in no prompt, and stands here so that a person sees who taught what."""
+
+    signal_id: SignalId
+    principal: Principal | None = Field(description="whose events were to make it; None: everybody's")
+    at: Timestamp
+    reason: str = Field(description="why it was refused; empty: erased")
+    line: str = Field(description="the line as it was refused, to be shown escaped; empty: erased")
 
 
 class AsOf(Record):
@@ -130,6 +204,9 @@ class AsOf(Record):
     as_of_seq: int = Field(ge=-1, description="last ledger sequence that counted; -1: none")
     from_clock: bool = Field(description="true: the reader named no time and the clock was used")
 
+
+Place = Annotated[int, Field(ge=-1)]
+FIRST_PAGE = -1
 
 # --- READ ----------------------------------------------------------------------------------------------------------
 
@@ -148,14 +225,17 @@ class ReadSignals(ReadAsOf, Message, wire="memory.read_signals"):
     """Ask for accumulators."""
 
     signal_id: SignalId | None = Field(default=None, description="None: all")
+    principal: Principal | None = Field(default=None, description="only of this one's events; None: each principal's")
     min_count: Count = Field(default=0, description="only signals with so many events")
-    with_ids: bool = Field(default=True, description="false: without session and event ids, however many there are")
+    with_ids: bool = Field(default=True, description="false: without session and event ids")
+    after: str = Field(default="", max_length=300, description="`next` of the page before; empty: the first page")
 
 
 class Signals(Message, wire="memory.signals"):
-    """Answer to ReadSignals, sorted by signal id."""
+    """Answer to ReadSignals: one per signal and principal, sorted by both."""
 
     signals: list[Accumulator]
+    next: str = Field(default="", description="where the next page begins; empty: that is all")
     as_of: AsOf
 
 
@@ -163,33 +243,59 @@ class ReadOverlays(ReadAsOf, Message, wire="memory.read_overlays"):
     """Ask for overlays."""
 
     signal_id: SignalId | None = Field(default=None, description="only those that rest on it; None: all")
-    active_only: bool = Field(default=True, description="false: deactivated and expired ones too")
+    principal: Principal | None = Field(default=None, description="only those in this one's memory; None: all")
+    active_only: bool = Field(default=True, description="false: in every state")
+    after: Place = Field(default=FIRST_PAGE, description="`next` of the page before; -1: the first page")
 
 
 class Overlays(Message, wire="memory.overlays"):
     """Answer to ReadOverlays, in append order."""
 
     overlays: list[Overlay]
+    next: Place | None = Field(default=None, description="where the next page begins; None: that is all")
     as_of: AsOf
 
 
 class ReadActiveBiases(ReadAsOf, Message, wire="memory.read_active_biases"):
     """Ask for what may go into a prompt: enabled, not expired, weight > 0, decay above ho3.bias_decay_floor."""
 
+    principal: Principal
     session_id: SessionId | None = Field(default=None, description="whose session-scoped artifacts; None: none")
+    after: Place = Field(default=FIRST_PAGE, description="`next` of the page before; -1: the first page")
 
 
 class Biases(Message, wire="memory.biases"):
     """Answer to ReadActiveBiases, in append order."""
 
     biases: list[Bias]
+    next: Place | None = Field(default=None, description="where the next page begins; None: that is all")
+    as_of: AsOf
+
+
+class ReadReview(ReadAsOf, Message, wire="memory.read_review"):
+    """Ask for what waits for a person, and for the newest lines that were refused."""
+
+    principal: Principal | None = Field(default=None, description="only of this one; None: of all")
+
+
+class Review(Message, wire="memory.review"):
+    """Answer to ReadReview; of each at most ho3.page_max, the newest."""
+
+    pending: list[Overlay] = Field(description="constraints that nobody has confirmed or rejected, in append order")
+    quarantined: list[Quarantined] = Field(description="refused lines, in order of event time")
     as_of: AsOf
 
 
 class CheckGate(ReadAsOf, Message, wire="memory.check_gate"):
-    """Ask whether one signal's gate is crossed."""
+    """Ask whether one signal's gate is crossed: of a principal's own events, or of everybody's."""
 
     signal_id: SignalId
+    principal: Principal | None = Field(default=None, description="whose events count; None: everybody's")
+    event_id: str = Field(
+        default="",
+        max_length=300,
+        description="in place of a principal: that of this event; if its own gate is closed, everybody's that is open",
+    )
 
 
 class GateChecked(Message, wire="memory.gate_checked"):
@@ -255,11 +361,32 @@ class OverlayLogged(Message, wire="memory.overlay_logged"):
     overlay_id: str = Field(description="`OVL-…`")
     artifact_id: str = Field(description="`ART-…`")
     is_new: bool = Field(description="true: this logging was appended")
-    is_active: bool = Field(description="as all that was said about it has it; false: it stayed switched off")
+    is_active: bool = Field(description="as all that was said about it has it; false: it is pending, or stayed off")
 
 
 class DeactivateOverlay(Message, wire="memory.deactivate_overlay"):
-    """Append that an artifact is off. Unknown id: refused, nothing appended."""
+    """A person switches an artifact off, or rejects one that waits. Unknown id: refused, nothing appended.
+
+    Its signals make no new one either, until a person switches it on again.
+    """
+
+    agent_id: AgentId
+    artifact_id: ArtifactId
+    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
+    at: Timestamp
+
+
+class ActivateOverlay(Message, wire="memory.activate_overlay"):
+    """A person switches an artifact on again that is off. Unknown id: refused, nothing appended."""
+
+    agent_id: AgentId
+    artifact_id: ArtifactId
+    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
+    at: Timestamp
+
+
+class ConfirmOverlay(Message, wire="memory.confirm_overlay"):
+    """A person confirms a constraint that waits: it is in force from then on. Unknown id: refused, nothing appended."""
 
     agent_id: AgentId
     artifact_id: ArtifactId
@@ -288,8 +415,11 @@ class LogConsolidationFailure(Message, wire="memory.log_consolidation_failure"):
 
     agent_id: AgentId
     signal_id: SignalId
+    principal: Principal | None = Field(description="whose gate; None: everybody's")
     wo_id: str = Field(default="", max_length=100, description="the order that failed; empty: it never got that far")
     code: str = Field(max_length=64, description="closed code")
+    reason: str = Field(default="", description="with a line: why it was refused; cut to ho3.reason_max_chars")
+    line: str = Field(default="", description="the line that was refused, for the quarantine; cut as the reason is")
     at: Timestamp
 
 

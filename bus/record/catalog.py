@@ -21,7 +21,7 @@ from hobus.bus.messages.ledger import STREAMS
 from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, SESSION_FACTS
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_of
-from hobus.bus.record.payloads import governance, memory, orders, prompts
+from hobus.bus.record.payloads import governance, memory, orders, projection, prompts
 
 SESSION = "session"
 """Stands in this table for every session's journal."""
@@ -64,6 +64,13 @@ class Form(NamedTuple):
     fits: Callable[[Named], bool]
 
 
+class SearchedBody(NamedTuple):
+    """A body whose text is found by its words."""
+
+    number: int
+    kind: str  # what it is to a reader: message, steer, reply, result, line or reason
+
+
 class EntryKind(NamedTuple):
     """One row."""
 
@@ -76,6 +83,7 @@ class EntryKind(NamedTuple):
     behind: tuple[Payload | None, ...] = ()  # of the bodies behind it; None: plain text
     rests_on: Callable[[Named], str] | None = None  # the once key that must have been claimed before
     texts: tuple[str, ...] = ()  # what its bodies behind the payload are; each of them can be erased
+    searched: tuple[SearchedBody, ...] = ()  # which of these are searched: what was said, each once (`searched.py`)
     is_barrier: bool = False  # a turn waits until it is durable
     has_type_in_id: bool = True
     said: str = ""  # where its payload's own sentence does not say what it means
@@ -198,6 +206,14 @@ _EVENT_TEXTS = {
     "STATE_SNAPSHOT": ("the state", "texts of the history"),
     "TurnDegraded": ("the message", "the answer"),
     "HostCommandReceived": ("the text of a steer",),
+    "INTENT_DECLARED": ("the objective",),
+}
+_EVENT_SEARCHED = {
+    "RunRequested": (SearchedBody(1, "message"),),
+    "HostCommandReceived": (SearchedBody(1, "steer"),),
+    "OrderEnded": (SearchedBody(1, "result"),),
+    "RunCompleted": (SearchedBody(2, "reply"),),
+    "TurnDegraded": (SearchedBody(1, "message"), SearchedBody(2, "reply")),
 }
 
 
@@ -217,6 +233,7 @@ def _journal() -> list[EntryKind]:
                 said=(cls.__doc__ or "").partition("\n")[0],
                 once=_DEGRADED if is_hosts else _TURN if event_type in RUN_ENDS else None,
                 texts=_EVENT_TEXTS.get(event_type, ()),
+                searched=_EVENT_SEARCHED.get(event_type, ()),
                 is_barrier=event_type in _BARRIERS,
             )
         )
@@ -236,7 +253,8 @@ KINDS: tuple[EntryKind, ...] = (
     ),
     EntryKind(
         "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, orders.SignalsNamed,
-        said="Signals crossed the gate in this turn.", once=_CANDIDATES,
+        said="Signals crossed the gate in this turn, or it stated something.", once=_CANDIDATES,
+        texts=("what was stated",),
     ),
     EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, orders.OwnersSettled),
     EntryKind(
@@ -246,6 +264,13 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind(
         "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _COUNTED, orders.ContextAssembled,
         texts=("a learned line each",),
+    ),
+    EntryKind(
+        "PROJECTION_COMPUTED", "ho2_context_authority", ("ho2",), _COUNTED, projection.ProjectionComputed,
+    ),
+    EntryKind(
+        "PROJECTION_SHADOW_COMPARE", "ho2_context_authority", ("ho2",), _COUNTED, projection.ShadowCompare,
+        texts=("the context that the model was shown", "the projection"),
     ),
     # HO1
     EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, orders.ToolStarted, once=_START, is_barrier=True),
@@ -280,10 +305,23 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("BREAKER_CHANGED", "prompts", ("gateway",), _OWN, prompts.BreakerChanged),
     # HO3
     EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, memory.SignalLogged),
-    EntryKind("HO3_OVERLAY", "overlays", ("ho3",), _OWN, memory.OverlayWritten, texts=("its line",)),
-    EntryKind("HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, memory.OverlayDeactivated, texts=("the reason",)),
-    EntryKind("HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, memory.WeightUpdated, texts=("the reason",)),
-    EntryKind("HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, memory.ConsolidationFailed),
+    EntryKind(
+        "HO3_OVERLAY", "overlays", ("ho3",), _OWN, memory.OverlayWritten,
+        texts=("its line",), searched=(SearchedBody(1, "line"),),
+    ),
+    *(
+        EntryKind(name, "overlays", ("ho3",), _OWN, cls, texts=("the reason",), searched=(SearchedBody(1, "reason"),))
+        for name, cls in (
+            ("HO3_OVERLAY_DEACTIVATED", memory.OverlayDeactivated),
+            ("HO3_OVERLAY_ACTIVATED", memory.OverlayActivated),
+            ("HO3_OVERLAY_CONFIRMED", memory.OverlayConfirmed),
+            ("HO3_OVERLAY_WEIGHT_UPDATED", memory.WeightUpdated),
+        )
+    ),
+    EntryKind(
+        "HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, memory.ConsolidationFailed,
+        texts=("why its line was refused", "the line"),
+    ),
     # everybody else
     EntryKind("DEGRADATION", "governance", ("host",), _OWN, governance.Degradation),
     EntryKind("DENIED", "governance", ("broker",), _COUNTED, governance.Denied, has_type_in_id=False),
@@ -311,6 +349,10 @@ EVENT_TYPES = frozenset(row.event_type for row in KINDS)
 
 _CLASSES = {(row.stream, row.event_type): (row.payload, *row.behind) for row in KINDS}
 _ROWS = {(row.stream, row.event_type, role): row for row in KINDS for role in row.writers}
+_SEARCHED = {(row.stream, row.event_type): row.searched for row in KINDS if row.searched}
+SEARCHED_STREAMS = tuple(dict.fromkeys(stream for stream, _ in _SEARCHED))
+"""Those with texts that are searched; SESSION stands for every journal."""
+SEARCHED_TYPES = tuple(sorted({event_type for _, event_type in _SEARCHED}))
 
 
 @lru_cache(maxsize=_STREAMS_KEPT)
@@ -329,6 +371,11 @@ def stream_kind(stream: str) -> str:
 def kind_of(role: str, stream: str, event_type: str) -> EntryKind | None:
     """The row of such an entry by this role; None where it may write none."""
     return _ROWS.get((stream_kind(stream), event_type, role))
+
+
+def searched_bodies(stream: str, event_type: str) -> tuple[SearchedBody, ...]:
+    """Which bodies of such an entry are searched; most have none."""
+    return _SEARCHED.get((stream_kind(stream), event_type), ())
 
 
 def read_body(entry: Entry | WriteEntry, number: int = 0) -> tuple[Any, ...] | None:

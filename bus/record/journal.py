@@ -18,7 +18,7 @@ from hobus.bus.messages import session as events
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from hobus.bus.messages.ledger import Entry, WriteEntry
-from hobus.bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, TurnResult, form_of
+from hobus.bus.messages.session import ENTRY_NAMES, Remembered, RunRequested, SessionEvent, TurnResult, form_of
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
@@ -190,7 +190,7 @@ def _ids(texts: Any, about: _About, way: _Way) -> list[Any]:
 
 _PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
     **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
-    **dict.fromkeys(("parent_wo_id", "like"), _id),
+    **dict.fromkeys(("parent_wo_id", "like", "intent_id"), _id),
     **dict.fromkeys(("input_context", "more_context", "results"), _segments),
     "config_digest": lambda value, about, way: way.digest(value, about),
     "prompt_received_ids": _ids,
@@ -263,6 +263,26 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
     return SessionEvent(session_id=session_id, session_epoch=fields[3], step_epoch=fields[4], event=said, **where)
 
 
+def quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
+    """(where the reply stands, the reply as the answer quotes it) of a RunCompleted; both blank where it quotes none.
+
+    For whoever reads many of these and nothing else of them: only what is looked at is checked. Raises ValueError.
+    """
+    payload, answer = entry.bodies[0], entry.bodies[1]
+    if payload is None or answer is None:
+        return "", ""
+    written = _FIELDS[events.RunCompleted.kind]
+    fields, form = unpack(payload), unpack(answer)
+    if type(fields) is not list or len(fields) != len(_HEAD) + len(written) or type(form) is not dict:
+        raise ValueError("not a RunCompleted and its answer")
+    about = _About(entry.stream.partition("/")[2], entry.submission_id, entry.at_us, None, 0, 0)
+    value = fields[len(_HEAD) + [name for name, _, _ in written].index("reply_ref")]
+    response = form.get("response", "")
+    if type(response) is not str:
+        raise ValueError("response: not a text")
+    return _long(value, about), response
+
+
 def result_of(body: bytes) -> TurnResult:
     """The answer behind `pack_result`. Raises ValueError, naming what is not as it should be."""
     form = unpack(body)
@@ -280,17 +300,26 @@ def result_of(body: bytes) -> TurnResult:
 
 
 def answer_in(body: bytes, due: Entry | None) -> TurnResult:
-    """A recorded answer with the candidates that stand beside it; a verdict names none. Raises ValueError."""
+    """A recorded answer with what memory made of it beside it; a verdict names nothing of it. Raises ValueError."""
     result = result_of(body)
     if result.outcome != "success":
         return result
-    return result.model_copy(update={"consolidation_candidates": candidates_in(due)})
+    candidates, remembered = learned_in(due)
+    return result.model_copy(update={"consolidation_candidates": candidates, "remembered": remembered})
 
 
-def candidates_in(due: Entry | None) -> list[str]:
-    """The candidates that this CONSOLIDATION_DUE names; none without it, or once its payload is erased."""
+def learned_in(due: Entry | None) -> tuple[list[str], Remembered | None]:
+    """The candidates that this CONSOLIDATION_DUE names, and what was stated; nothing without it or its payload."""
     named = None if due is None else payload_in(SignalsNamed, due)
-    return [] if named is None else list(named.signal_ids)
+    if due is None or named is None:
+        return [], None
+    candidates = list(named.signal_ids)
+    if named.remembered_state == "":
+        return candidates, None
+    said = b"" if len(due.bodies) < 2 else due.bodies[1] or b""  # noqa: PLR2004 - payload and statement
+    return candidates, Remembered(
+        statement=said.decode(), artifact_id=named.remembered_id, state=named.remembered_state
+    )
 
 
 def own_text(entry: Recorded, ref: str) -> str | None:
@@ -428,7 +457,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "wo_id": (_subject, _of_subject),
     "step_id": (_step, _step_of),
     "tool_batch_id": (_batch, _batch_of),
-    "steers": (_shorts, _longs),
+    **dict.fromkeys(("steers", "active_intent_ids"), (_shorts, _longs)),
     "results": (_given, _given_of),
     "open_calls": (_open_calls, _open_calls_of),
     "input_digest": (_hash, _hash_of),
@@ -443,7 +472,8 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     **dict.fromkeys(
         (
             "after", "lease_id", "continues",
-            "input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref",
+            "input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref", "objective_ref",
+            "intent_id", "parent_intent_id", "superseded_by_intent_id", "chosen",
         ),
         (_short, _long),
     ),

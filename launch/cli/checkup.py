@@ -13,13 +13,13 @@ import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from hobus.bus.errors import RuntimeFault
+from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.bus.messages.gateway import Breaker
 from hobus.bus.port import Clock
 from hobus.bus.zeromq.context import features
 from hobus.bus.zeromq.key_book import damaged_in
 from hobus.config.snapshot import Snapshot, load_snapshot
-from hobus.launch.cluster import identity, run_file, spools
+from hobus.launch.cluster import config_changed, identity, run_file, spools
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
@@ -187,6 +187,15 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     elif run.zygote_pid and not identity.is_alive(run.zygote_pid, run.zygote_mark):
         found.append(warn("zygote", "it has just died; it is being replaced"))
     return found, run
+
+
+def in_force(home: Home, run: RunFile) -> list[Finding]:
+    """Whether what is configured is what runs; a configuration with faults is told of above."""
+    try:
+        changed = config_changed.changed_since(home, run)
+    except ConfigError:
+        return []
+    return [warn("configuration in force", changed, config_changed.in_force_after(home, run))] if changed else []
 
 
 def health(

@@ -23,7 +23,9 @@ from hobus.launch.console.output import (
     always_encodable,
     as_asked,
     as_json,
+    joined,
     note,
+    say_prose,
     styled,
     unheard,
     wants_debug,
@@ -45,6 +47,8 @@ COMMANDS: dict[str, str] = {
     "agent": "List agents, and show what each may do.",
     "chat": "Talk with the agent, in a terminal or over a pipe.",
     "session": "List, show, steer, pause, cancel and replay sessions.",
+    "why": "Explain a turn: what its models were shown, and where that came from.",
+    "diff": "Show what differs between the prompts of two turns.",
     "tap": "Watch the frames on the bus.",
     "request": "Send one typed message as the operator.",
     "tools": "List tools, where they come from, and who may use them.",
@@ -67,6 +71,7 @@ COMMANDS: dict[str, str] = {
 _FAMILIES = {
     **dict.fromkeys(("scale", "restart", "drain", "down"), "operating"),
     **dict.fromkeys(("budget", "breaker"), "limits"),
+    "diff": "why",
     **dict.fromkeys(("token", "keys"), "access"),
 }
 """Name -> the module in `commands/` that has the command, where that is not its own."""
@@ -211,7 +216,11 @@ def _say(error: CommandError) -> int:
         facts = {"code": error.code, "message": error.message, "hint": error.hint or None, "exit_code": error.exit_code}
         note(as_json({"error": facts}))
         return error.exit_code
-    note(styled("error:", "red", bold=True, to_stderr=True), f" {error.message}")
+    first, *more = error.message.split("\n")
+    say_prose(joined(styled("error:", "red", bold=True, to_stderr=True), " "), first, to_stderr=True)
+    for line in more:
+        text = line.lstrip(" -")  # below what begins a list, or a place that is pointed at
+        say_prose(line[: len(line) - len(text)], text, to_stderr=True)
     if error.hint:
         note(f"  next: {error.hint}")
     return error.exit_code

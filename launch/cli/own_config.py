@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hobus.bus.errors import ConfigError
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
@@ -45,28 +45,48 @@ def read(home: Home) -> Settings:
     try:
         value = json_value(path.read_text(encoding="utf-8")) if path.exists() else {}
     except (BadText, UnicodeDecodeError) as error:
-        raise UsageFault(f"{path}: {error}", hint="fix the file") from None
+        raise UsageFault(f"{path}: {error}", hint=f"fix the file, then: {next_here('config check')}") from None
     except OSError as error:
         raise of_os_error(error, doing=f"{path} cannot be read") from error
     if not isinstance(value, dict):
-        raise UsageFault(f"{path}: holds {type(value).__name__}, not an object", hint="fix the file")
+        raise UsageFault(
+            f"{path}: holds {type(value).__name__}, not an object",
+            hint=f"fix the file, then: {next_here('config check')}",
+        )
     return value
 
 
+class Changed(NamedTuple):
+    """The file as it is now."""
+
+    value: Settings
+    digest: str
+    """Of the configuration with it; empty where faults are left."""
+    faults: list[str]
+    """Which were there before, or show only now that others are gone."""
+
+
 def change(
-    home: Home, changed: Callable[[Settings], Settings], *, beside: AbstractContextManager[None] | None = None
-) -> tuple[Settings, str]:
-    """It says what `changed` makes of it, with the configuration's digest; whoever changes it meanwhile waits.
+    home: Home,
+    changed: Callable[[Settings], Settings],
+    *,
+    beside: AbstractContextManager[None] | None = None,
+    may_stay_broken: bool = False,
+) -> Changed:
+    """It says what `changed` makes of it; whoever changes it meanwhile waits.
 
     What is made `beside` it stays only if it is replaced. Raises CommandError, also for what is no valid
-    configuration: then nothing is changed, and no directory made.
+    configuration: then nothing is changed, and no directory made. With `may_stay_broken` a configuration that has
+    faults may go on having them, so that one is fixed after the other.
     """
     own = path_of(home).resolve()  # a link stays one
-    _checked(home, changed(read(home)))
+    before = read(home)
+    _checked(home, before, changed(before), may_stay_broken=may_stay_broken)
     try:
         with _alone(home):
-            value = changed(read(home))
-            digest = _checked(home, value)
+            before = read(home)
+            value = changed(before)
+            digest, faults = _checked(home, before, value, may_stay_broken=may_stay_broken)
             candidate = own.with_name(f".{own.name}.new")
             with beside or nullcontext():
                 with open(candidate, "w", encoding="utf-8", opener=_private) as file:
@@ -76,11 +96,24 @@ def change(
                 candidate.replace(own)
     except OSError as error:
         raise of_os_error(error, doing=f"{own} cannot be written") from error
-    return value, digest
+    return Changed(value, digest, faults)
 
 
-def _checked(home: Home, value: Settings) -> str:
-    """The digest of the configuration with it."""
+def _checked(home: Home, before: Settings, after: Settings, *, may_stay_broken: bool) -> tuple[str, list[str]]:
+    """The digest of the configuration with it, or the faults that it still has. Raises CommandError."""
+    digest, fault = _judged(home, after)
+    if fault is None:
+        return digest, []
+    faults: list[str] = fault.facts["faults"]
+    if may_stay_broken and (was := _judged(home, before)[1]) is not None:
+        is_better = not set(was.facts["faults"]) <= set(faults)
+        if is_better or set(faults) <= set(was.facts["faults"]):
+            return "", faults
+    raise UsageFault(f"nothing was changed: {fault.detail}", hint=next_here("config show"))
+
+
+def _judged(home: Home, value: Settings) -> tuple[str, ConfigError | None]:
+    """Digest or fault of the configuration with this in its file, which it names."""
     with tempfile.TemporaryDirectory() as directory:
         candidate = Path(directory) / ADMIN_CONFIG
         try:
@@ -88,10 +121,11 @@ def _checked(home: Home, value: Settings) -> str:
         except UnicodeEncodeError:
             raise UsageFault("the setting is not valid text", hint=next_here("config show")) from None
         try:
-            return load_snapshot(overrides(home), candidate).digest
+            return load_snapshot(overrides(home), candidate).digest, None
         except ConfigError as fault:
-            said = fault.detail.replace(str(candidate), str(path_of(home)))
-            raise UsageFault(f"nothing was changed: {said}", hint=next_here("config show")) from None
+            there, told = str(candidate), str(path_of(home))
+            faults = [one.replace(there, told) for one in fault.facts["faults"]]
+            return "", ConfigError(fault.detail.replace(there, told), facts={"faults": faults})
 
 
 @contextmanager

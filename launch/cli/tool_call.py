@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hobus.bus.errors import RuntimeFault
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, Tools
 from hobus.bus.messages.ids import direct_order_id, end_key, session_id_of
 from hobus.bus.messages.ledger import Entry, Found, Lookup
-from hobus.bus.messages.session import EndSession, ProcessTurn, SessionClosed, TurnResult
+from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.config.json_schema import validator_of
 from hobus.launch.cluster.client import connected
@@ -44,6 +42,11 @@ class Called:
         return (calls[0].code if calls else self.result.code) or ""
 
     @property
+    def message(self) -> str:
+        """Why it brought nothing, beginning with the code; as a supervisor says it."""
+        return self.result.response.removeprefix("error ")
+
+    @property
     def value(self) -> Any:
         """What the tool gave: JSON where it is that, else its text."""
         try:
@@ -66,12 +69,13 @@ def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
     schema = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX) or {}
     if faults := validator_of(schema).faults(arguments):
         said = "; ".join(str(one) for one in faults)
-        raise UsageFault(f"the arguments do not fit {tool_id}: {said}", hint=f"its schema is {json.dumps(schema)}")
+        takes = f"its schema is {json.dumps(schema)}" if schema.get("properties") else f"{tool_id} takes no arguments"
+        raise UsageFault(f"the arguments do not fit {tool_id}: {said}", hint=takes)
     return arguments
 
 
 async def call(place: Place, turn: ProcessTurn, *, timeout_s: float) -> Called:
-    """The call made as a turn of a session of its own, which is over afterwards, unless it still waits for somebody.
+    """The call made as a turn of a session of its own, which its supervisor ends with it.
 
     Meanwhile it is told on stderr when it waits for an approval. Raises RuntimeFault, CommandError.
     """
@@ -80,15 +84,11 @@ async def call(place: Place, turn: ProcessTurn, *, timeout_s: float) -> Called:
         answer_of(place, turn, timeout_s=timeout_s),
         follow(place, session_id, turn.input_id, Noticed(session_id, says=in_shell), _note),
     )
-    if result.run_id is None or result.code == "run_waiting":
+    is_denied = any(one.code == _DENIED for one in result.tool_calls)
+    if result.run_id is None or result.code == "run_waiting" or is_denied:
         return Called(result, None)
     async with connected(place, "operator") as bus:
-        end = None
-        if not any(one.code == _DENIED for one in result.tool_calls):
-            end = await _end_of_order(bus, direct_order_id(result.run_id), place)
-        with suppress(RuntimeFault):  # it is answered, and nobody says anything more in that session
-            closing = EndSession(session_id=session_id, reason="tools call")
-            await bus.request("host", closing, expect=SessionClosed, timeout_s=place.client_timeout_s)
+        end = await _end_of_order(bus, direct_order_id(result.run_id), place)
     return Called(result, None if end is None else text_of(end))
 
 

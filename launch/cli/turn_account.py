@@ -11,7 +11,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.ends import ENDS
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.console.output import counted, money, note, printable, say, styled
+from hobus.launch.console.output import counted, money, note, printable, say, say_prose, styled
 from hobus.launch.sessions.account import account_of, entries_of_turn, totals_of
 from hobus.launch.sessions.history import TurnSeen, turns_in
 from hobus.launch.sessions.which import run_in_session
@@ -63,11 +63,11 @@ class TurnAccount:
         turn = self.turn
         name = f"{shown_session(self.session_id)}-{turn.run}" if turn.run else shown_session(self.session_id)
         say(styled(f"{name}, input {turn.input_id}", None, bold=True))
-        say(f"    < {printable(turn.text) if turn.text is not None else '(not in the record)'}")
+        say_prose("    < ", printable(turn.text) if turn.text is not None else "(not in the record)")
         show_moments(self.lines())
         for line in (turn.reply or "").splitlines():
-            say(f"    > {printable(line)}")
-        say(f"  {f'{turn.outcome} {turn.code}'.rstrip()}; {_taken(self.entries)}")
+            say_prose("    > ", printable(line))
+        say_prose("  ", f"{f'{turn.outcome} {turn.code}'.rstrip()}; {_taken(self.entries)}")
         if turn.outcome == "running":
             note("the turn is not over yet")
 
@@ -91,7 +91,7 @@ def _taken(entries: Sequence[Entry]) -> str:
 def show_moments(moments: Iterable[tuple[int, str]], indent: str = "  ") -> None:
     """One line each: deaths in red, what was done again in yellow."""
     for at_ms, text in moments:
-        say(f"{indent}{at_ms:6} ms  ", styled(text, _colour(text)))
+        say_prose(f"{indent}{at_ms:6} ms  ", text, _colour(text))
 
 
 def _colour(text: str) -> str | None:
@@ -110,13 +110,19 @@ def turn_account(home: Home, session_id: str, wanted: str) -> TurnAccount:
     number = run_in_session(wanted, session_id)
     turn = next((one for one in turns if one.run == number or one.input_id == wanted), None)
     if turn is None:
-        named = [str(one.run) if one.run else f"input {one.input_id}" for one in turns]
-        there = ", ".join(named[-_NAMED_AT_MOST:]) or "none yet"
         raise UsageFault(
-            f"--turn {wanted[:80]}: no such turn in {shown_session(session_id)}; the last ones are {there}",
+            f"--turn {wanted[:80]}: {shown_session(session_id)} has no such turn; it has {_there(turns)}",
             hint=next_here(f"session show {shown_session(session_id)}"),
         )
     return TurnAccount(session_id, turn, entries_of_turn(entries, _beginning(entries, turn)))
+
+
+def _there(turns: Sequence[TurnSeen]) -> str:
+    """`turn 1`, `turns 1 to 12`, and by its input each that was answered without a run, the last of them."""
+    numbers = sorted(one.run for one in turns if one.run)
+    named = [f"turn {numbers[0]}" if len(numbers) == 1 else f"turns {numbers[0]} to {numbers[-1]}"] if numbers else []
+    named += [f"input {one.input_id}" for one in turns if not one.run][-_NAMED_AT_MOST:]
+    return ", ".join(named) or "none yet"
 
 
 def _beginning(entries: Sequence[Entry], turn: TurnSeen) -> Entry:

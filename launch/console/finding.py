@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Record
 from hobus.launch.console import exit_codes
-from hobus.launch.console.output import say, styled
+from hobus.launch.console.output import joined, say, say_prose, styled
 
 Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -49,6 +49,9 @@ def show(findings: Sequence[Finding]) -> None:
     width = max(len(one.check) for one in findings)
     for one in findings:
         first, *more = one.detail.splitlines()
-        say(styled(one.verdict.ljust(4), _COLOURS[one.verdict]), f"  {one.check.ljust(width)}  {first}")
-        for line in (*more, *([f"next: {one.fix}"] if one.fix else ())):
-            say(f"      {' ' * width}  {line}")
+        begin = joined(styled(one.verdict.ljust(4), _COLOURS[one.verdict]), f"  {one.check.ljust(width)}  ")
+        say_prose(begin, first)
+        for line in more:
+            say_prose(f"      {' ' * width}  ", line)
+        if one.fix:
+            say(f"      {' ' * width}  next: {one.fix}")

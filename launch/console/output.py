@@ -18,9 +18,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
-
-import click
 
 from hobus.bus.text import cut
 
@@ -102,8 +101,11 @@ class Styled(str):
 
 def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
     """The text in this colour where colours are shown; handed to `joined`, `say` or `note` as a part of its own."""
-    # Not `bold=False`: that is a code too.
-    return Styled(click.style(escaped(text), fg=colour, bold=bold or None)) if colours(to_stderr=to_stderr) else text
+    if not colours(to_stderr=to_stderr):
+        return text
+    from click import style  # noqa: PLC0415 - processes of a cluster import this module and never print
+
+    return Styled(style(escaped(text), fg=colour, bold=bold or None))  # not `bold=False`: that is a code too
 
 
 def escaped(text: str) -> str:
@@ -121,7 +123,9 @@ def joined(*parts: str) -> Styled:
 
 def say(*parts: str) -> None:
     """One line on stdout."""
-    click.echo(joined(*parts), color=colours())
+    from click import echo  # noqa: PLC0415 - as above
+
+    echo(joined(*parts), color=colours())
 
 
 def always_encodable() -> None:
@@ -138,7 +142,31 @@ def unheard() -> None:
 
 def note(*parts: str) -> None:
     """One line on stderr: what a program that reads stdout must not see."""
-    click.echo(joined(*parts), err=True, color=colours(to_stderr=True))
+    from click import echo  # noqa: PLC0415 - as above
+
+    echo(joined(*parts), err=True, color=colours(to_stderr=True))
+
+
+def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = False, to_stderr: bool = False) -> None:
+    """Like `say` and `note`, of what is read and not copied: a terminal gets rows that end between words.
+
+    Each begins where the text does, behind `begin`; an end of a line in the text stays one.
+    """
+    out, stream = (note, sys.stderr) if to_stderr else (say, sys.stdout)
+    margin = len(_CODES.sub("", begin))
+    room = window()[0] - margin
+    if not is_terminal(stream) or room < _PROSE_CELLS:
+        out(begin, styled(text, colour, bold=bold, to_stderr=to_stderr))
+        return
+    # By name: whoever writes into a pipe needs none of it.
+    rows: list[str] = importlib.import_module("hobus.launch.console.terminal").folded(escaped(text), room)
+    for number, row in enumerate(rows or [""]):
+        out(" " * margin if number else begin, styled(row, colour, bold=bold, to_stderr=to_stderr))
+
+
+_CODES = re.compile(r"\x1b\[[0-9;]*m")
+_PROSE_CELLS = 20
+"""With less room than that, words are broken wherever the terminal breaks them."""
 
 
 def note_lines(lines: Iterable[tuple[str, str]], *, behind: str = "") -> None:
@@ -226,6 +254,12 @@ def money(cost_usd: float | None) -> str:
     if cost_usd is None:
         return "price unknown"
     return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
+
+
+def short_path(path: Path) -> str:
+    """The path from the directory of this command, where it lies below that."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def clock_time(at: float) -> str:

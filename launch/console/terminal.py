@@ -67,6 +67,12 @@ def lines_of(shown: RenderableType, *, columns: int, theme: Theme | None = None)
     return [Styled(_BLANKS.sub(r"\1", line)) for line in captured.get().split("\n")[:-1]]
 
 
+def folded(text: str, columns: int) -> list[str]:
+    """The rows of a text, which end between words where they can."""
+    rows = Text(text, overflow="fold").wrap(screen(columns=columns), columns)
+    return [row.plain.rstrip() for row in rows]
+
+
 def table_lines(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -190,6 +196,26 @@ class Counting:
     def hide(self) -> None:
         """Nothing of it is seen until the next step: something else is said now."""
         self._progress.stop()
+
+
+class OneLine:
+    """A line on standard error that is written anew where it stands; nothing of it stays."""
+
+    def __init__(self) -> None:
+        self._live = Live(
+            console=screen(to_stderr=True), auto_refresh=False, transient=True,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def show(self, text: str) -> None:
+        """It is this now, as far as the window is wide."""
+        self._live.update(Text(printable(text), style="bright_black", no_wrap=True, overflow="ellipsis"))
+        self._live.start()
+        self._live.refresh()
+
+    def hide(self) -> None:
+        """Something else is said now."""
+        self._live.stop()
 
 
 class _Told(ProgressColumn):

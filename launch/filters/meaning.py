@@ -148,11 +148,21 @@ def one_of(names: Iterable[str], what: str) -> Callable[[Value], None]:
         fits = fitting(value)
         if any(fits(name) for name in known):
             return
-        near = get_close_matches(value.text, known) or [name for name in known if len(known) <= _NAMED_AT_MOST]
-        there = f"; there are {', '.join(near)}" if near else ""
-        raise ValueError(f"there is no {what} {value.text!r}{there}")
+        raise ValueError(f"there is no {what} {value.text!r}; there are {', '.join(_like(value.text, known))}")
 
     return check
+
+
+def _like(text: str, known: Sequence[str]) -> list[str]:
+    """Those like what was given; else all, of many with a dot what they begin with."""
+    plain = text.strip("*?").lower()
+    near = [*get_close_matches(text, known), *(name for name in known if plain and plain in name.lower())]
+    if near:
+        return list(dict.fromkeys(near))[:_NAMED_AT_MOST]
+    if len(known) <= _NAMED_AT_MOST:
+        return list(known)
+    families = (f"{family}.*" if dot else family for family, dot, _ in (name.partition(".") for name in known))
+    return list(dict.fromkeys(families))
 
 
 def of_role(roles: Iterable[str], *, may_be_none: bool = False) -> Callable[[Value], None]:

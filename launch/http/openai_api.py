@@ -191,7 +191,7 @@ async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
     """This turn in a session of its own, which its input names, told what was said before. Raises RuntimeFault."""
     asked = chosen.asked
     session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
-    await turns.start(door, session_id, agent_id=asked.agent_id)
+    await turns.start(door, session_id, principal=asked.principal, agent_id=asked.agent_id)
     first = replace(asked, session_id=session_id, text=transcript.with_history(chosen.said), results=())
     return replace(chosen, asked=first, goes_on=False)
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import iso
+from hobus.bus.messages.memory import KEY_PREFIX
 from hobus.bus.messages.session import (
     CallResult,
     Cancel,
@@ -80,10 +81,13 @@ def input_of(key: str | None, drawn: str) -> tuple[str, bool]:
 
 
 async def start(
-    door: Door, session_id: str, *, agent_id: str | None, config: SessionConfig | None = None
+    door: Door, session_id: str, *, principal: str, agent_id: str | None, config: SessionConfig | None = None
 ) -> SessionReady:
-    """The session is there. Raises RuntimeFault."""
-    wanted = StartSession(session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig())
+    """The session of this key's principal is there. Raises RuntimeFault."""
+    wanted = StartSession(
+        session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig(),
+        principal=f"{KEY_PREFIX}{principal}",
+    )  # fmt: skip
     return await door.bus.request(
         "host", wanted, expect=SessionReady, timeout_s=door.timeout_s, key=session_id, trace=session_id
     )

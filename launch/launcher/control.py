@@ -17,7 +17,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Record
-from hobus.launch.launcher.options import PROCESSES_MAX
 
 SOCKET = "control.sock"
 
@@ -30,7 +29,7 @@ class ScaleCommand(Record):
 
     command: Literal["scale"] = "scale"
     role: str = Field(max_length=16)
-    count: int = Field(ge=1, le=PROCESSES_MAX)
+    count: int = Field(ge=1)
 
 
 class LeaveCommand(Record):

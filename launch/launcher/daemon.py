@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import importlib
 import os
 import sys
@@ -48,6 +49,7 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
     handed = inherited.descriptor()
     raise_open_files()
     importlib.import_module(MAIN)  # everybody's from here on
+    gc.freeze()  # a collection in either would write to every page that both share
     # First of all: what is open, loaded or read from here on is this process's own business.
     first = fork_zygote(home.log("zygote"))
     try:

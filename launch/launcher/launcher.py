@@ -119,8 +119,7 @@ class Launcher:
         # The run file names this pid to whoever signals it: not before every signal has its handler.
         self._board.write(members, "starting")
         try:
-            for member in members:
-                crew.spawn(member.actor)
+            crew.begin(member.actor for member in members)
             actors = [member.actor for member in members]
             snapshot = self._plan.snapshot
             begun = StartBegun(
@@ -178,6 +177,7 @@ class Launcher:
         while True:
             crew.is_news.clear()
             await self._look(bus, crew)
+            crew.start_queued()
             self._board.write(crew)
             self._board.report_readiness(crew, self._clock.now())
             if self._board.has_reported and not has_settled:

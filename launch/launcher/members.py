@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import structlog
 
@@ -20,7 +21,7 @@ from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import Command, LeaveCommand, ScaleCommand
-from hobus.launch.launcher.options import SCALABLE
+from hobus.launch.launcher.options import SCALABLE, too_many
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import (
@@ -70,6 +71,8 @@ class Crew:
         self.children: dict[str, Child] = {}
         self.is_news = asyncio.Event()
         """Somebody's state has changed since it was last cleared."""
+        self._is_changed = False
+        """The run file does not say yet how everybody is."""
         self._home = home
         self._config = config
         self._clock = clock
@@ -93,7 +96,7 @@ class Crew:
             return
         actor = command.actor
         if actor not in self.members:
-            raise BusError("not_found", f"there is no {actor} here; there are {', '.join(self.members)}")
+            raise BusError("not_found", f"there is no {actor} here")
         member = self.members[actor]
         if is_at_odds(member, command):
             raise BusError("rejected", f"another command is already under way for {actor}: wait until it is done")
@@ -101,21 +104,25 @@ class Crew:
         self.happened(actor, LeaveAsked(command.then, self._clock.now(), kill=command.kill))
 
     def close(self) -> None:
-        """No command is taken any more: the cluster stops."""
+        """No command is taken any more, and nobody waits to be started: the cluster stops."""
         self._is_closing = True
+        for member in self:
+            self.members[member.actor] = replace(member, is_queued=False)
 
     def _scale(self, role: str, count: int) -> None:
         if role not in SCALABLE:
             raise BusError("rejected", f"{role[:16]} cannot be scaled; roles with a number: {', '.join(SCALABLE)}")
         if all(member.role != role for member in self):
             raise BusError("rejected", "this cluster has no HTTP door: hobus up --http starts one")
+        others = sum(member.role != role for member in self)
+        if fault := too_many(others + count, self._config):
+            raise BusError("rejected", fault)
         change = change_to(self.members.values(), role, count)
         _log.info("scale_asked", role=role, count=count, new=change.new, back=change.back, leaving=change.leaving)
         for actor in change.new:
             self.members[actor] = Member(actor=actor, role=role)
         self._in_order()
-        for actor in change.new:
-            self.spawn(actor)
+        self.begin(change.new)
         for actor in change.back:
             self.happened(actor, LeaveAsked("start", self._clock.now()))
         for actor in reversed(change.leaving):
@@ -138,9 +145,13 @@ class Crew:
         if member.state != before.state:
             _log.info("state_changed", member=actor, was=before.state, now=member.state, note=member.note)
             self.is_news.set()
+            if before.state == "starting":
+                asyncio.get_running_loop().call_soon(self.start_queued)
             if not self._is_closing:
                 peer = event.row if isinstance(event, Seen) else None
                 self._board.report_change(before, member, peer, self._clock.now())
+        elif member.state == "starting" and member.note not in ("", before.note) and not self._is_closing:
+            self._board.report_under_way(member, self._clock.now())
         if member.silent_since and not before.silent_since and not self._is_closing:
             now = self._clock.now()
             silent_s = now - member.silent_since
@@ -148,12 +159,23 @@ class Crew:
         for effect in effects:
             self._carry_out(actor, effect)
         if not isinstance(event, Seen):
+            self._write_soon()
+
+    def _write_soon(self) -> None:
+        """Once for all that happens in this round of the loop: with many members a run file takes its time."""
+        if not self._is_changed:
+            self._is_changed = True
+            asyncio.get_running_loop().call_soon(self._write)
+
+    def _write(self) -> None:
+        if self._is_changed:
+            self._is_changed = False
             self._board.write(self.members.values())
 
     def _carry_out(self, actor: str, effect: Effect) -> None:
         match effect.kind:
             case "spawn":
-                self.spawn(actor)
+                self._start(actor)
             case "retry":
                 delay_s = max(0.0, effect.at - self._clock.now())
                 asyncio.get_running_loop().call_later(delay_s, self.happened, actor, RetryDue())
@@ -184,7 +206,37 @@ class Crew:
             return [ServiceGivenUp(service=role, given_up=False)]
         return [Drain(instance=effect.instance)] if role != "broker" else []
 
-    def spawn(self, actor: str) -> None:
+    def begin(self, actors: Iterable[str]) -> None:
+        """These are started for the first time, in this order, and never more at once than `launcher.starting_max`.
+
+        So many processes take the machine from nobody, least of all from whoever has to answer meanwhile.
+        """
+        for actor in actors:
+            self.members[actor] = replace(self.members[actor], is_queued=True)
+        self.start_queued()
+        self._write_soon()
+
+    def start_queued(self) -> None:
+        """As many as there is room for; of each role one first."""
+        while self._starting_count() < self._config.starting_max:
+            queued = [member.actor for member in self if member.is_queued]
+            if not queued:
+                return
+            self._spawn(min(queued, key=number_of))
+
+    def _starting_count(self) -> int:
+        """Whoever has taken longer than a start may holds up nobody."""
+        since = self._clock.now() - self._config.ready_timeout_ms / 1000
+        return sum(member.state == "starting" and member.started_at > since for member in self)
+
+    def _start(self, actor: str) -> None:
+        """At once if it has run before: it is missed."""
+        if self.members[actor].instance:
+            self._spawn(actor)
+        else:
+            self.begin([actor])
+
+    def _spawn(self, actor: str) -> None:
         """A new incarnation under a new epoch and a new secret."""
         member = self.members[actor]
         instance = f"{actor}@{self._clock.new_id()[:8]}"
@@ -228,6 +280,7 @@ class Crew:
         """No process of a member is left."""
         for child in list(self.children.values()):
             await child.wait()
+        self._is_changed = False  # the run file goes with them
 
 
 def is_at_odds(member: Member, command: LeaveCommand) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from hobus.bus.clock import SystemClock
 from hobus.launch.cluster import identity, run_file
@@ -14,8 +14,10 @@ from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableF
 from hobus.launch.console.output import note
 from hobus.launch.launcher import control
 from hobus.launch.launcher.control import Command, LeaveCommand
+from hobus.launch.launcher.options import require_room
 from hobus.launch.logs.tail import of_incarnation
 
+_NAMED = 8
 Settled = Callable[[dict[str, ChildRow]], bool]
 
 
@@ -52,6 +54,13 @@ def _broker_missing(home: Home, run: RunFile, wanted: Command) -> CommandError |
     return None
 
 
+def require_room_for(home: Home, wanted: Mapping[str, int]) -> None:
+    """Raises CommandError (usage) where the cluster may not have so many processes of these roles."""
+    run = running(home)
+    others = sum(row.role not in wanted for row in run.children)
+    require_room(others + sum(wanted.values()), place_of(home, run).snapshot.config.launcher)
+
+
 def known(home: Home, actor: str) -> ChildRow:
     """The row of this actor, or of a role's only process. Raises CommandError (usage) that names those there are."""
     rows = running(home).children
@@ -63,7 +72,8 @@ def known(home: Home, actor: str) -> ChildRow:
         return of_role[0]
     if of_role:
         which = ", ".join(row.actor for row in of_role)
-        raise UsageFault(f"{actor} is {len(of_role)} processes; name one of {which}")
+        said = f"{actor} is {len(of_role)} processes; name one of {which}"
+        raise UsageFault(said, hint=next_command("ps", home.root))
     if actor in ("launcher", "zygote"):
         raise UsageFault(
             f"{actor} is not restarted or drained alone: it goes with the cluster", hint=next_command("down", home.root)
@@ -98,9 +108,15 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
             return rows
         _check(home, run, rows, config.log_tail_lines)
         if clock.monotonic() > deadline:
-            states = ", ".join(f"{row.actor} {row.state}" for row in rows.values())
-            raise CommandError(f"not done in time: {states}", hint=next_command("ps", home.root))
+            raise CommandError(f"not done in time: {_states(rows.values())}", hint=next_command("ps", home.root))
         time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
+
+
+def _states(rows: Iterable[ChildRow]) -> str:
+    """Of those that are not there yet; some of them by name."""
+    late = [f"{row.actor} {row.state}" for row in rows if row.state != "ready"]
+    more = f" and {len(late) - _NAMED} more" if late[_NAMED:] else ""
+    return ", ".join(late[:_NAMED]) + more
 
 
 def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> None:

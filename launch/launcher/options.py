@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hobus.config.schema import LauncherConfig
 from hobus.launch.console.errors import UsageFault, next_here
 
 SCALABLE = ("ho1", "ho2", "http")
-PROCESSES_MAX = 1000
-"""More is a slip of the finger on one machine, not a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +33,34 @@ def parse_scale(scale: Sequence[str], *, option: str = "--scale ") -> dict[str, 
     """`["ho1=4"]` as numbers per role. Raises CommandError, which names the option that it stood behind."""
     counts: dict[str, int] = {}
     for item in scale:
-        found = re.fullmatch(r"([a-z0-9]+)=(\d{1,6})", item)
-        if found is None or found[1] not in SCALABLE or not 1 <= int(found[2]) <= PROCESSES_MAX:
+        found = re.fullmatch(r"([a-z0-9]+)=(\d{1,9})", item)
+        if found is None or found[1] not in SCALABLE or int(found[2]) < 1:
             roles = ", ".join(SCALABLE)
             raise UsageFault(
-                f"{option}{item}: expected ROLE=N with ROLE one of {roles} and N from 1 to {PROCESSES_MAX}",
+                f"{option}{item}: expected ROLE=N with ROLE one of {roles} and N at least 1",
                 hint=next_here("up --scale ho1=2" if option else "scale ho1=2"),
             )
         if found[1] in counts:
             raise UsageFault(f"{option}{item}: {found[1]} is named twice")
         counts[found[1]] = int(found[2])
     return counts
+
+
+def too_many(count: int, config: LauncherConfig) -> str:
+    """Why a cluster may not have so many processes; empty: it may."""
+    if count <= config.processes_max:
+        return ""
+    return f"that would be {count} processes; {config.processes_max} are allowed (launcher.processes_max)"
+
+
+def require_room(count: int, config: LauncherConfig) -> None:
+    """Raises CommandError (usage) where a cluster may not have so many processes."""
+    if fault := too_many(count, config):
+        raise UsageFault(fault, hint="fewer of a role, or a higher launcher.processes_max where the machine bears them")
+
+
+def require_file(config_file: Path | None) -> None:
+    """Raises CommandError (usage) where `--config` names no file."""
+    if config_file is not None and not config_file.is_file():
+        hint = f"{next_here('up')} uses the home's own one, or the shipped one"
+        raise UsageFault(f"--config {config_file}: no such file", hint=hint)

@@ -7,11 +7,13 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
-from hobus.launch.launcher.options import StartOptions, parse_scale
+from hobus.launch.launcher.options import StartOptions, parse_scale, require_file, require_room
+from hobus.launch.launcher.supervision import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +33,10 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
     config_file = options.config_file
-    if config_file is not None and not config_file.is_file():
-        hint = f"{next_here('up')} uses the home's own one, or the shipped one"
-        raise UsageFault(f"--config {config_file}: no such file", hint=hint)
+    require_file(config_file)
     counts = parse_scale(options.scale)
-    snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
-    if snapshot.config.tools.entry_points:
-        # By name: few clusters have any.
-        importlib.import_module("hobus.launch.launcher.tool_check").require_entry_points(snapshot.config, given or {})
+    overrides = home.config if home.config.is_dir() else None
+    snapshot = load_snapshot(overrides, config_file, further=lambda config: _entry_point_faults(config, given or {}))
     if options.listen is not None:
         snapshot = snapshot.listening("bus", options.listen)
     if options.http is not None:
@@ -58,8 +56,18 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
         "ho3": 0 if config.memory is None else 1,
         "http": config.http.count if config.http.listen else 0,
     }
-    origin = snapshot.origins.get("admin_config.json", "shipped")
-    return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)
+    require_room(size_of(shipped | counts), config.launcher)
+    # Absolute: whoever reads it of the run may stand elsewhere.
+    origin = snapshot.origins["admin_config.json"] if config_file is None else str(config_file.absolute())
+    return Plan(snapshot=snapshot, origin=origin, counts=shipped | counts)
+
+
+def _entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
+    if not config.tools.entry_points:
+        return []
+    # By name: few clusters have any.
+    told: list[str] = importlib.import_module("hobus.launch.launcher.tool_check").unloadable(config, given)
+    return told
 
 
 def check_free(address: str, named: str) -> None:

@@ -32,6 +32,15 @@ class StateChanged(Record):
     about: str = Field(default="", description="what it works with, where it is ready: its model, the end of the chain")
 
 
+class UnderWay(Record):
+    """A process that starts says how far it is."""
+
+    event: Literal["under_way"] = "under_way"
+    at: float = Field(description="seconds since 1970")
+    actor: str
+    text: str
+
+
 class Said(Record):
     """Something else that whoever looks at a cluster in the foreground is told."""
 
@@ -66,7 +75,7 @@ class StartRefused(Record):
     exit_code: int
 
 
-Progress = StartBegun | StateChanged | Said | StartSettled | StartRefused
+Progress = StartBegun | StateChanged | UnderWay | Said | StartSettled | StartRefused
 
 PROGRESS: TypeAdapter[Progress] = TypeAdapter(Annotated[Progress, Field(discriminator="event")])
 """Reads one line of JSON."""

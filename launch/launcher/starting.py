@@ -21,7 +21,18 @@ from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, home_option, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
-from hobus.launch.console.output import duration, is_terminal, note, say, state_colour, styled, table, window, zone
+from hobus.launch.console.output import (
+    duration,
+    is_terminal,
+    note,
+    say,
+    say_prose,
+    state_colour,
+    styled,
+    table,
+    window,
+    zone,
+)
 from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.changes import line_of
 from hobus.launch.launcher.options import StartOptions, parse_scale
@@ -33,7 +44,9 @@ from hobus.launch.launcher.progress import (
     StartRefused,
     StartSettled,
     StateChanged,
+    UnderWay,
 )
+from hobus.launch.launcher.waiting import WaitingLine
 from hobus.launch.logs import tail, writing
 
 _LINE_MAX = 400
@@ -64,6 +77,8 @@ def start_here(home: Home, options: StartOptions) -> int:
 
     def tell(word: Progress) -> None:
         nonlocal has_settled
+        if not isinstance(word, UnderWay):
+            rows.hide()
         if isinstance(word, (StateChanged, Said)) and has_settled:
             say(line_of(word))
         elif isinstance(word, StartSettled):
@@ -182,23 +197,37 @@ def died_while_starting(home: Home, code: int, said: str) -> CommandError:
 
 
 class _Rows:
-    """The processes of a start, a row for each as it gets ready or dies; on a terminal where somebody waits."""
+    """The processes of a start, a row for each as it gets ready or dies; on a terminal where somebody waits.
+
+    What takes longer says how far it is: below the rows on a terminal, elsewhere now and then by a line on stderr.
+    """
 
     def __init__(self, home: Path, *, is_quiet: bool = False) -> None:
         self._home = home
+        self._is_quiet = is_quiet
         self.are_shown = not is_quiet and is_terminal(sys.stdout)
         self._width = 0
         self._told: dict[str, ChildRow] = {}
+        self._line = WaitingLine()
 
     def take(self, word: Progress) -> None:
         """What is to be seen of it."""
+        if isinstance(word, UnderWay):
+            if not self._is_quiet:
+                self._line.show(f"{word.actor} {word.text}", word.at)
+            return
+        self.hide()
         if not self.are_shown:
             return
         if isinstance(word, StartBegun):
             self._width = max(map(len, word.actors))
-            say(_headline(self._home, word.config_origin, word.config_digest))
+            say_prose("", _headline(self._home, word.config_origin, word.config_digest))
         elif isinstance(word, StateChanged) and word.row.state in ("ready", "backoff", "failed"):
             self._show(word.row, word.about or word.row.note)
+
+    def hide(self) -> None:
+        """Something else is said now."""
+        self._line.hide()
 
     def rest(self, run: RunFile) -> None:
         """Whoever was not shown as it is by now."""
@@ -229,7 +258,7 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
     if rows is not None and rows.are_shown:
         rows.rest(run)
     else:
-        say(_headline(home.root, run.config_origin, run.config_digest))
+        say_prose("", _headline(home.root, run.config_origin, run.config_digest))
         _show_all(run)
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")

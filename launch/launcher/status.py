@@ -10,7 +10,7 @@ from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.plan import Plan
-from hobus.launch.launcher.progress import Progress, Said, StartSettled, StateChanged
+from hobus.launch.launcher.progress import Progress, Said, StartSettled, StateChanged, UnderWay
 from hobus.launch.launcher.supervision import Member, drain_bound_s
 from hobus.launch.launcher.zygotes import Shown
 from hobus.launch.logs.tail import tail
@@ -88,6 +88,10 @@ class Board:
         about = self._about(after.role, peer) if after.state == "ready" else ""
         self.report(StateChanged(at=now, was=before.state, row=after.row(), about=about))
 
+    def report_under_way(self, member: Member, now: float) -> None:
+        """It starts, and has come further."""
+        self.report(UnderWay(at=now, actor=member.actor, text=member.note))
+
     def say(self, text: str, now: float) -> None:
         """Whoever has this cluster in the foreground reads it."""
         self.report(Said(at=now, text=text))
@@ -111,6 +115,7 @@ class Board:
         """Said once: everybody is ready, or somebody certainly is not."""
         everybody = list(members)
         waiting = [member for member in everybody if member.state != "ready"]
+        begun = [member for member in waiting if not member.is_queued]
         elapsed_ms = round((now - self._started_at) * 1000)
         is_late = elapsed_ms > self._ready_within_ms or any(map(self._will_not_start, everybody))
         if self.has_reported or (waiting and not is_late):
@@ -126,7 +131,7 @@ class Board:
                 self._config.log_tail_lines,
                 start=self.logs_begin_at.get(member.actor, 0),
             )
-            for member in ([] if damaged else failed or waiting)
+            for member in ([] if damaged else failed or begun)
         }
         self.report(StartSettled(run=run, elapsed_ms=elapsed_ms, tails=tails, damaged="; ".join(damaged)))
 

@@ -12,7 +12,7 @@ Anything else is a programming error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -65,6 +65,8 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     "failed": {"drain": "stopped"},
 }
 
+_QUEUED = {"state": "starting", "note": "waits until fewer are starting (launcher.starting_max)"}
+
 RUNNING: frozenset[State] = frozenset({"starting", "ready", "degraded", "draining"})
 """States in which there is an operating system process."""
 
@@ -98,10 +100,13 @@ class Member:
     """It gets no new work since then, and is to end when it has none; 0 if nobody asked for that."""
     told_at: float = 0.0
     """When it was told to end."""
+    is_queued: bool = False
+    """It is to be started for the first time, as soon as fewer others are starting."""
 
     def row(self) -> ChildRow:
         """This member as the run file shows it."""
-        return ChildRow.model_validate(self, from_attributes=True)
+        row = ChildRow.model_validate(self, from_attributes=True)
+        return row.model_copy(update=_QUEUED) if self.is_queued else row
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +236,7 @@ def _spawned(member: Member, event: Spawned) -> Member:
     return replace(
         member,
         state=next_state(member.state, "spawned"),
+        is_queued=False,
         instance=event.instance,
         pid=0,
         mark="",
@@ -324,6 +330,7 @@ def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect
     following = replace(
         member,
         state=next_state(member.state, "drain"),
+        is_queued=False,
         next_try_at=0.0,
         note="",
         then=event.then,
@@ -377,12 +384,13 @@ def _resting(member: Member, row: PeerRow | None, at: float, config: LauncherCon
 def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
     had_process = member.state in RUNNING
     following = replace(
-        member, state=next_state(member.state, "drain"), next_try_at=0.0, note="", then="stay", resting_since=0.0
-    )
+        member, state=next_state(member.state, "drain"), next_try_at=0.0, note="", then="stay", resting_since=0.0,
+        is_queued=False,
+    )  # fmt: skip
     return following, [Effect("drain", instance=member.instance)] if had_process else []
 
 
-def plan(counts: dict[str, int]) -> list[Member]:
+def plan(counts: Mapping[str, int]) -> list[Member]:
     """The members of a cluster with these numbers of processes per role, in the order in which they are shown.
 
     A role that is not named has one, `http` none.
@@ -390,8 +398,17 @@ def plan(counts: dict[str, int]) -> list[Member]:
     return [
         Member(actor=f"{role}/{number}", role=role)
         for role in START_ORDER
-        for number in range(1, counts.get(role, 0 if role == "http" else 1) + 1)
+        for number in range(1, _count_of(role, counts) + 1)
     ]
+
+
+def size_of(counts: Mapping[str, int]) -> int:
+    """How many members that are."""
+    return sum(_count_of(role, counts) for role in START_ORDER)
+
+
+def _count_of(role: str, counts: Mapping[str, int]) -> int:
+    return counts.get(role, 0 if role == "http" else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +441,8 @@ def number_of(actor: str) -> int:
 
 def _is_away(member: Member) -> bool:
     """It rests, or will: nobody is to start it again."""
-    return member.state == "stopped" or (bool(member.resting_since) and member.then != "start")
+    is_out = member.state == "stopped" and not member.is_queued
+    return is_out or (bool(member.resting_since) and member.then != "start")
 
 
 def drain_bound_s(config: LauncherConfig) -> float:

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hobus.bus.errors import ConfigError
 from hobus.bus.messages.control import SEPARATOR, Tools
 from hobus.config.assets import why_withheld
 from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import is_secret_ref
 from hobus.config.snapshot import Snapshot
+from hobus.config.tool_faults import TOOL_ID
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.finding import Finding, fail, ok, warn
@@ -31,14 +31,13 @@ _ENDED = "importing its package ended the process that did it; take out of the p
 _EXTRA = "pip install 'hobus[mcp]'"
 
 
-def require_entry_points(config: AdminConfig, given: Mapping[str, str]) -> None:
-    """Raises ConfigError that names every entry point that is no tool, with its fix."""
-    faults = [
-        f"tools.entry_points: {name!r}: {fault}" for name, fault in entry_point_faults(config, given).items() if fault
+def unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
+    """A fault for every entry point that is no tool, with its fix; what cannot be a name has one of its own."""
+    return [
+        f"tools.entry_points: {name!r}: {fault}, or remove it here"
+        for name, fault in entry_point_faults(config, given).items()
+        if fault and TOOL_ID.fullmatch(name) is not None and SEPARATOR not in name
     ]
-    if faults:
-        lines = "\n".join(f"- {fault}" for fault in faults)
-        raise ConfigError(f"the configuration names tools that cannot be loaded:\n{lines}", facts={"faults": faults})
 
 
 def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
@@ -98,7 +97,9 @@ def _loaded(names: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> lis
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return [(f"they did not all load within {limit_s} s (tools.timeout_ms)", False)] * len(names)
+        return [
+            (f"they did not all load within {limit_s} s (tools.timeout_ms); make its package load sooner", False)
+        ] * len(names)
     found: list[tuple[str, bool]] = []
     with suppress(ValueError, RecursionError):
         found = [tuple(json.loads(line)) for line in done.stdout.splitlines()[: len(names)]]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.cluster import identity, run_file
+from hobus.bus.errors import ConfigError
+from hobus.launch.cluster import config_changed, identity, run_file
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
-from hobus.launch.console.output import duration, note, say
-from hobus.launch.launcher.options import StartOptions, parse_scale
+from hobus.launch.console.output import duration, note, say, say_prose
+from hobus.launch.launcher.operate import require_room_for
+from hobus.launch.launcher.options import StartOptions, parse_scale, require_file
 from hobus.launch.launcher.progress import already_up
+from hobus.launch.launcher.waiting import WaitingLine
 
 _LOOK_INTERVAL_S = 0.02
 _LOOKS = 100
@@ -25,11 +28,14 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     run = _begun(home)
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
+    require_file(options.config_file)
+    if options.scale:
+        require_room_for(home, parse_scale(options.scale))
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
-    for line in differences(run, options, home):
-        note(line)
+    for line in [*differences(run, options, home), *_changed(run, options, home)]:
+        say_prose("", line, to_stderr=True)
     return _wait(home, ready_within_s) if wait else exit_codes.OK
 
 
@@ -55,7 +61,7 @@ def differences(run: RunFile, options: StartOptions, home: Home) -> list[str]:
         if counts.get(role, 0) != count
     ]
     anew = f"{next_command('down', home.root)}, then up again with it"
-    if options.config_file is not None and str(options.config_file) != run.config_origin:
+    if options.config_file is not None and str(options.config_file.absolute()) != run.config_origin:
         lines.append(f"it runs under the configuration {run.config_origin}, not {options.config_file}: {anew}")
     for option, asked, bound in (
         ("--listen", options.listen, home.bound()), ("--http", options.http, home.bound(http=True)),
@@ -63,6 +69,14 @@ def differences(run: RunFile, options: StartOptions, home: Home) -> list[str]:
         if asked is not None and not _is_bound(asked, bound):
             lines.append(f"it listens {f'at {bound}' if bound else 'nowhere'}, not at {asked} ({option}): {anew}")
     return lines
+
+
+def _changed(run: RunFile, options: StartOptions, home: Home) -> list[str]:
+    try:
+        changed = config_changed.changed_since(home, run, options.config_file)
+    except ConfigError as error:
+        return [config_changed.fault_of(error, home)]
+    return [f"{changed}; in force after {config_changed.in_force_after(home, run)}"] if changed else []
 
 
 def _is_bound(asked: str, bound: str) -> bool:
@@ -76,23 +90,32 @@ def _wait(home: Home, ready_within_s: float | None) -> int:
     clock = SystemClock()
     within_s = config.ready_timeout_ms / 1000 if ready_within_s is None else ready_within_s
     deadline = clock.monotonic() + within_s
-    while True:
-        run = run_file.read(home.run_file)
-        if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
-            raise UnreachableFault(
-                f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root)
-            )
-        if (fault := stalled(run.launcher_pid)) is not None:
-            raise fault
-        late = [row for row in run.children if row.state != "ready"]
-        if not late:
-            return exit_codes.OK
-        if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
-            break
-        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as above
+    line = WaitingLine()
+    try:
+        while late := _late(home):
+            if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
+                break
+            for row in late:
+                if row.state == "starting" and row.note:
+                    line.show(f"{row.actor} {row.note}", clock.now())
+            time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as above
+    finally:
+        line.hide()
+    if not late:
+        return exit_codes.OK
     said = ", ".join(map(_named, late))
     hint = next_command("ps", home.root)
     raise CommandError(f"not ready after {duration(within_s)}: {said}", hint=hint, exit_code=exit_codes.UNREACHABLE)
+
+
+def _late(home: Home) -> list[ChildRow]:
+    """Who is not ready. Raises CommandError where the launcher has ended, or stands still."""
+    run = run_file.read(home.run_file)
+    if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
+        raise UnreachableFault(f"the cluster in {home.root} has ended meanwhile", hint=next_command("up", home.root))
+    if (fault := stalled(run.launcher_pid)) is not None:
+        raise fault
+    return [row for row in run.children if row.state != "ready"]
 
 
 def _named(row: ChildRow) -> str:

@@ -58,7 +58,9 @@ def read_line(text: str, *, actor: str, earlier_at: float) -> LogLine:
 
 
 def of_turn(turn: str) -> Callable[[LogLine], bool]:
-    """Whether a line names this turn: by its run, its input, or a part of any id."""
+    """Whether a line names this turn: by its run, its input, or a part of any id. Raises ValueError as filters do."""
+    if not turn:  # in a filter that means what belongs to no turn
+        raise ValueError("it is empty; expected a turn such as SES-1a2b3c4d-2")
     fits = turn_matches(Value(turn))
 
     def matches(line: LogLine) -> bool:

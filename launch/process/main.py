@@ -77,11 +77,13 @@ def warm(argv: Sequence[str]) -> None:
     """
     options = _parser().parse_args([*argv, "--liveness-fd", "0"])
     software_version()
-    if options.role != "broker":
-        importlib.import_module(f"hobus.launch.process.roles.{options.role}")
+    snapshot = _snapshot_of(home_of(options.home).snapshot.read_bytes())
     for actor in Actor.__subclasses__():
         handled_by(actor)
-    _snapshot_of(home_of(options.home).snapshot.read_bytes())
+    if options.role != "broker":
+        role = importlib.import_module(f"hobus.launch.process.roles.{options.role}")
+        if hasattr(role, "warm"):
+            role.warm(snapshot)
 
 
 @functools.lru_cache(maxsize=1)

@@ -43,6 +43,10 @@ TOLD = {
     "HostCommandApplied": "the command is applied",
     "HostCommandRejected": "the command is refused",
     "LifecycleChanged": "the run changes its state",
+    "INTENT_DECLARED": "an intent of the session is declared",
+    "INTENT_SUPERSEDED": "the intent gives way to another one",
+    "INTENT_CLOSED": "the intent is closed",
+    "INTENT_CONFLICT": "which intent this is about is in doubt",
     "ESCALATION": "{who} gives up on the model's answer",
     "BUDGET_WARNING": "the next round goes over the budget of the run",
     "DEGRADATION": "{who} answers without the supervisor: {reason}",
@@ -50,7 +54,7 @@ TOLD = {
     "RunFailed": "the run is recorded as failed",
     "RunCancelled": "the run is recorded as cancelled",
     "TurnDegraded": "the answer is recorded as a degraded one",
-    "CONSOLIDATION_DUE": "signals of memory have crossed their gate",
+    "CONSOLIDATION_DUE": "memory takes up what the turn brought",
 }
 """Event type -> its sentence."""
 
@@ -97,7 +101,7 @@ def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
     def belongs(one: Entry) -> bool:
         if one.provenance.session_id != session_id and one.stream != journal:
             return False
-        if one.trace == beginning.trace or (run_seq and one.provenance.run_seq == run_seq):
+        if _has_trace_of(one, beginning) or (run_seq and one.provenance.run_seq == run_seq):
             return True
         if run_seq and f"{session_id}-{run_seq}-" in one.submission_id:  # a signal, which names it in its id alone
             return True
@@ -111,8 +115,13 @@ def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
 def _is_of_run(one: Entry, beginning: Entry) -> bool:
     about = one.provenance
     return about.session_id == beginning.provenance.session_id and (
-        one.trace == beginning.trace or (about.run_seq != 0 and about.run_seq == beginning.provenance.run_seq)
+        _has_trace_of(one, beginning) or (about.run_seq != 0 and about.run_seq == beginning.provenance.run_seq)
     )
+
+
+def _has_trace_of(one: Entry, beginning: Entry) -> bool:
+    """Most entries of a session name none: their ids say it."""
+    return one.trace != "" and one.trace == beginning.trace
 
 
 def short(wo_id: str) -> str:
@@ -216,7 +225,7 @@ def _of_event(taken: Recorded) -> str:
     """Of an entry of the session's journal."""
     event = taken.event.event
     match event:
-        case events.RunRequested(input_ref=ref):
+        case events.RunRequested(input_ref=ref) | events.IntentDeclared(objective_ref=ref):
             return _quoted(own_text(taken, ref))
         case events.TookOver(tenure=tenure):
             return f"tenure {tenure}"
@@ -226,7 +235,7 @@ def _of_event(taken: Recorded) -> str:
             return wo_type
         case events.HostCommandReceived(command=command):
             return f"{command.command.kind.lower()} {_quoted(about(command, taken))}".rstrip()
-        case events.HostCommandRejected(reason=reason):
+        case events.HostCommandRejected(reason=reason) | events.IntentConflict(reason=reason):
             return reason
         case events.LifecycleChanged(lifecycle=lifecycle):
             return lifecycle
@@ -274,6 +283,15 @@ def _of_context(context: ContextAssembled, _entry: Entry) -> str:
     return f"memory gives {counted(len(context.artifact_ids), 'line')}" if context.artifact_ids else ""
 
 
+def _of_due(named: SignalsNamed, entry: Entry) -> str:
+    crossed = [f"crossed gates: {', '.join(named.signal_ids)}"] if named.signal_ids else []
+    if not named.remembered_state:
+        return "; ".join(crossed)
+    said = entry.bodies[1] if len(entry.bodies) > 1 else None
+    statement = _quoted(None if said is None else said.decode("utf-8", "replace")) or "(erased)"
+    return "; ".join([*crossed, f"the statement {statement} is {named.remembered_state}"])
+
+
 def _of_gate(gate: QualityGate, _entry: Entry) -> str:
     return f"the quality gate rejects the answer: {_line('; '.join(gate.faults))}" if gate.faults else ""
 
@@ -308,7 +326,7 @@ _PAYLOADS: dict[str, tuple[Any, Callable[[Any, Entry], str]]] = {
     **dict.fromkeys(("WO_COMPLETED", "WO_FAILED", "WO_LATE"), (OrderEnd, _of_order)),
     "CONTEXT_ASSEMBLED": (ContextAssembled, _of_context),
     "WO_QUALITY_GATE": (QualityGate, _of_gate),
-    "CONSOLIDATION_DUE": (SignalsNamed, lambda one, _entry: ", ".join(one.signal_ids)),
+    "CONSOLIDATION_DUE": (SignalsNamed, _of_due),
     "HO3_SIGNAL": (SignalLogged, lambda one, _entry: one.signal_id),
 }
 """Event type -> its payload, and what that adds."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
 from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import every_page
-from hobus.bus.messages.ledger import Entries, Entry, Query, Read, session_stream
+from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Entry, Query, Read, session_stream
 from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
-from hobus.launch.console.output import note
-from hobus.launch.sessions.summary import LAST, is_enough
+from hobus.launch.console.output import say_prose
+from hobus.launch.sessions.summary import LAST, Standing, is_enough
 from hobus.launch.sessions.turns import BEGINNINGS, session_of
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
 from hobus.ledger_service.reader import EntryFilter, read_entries
@@ -43,9 +43,13 @@ class FromLedger:
         return await session_of(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
 
     async def starts(self) -> list[Entry]:
-        """SESSION_START of each session, the newest first; from the index."""
-        question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX, with_bodies=True)
-        return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
+        """The first entry of each session, the newest first; from the index."""
+        found: list[Entry] = []
+        for event_type in BEGINNINGS:
+            where = {"event_type": event_type}
+            question = Query(where=where, limit=_STARTS_MAX, newest_first=True, with_bodies=True)
+            found += (await every_page(self.bus, question, timeout_s=self.timeout_s))[0]
+        return first_of_each(found)
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
         """The last entries of a journal with their bodies, oldest of them first; whether there are earlier ones."""
@@ -93,10 +97,9 @@ class FromDirectory:
         return the_one(given, [one.provenance.session_id for one in begun], called="SESSION")
 
     async def starts(self) -> list[Entry]:
-        """One pass over the record."""
-        return list(
-            read_entries(self._path, EntryFilter(event_type="SESSION_START"), newest_first=True, with_bodies=True)
-        )
+        """One pass over the record for each kind of beginning."""
+        kinds = (EntryFilter(event_type=kind) for kind in BEGINNINGS)
+        return first_of_each([one for kind in kinds for one in read_entries(self._path, kind, with_bodies=True)])
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
         """From the end backwards."""
@@ -116,8 +119,23 @@ class FromDirectory:
         wanted = EntryFilter(stream=_EXECUTORS, session=session_id)
         return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
 
+    def standings(self) -> dict[str, Standing]:
+        """Stream of each session -> where it stands, by one pass over the record."""
+        found: dict[str, Standing] = {}
+        for entry in read_entries(self._path, EntryFilter(stream=EVERY_SESSION), with_bodies=True):
+            found.setdefault(entry.stream, Standing()).take(entry)
+        return found
+
 
 Journals = FromLedger | FromDirectory
+
+
+def first_of_each(beginnings: Iterable[Entry]) -> list[Entry]:
+    """The one that stands for each session, the newest first: its SESSION_START, else its first degraded turn."""
+    found: dict[str, Entry] = {}
+    for one in sorted(beginnings, key=lambda one: (one.event_type != BEGINNINGS[0], one.sequence)):
+        found.setdefault(one.provenance.session_id, one)
+    return sorted(found.values(), key=lambda one: -one.sequence)
 
 
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
@@ -158,5 +176,5 @@ def demand_record(home: Home) -> None:
 
 def _of_files(home: Home, why: str) -> FromDirectory:
     demand_record(home)
-    note(f"{why}: this is what its record says")
+    say_prose("", f"{why}: this is what its record says", to_stderr=True)
     return FromDirectory(home.ledger)

@@ -22,6 +22,7 @@ class ToolText:
     code: str
     message: str
     elapsed_ms: int
+    truncated: bool
     printed: str
     traceback: str
 
@@ -44,6 +45,7 @@ def text_of(entry: Entry) -> ToolText | None:
         code=entry.reason,
         message=end.failure or "",
         elapsed_ms=end.used.elapsed_ms,
+        truncated=end.truncated,
         printed=said.get("printed", ""),
         traceback=said.get("traceback", ""),
     )

@@ -11,6 +11,7 @@ import ast
 from tests.architecture.source import imports, modules
 
 SHELLS: dict[str, str] = {
+    "hobus.actors.ho1_executor.file_reads": "reads files of this machine",
     "hobus.actors.ho1_executor.actor": "where orders arrive",
     "hobus.actors.ho1_executor.ends": "asks the ledger whether an order has ended",
     "hobus.actors.ho1_executor.job": "one order from start to receipt",
@@ -19,7 +20,10 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho1_executor.tool_step": "runs a tool",
     "hobus.actors.ho1_executor.tools.host_process": "one process that runs foreign code, and its socket",
     "hobus.actors.ho1_executor.tools.child_main": "runs inside the tool process",
+    "hobus.actors.ho1_executor.tools.standard_streams": "the same: where its calls print",
     "hobus.actors.ho1_executor.tools.children": "the pre-forked pool",
+    "hobus.actors.ho1_executor.tools.slot": "a place in that pool, and its process",
+    "hobus.actors.ho1_executor.tools.print_pipe": "reads what a tool prints",
     "hobus.actors.ho1_executor.tools.keeper": "ends whatever a tool started",
     "hobus.actors.ho1_executor.tools.in_process": "the simulation's tool runner",
     "hobus.actors.ho1_executor.tools.registry": "tools are async: they may ask other services",
@@ -56,6 +60,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.runs": "begins runs, and ends them",
     "hobus.actors.ho2_supervisor.ownership.take_over": "reads sessions, and fences their former owners",
     "hobus.actors.ho2_supervisor.turn.tool_batch": "sends the calls of one batch side by side",
+    "hobus.actors.ho2_supervisor.turn.sources": "asks for old texts and files",
     "hobus.actors.ho2_supervisor.turn.turn": "the linear turn",
     "hobus.actors.ho2_supervisor.turn.turn_record": "writes the turn's records",
     "hobus.actors.ho3_memory.actor": "where READ and LOG arrive",
@@ -82,6 +87,9 @@ SHELLS: dict[str, str] = {
     "hobus.ledger_service.recovery": "reads the record at start",
     "hobus.ledger_service.reader": "reads entries and bodies",
     "hobus.ledger_service.index": "the SQLite index, and how it is read beside its writer or without one",
+    "hobus.ledger_service.full_text": "keeps the index of words, and answers from it",
+    "hobus.ledger_service.search_index": "the SQLite index of words",
+    "hobus.ledger_service.search_reader": "searches without a running ledger",
     "hobus.ledger_service.source": "the record as files, for reading without a cluster",
     "hobus.ledger_service.verify": "reads the whole record",
     "hobus.actors.session_host.actor": "where clients arrive",

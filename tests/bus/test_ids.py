@@ -34,22 +34,24 @@ def test_an_artifact_does_not_depend_on_the_order_of_its_sources(sources, draw):
     """The sources are sorted first."""
     shuffled = list(sources)
     draw.shuffle(shuffled)
-    assert artifact_id(shuffled, 7, model="m", prompt_pack_version="1") == artifact_id(
-        sources, 7, model="m", prompt_pack_version="1"
+    assert artifact_id("local", shuffled, 7, model="m", prompt_pack_version="1") == artifact_id(
+        "local", sources, 7, model="m", prompt_pack_version="1"
     )
 
 
 def test_every_part_of_an_artifact_makes_another_one():
-    """Sources, window, model, prompt pack; neighbouring parts do not run into each other."""
+    """Principal, sources, window, model, prompt pack; neighbouring parts do not run into each other."""
     names = {
-        artifact_id(["a:b"], 7, model="m", prompt_pack_version="1"),
-        artifact_id(["a:b", "a:c"], 7, model="m", prompt_pack_version="1"),
-        artifact_id(["a:b"], 8, model="m", prompt_pack_version="1"),
-        artifact_id(["a:b"], "explicit", model="m", prompt_pack_version="1"),
-        artifact_id(["a:b"], 7, model="m1", prompt_pack_version=""),
-        artifact_id(["a:b"], 7, model="m", prompt_pack_version="2"),
+        artifact_id("local", ["a:b"], 7, model="m", prompt_pack_version="1"),
+        artifact_id("local", ["a:b", "a:c"], 7, model="m", prompt_pack_version="1"),
+        artifact_id("local", ["a:b"], 8, model="m", prompt_pack_version="1"),
+        artifact_id("local", ["a:b"], "explicit", model="m", prompt_pack_version="1"),
+        artifact_id("local", ["a:b"], 7, model="m1", prompt_pack_version=""),
+        artifact_id("local", ["a:b"], 7, model="m", prompt_pack_version="2"),
+        artifact_id("key/bob", ["a:b"], 7, model="m", prompt_pack_version="1"),
+        artifact_id(None, ["a:b"], 7, model="m", prompt_pack_version="1"),
     }
-    assert len(names) == 6 and all(name.startswith("ART-") and len(name) == 24 for name in names)
+    assert len(names) == 8 and all(name.startswith("ART-") and len(name) == 24 for name in names)
 
 
 def test_an_artifact_of_two_agents_is_two_overlays():

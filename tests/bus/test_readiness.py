@@ -55,6 +55,23 @@ async def test_every_other_actor_is_asked_until_it_is_ready() -> None:
     assert actor.asked == asked
 
 
+async def test_an_actor_that_starts_says_how_far_it_is_until_it_has_started() -> None:
+    """Each further word is told once; what comes after its start is its readiness alone."""
+    told: list[tuple[str, str]] = []
+    actor = Moody(is_watched=False)
+    readiness = Readiness(
+        actor, interval_s=0, on_change=lambda: told.append((readiness.state, readiness.reason)), on_bug=told.append
+    )
+    for word in ("", "1 of 3", "1 of 3", "2 of 3"):
+        readiness.starts(word)
+    readiness.ask()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    readiness.starts("3 of 3")
+    readiness.close()
+    assert told == [("starting", "1 of 3"), ("starting", "2 of 3"), ("ready", "")]
+
+
 class Needy(Actor):
     """Ready itself as soon as it is told, and in need of one of two roles."""
 

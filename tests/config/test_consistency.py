@@ -146,7 +146,7 @@ def test_a_tokenizer_is_that_of_a_configured_model_and_the_only_one() -> None:
         changed("gateway", tokenizers=[one, one, one | {"provider_id": "gone"}, one | {"model_id": "gone"}])
     )
     assert twice == "gateway.tokenizers.1: offline/offline-rules-1 has one already; remove it"
-    assert unknown == "gateway.tokenizers.2.provider_id: no such provider; configured: offline"
+    assert unknown == "gateway.tokenizers.2.provider_id: no provider 'gone'; configured: offline"
     assert other.startswith("gateway.tokenizers.3.model_id: provider 'offline' has no such model; configured: offline")
 
 
@@ -168,7 +168,7 @@ def test_a_model_that_is_its_own_fallback_is_a_fault() -> None:
 def test_route_to_a_provider_or_model_that_is_not_configured_is_a_fault() -> None:
     """A route names what exists; the fault lists what there is."""
     (unknown,) = faults(changed("gateway", default_route={"provider_id": "cloud", "model_id": "x"}))
-    assert unknown == "gateway.default_route.provider_id: no such provider; configured: offline"
+    assert unknown == "gateway.default_route.provider_id: no provider 'cloud'; configured: offline"
     route = {"classification": {"provider_id": "offline", "model_id": "x"}}
     (model,) = faults(changed("gateway", domain_tag_routes=route))
     assert model.startswith("gateway.domain_tag_routes.classification.model_id: provider 'offline' has no such model")
@@ -187,7 +187,7 @@ def test_a_profile_of_a_provider_that_there_is_not_is_a_fault() -> None:
     settings = {"temperature": 0.1, "reasoning_effort": None, "max_tokens": None}
     profiles = {"precise": {"provider_id": "offline", **settings}, "lost": {"provider_id": "cloud", **settings}}
     (fault,) = faults(changed("gateway", profiles=profiles))
-    assert fault == "gateway.profiles.lost.provider_id: no such provider; configured: offline"
+    assert fault == "gateway.profiles.lost.provider_id: no provider 'cloud'; configured: offline"
 
 
 def test_default_agent_must_exist() -> None:
@@ -208,7 +208,7 @@ def test_contract_for_an_unknown_provider_is_a_fault() -> None:
     shipped = GOVERNED.contracts["PRC-CLASSIFY-001"]
     boundary = shipped.boundary.model_copy(update={"provider_id": "cloud"})
     (fault,) = faults(contract=shipped.model_copy(update={"boundary": boundary}))
-    assert "boundary.provider_id: no such provider; configured: offline" in fault
+    assert "boundary.provider_id: no provider 'cloud'; configured: offline" in fault
 
 
 def test_agent_tool_that_is_not_permitted_is_a_fault() -> None:
@@ -229,7 +229,7 @@ def test_agent_budget_names_a_setting_for_a_known_purpose() -> None:
 def test_agent_of_an_unknown_framework_or_provider_is_a_fault() -> None:
     """Framework and permitted providers exist."""
     assert [
-        "framework_id: no framework FMWK-999" in fault for fault in faults(agent=admin(framework_id="FMWK-999"))
+        "framework_id: no framework 'FMWK-999'" in fault for fault in faults(agent=admin(framework_id="FMWK-999"))
     ] == [True]
     permissions = GOVERNED.agents["ADMIN"].permissions.model_dump() | {"providers": ["cloud"]}
     (fault,) = faults(agent=admin(permissions=permissions))
@@ -274,3 +274,14 @@ def test_an_agent_names_the_settings_that_bound_it() -> None:
     assert agent.budget_tokens("classify", budget) == budget.classify_budget
     assert agent.budget_tokens("consolidate", budget) == budget.consolidation_budget
     assert agent.budget_tokens("agent", budget) == budget.agent_token_limit
+
+
+@pytest.mark.parametrize(
+    ("root", "count"),
+    [("/srv/docs", 0), ("~/docs", 0), ("*", 0), ("docs", 1), ("./docs", 1), ("", 1), ("~other/docs", 1)],
+)
+def test_a_root_for_files_means_the_same_place_for_every_process(root: str, count: int) -> None:
+    """A relative one would be read from wherever a process happens to stand."""
+    permissions = GOVERNED.agents["ADMIN"].permissions.model_dump() | {"paths": (root,)}
+    said = faults(agent=admin(permissions=permissions))
+    assert len(said) == count and all("permissions.paths.0" in fault for fault in said)

@@ -113,6 +113,40 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
     )
 
 
+def test_faults_of_one_file_hide_none_of_another_nor_of_what_does_not_fit_together(tmp_path: Path) -> None:
+    """Each with the file in which it is fixed; what only follows from another one is not told."""
+    agents = override(tmp_path, "agents/ADMIN.json", "{")
+    mine = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8"))
+    mine |= {"agent_id": "MINE", "colour": "red", "framework_id": "FMWK-999"}
+    override(tmp_path, "agents/MINE.json", json.dumps(mine))
+    override(tmp_path, "prompt_packs/PRM-MINE-001.txt", "no section")
+    override(tmp_path, "prompt_packs/PRM-OTHER-001.txt", "\ufeff[[user]]\nhi")
+    own = {
+        "ho2": {"runs_mx": 1},
+        "bus": {"reconnect_min_ms": 10_000, "beat_interval_ms": "soon"},
+        "gateway": {"default_route": {"provider_id": "nobody"}, "providers": {"mine": {"kind": "openai"}}},
+        "launcher": {"environment": ["MY_TOKEN"]},
+    }
+    override(tmp_path, "admin_config.json", json.dumps(own))
+    with pytest.raises(ConfigError) as caught:
+        load(agents, None)
+    found = [fault.removeprefix(f"{tmp_path / 'config'}/").split(": ") for fault in caught.value.facts["faults"]]
+    missing = [path for _, path, *_ in found if path.startswith("gateway.providers.mine.")]
+    assert len(missing) > 5, "what a provider needs, and nothing that follows from it being none"
+    assert sorted(f"{file}: {path.partition(' (')[0]}" for file, path, *_ in found if path not in missing) == [
+        "admin_config.json: bus.beat_interval_ms",
+        "admin_config.json: bus.reconnect_min_ms",
+        "admin_config.json: gateway.default_route.provider_id",
+        "admin_config.json: ho2.runs_mx",
+        "admin_config.json: launcher.environment.0",
+        "agents/ADMIN.json: line 1, column 2",
+        "agents/MINE.json: colour",
+        "agents/MINE.json: framework_id",
+        "prompt_packs/PRM-MINE-001.txt: PRM-MINE-001",
+        "prompt_packs/PRM-OTHER-001.txt: begins with a byte order mark",
+    ]
+
+
 def test_misspelt_key_names_the_setting_that_was_meant(tmp_path: Path) -> None:
     """A near miss is answered with the right name."""
     value = copy.deepcopy(SHIPPED)
@@ -291,9 +325,9 @@ def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: s
 def test_a_number_that_no_message_can_carry_is_a_fault_of_its_setting(tmp_path: Path, number: str) -> None:
     """Beyond 2**53 readers of JSON and MessagePack differ or fail: the setting is named instead."""
     value = copy.deepcopy(SHIPPED)
-    value["ho1"]["count"] = "HERE"
+    value["ho2"]["sessions_max"] = "HERE"
     (fault,) = faults_of(tmp_path, json.dumps(value).replace('"HERE"', number))
-    assert fault.startswith(str(tmp_path)) and "ho1.count: a number beyond 9007199254740992 (2**53)" in fault
+    assert fault.startswith(str(tmp_path)) and "ho2.sessions_max: a number beyond 9007199254740992 (2**53)" in fault
 
 
 def test_a_number_of_thousands_of_digits_is_a_fault(tmp_path: Path) -> None:

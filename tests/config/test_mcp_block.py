@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import ConfigError
+from hobus.config.files import SHIPPED_ROOT
 from hobus.config.mcp_block import PastedServer
 from hobus.config.secret_refs import looks_secret, secret_argument
 from hobus.config.snapshot import Snapshot, load_snapshot
@@ -133,6 +134,39 @@ def test_names_and_blocks_that_are_none(tmp_path):
 def test_all_faults_of_a_block_are_told_at_once(tmp_path):
     """As of every file."""
     assert len(faults(tmp_path, {"a": {"command": "x", "arg": 1, "typ": "x"}, "b": {}, "c": {"url": 1}})) == 4
+
+
+EVERYTHING_WRONG = {
+    "command": "x", "args": ["--password", "abc"], "arg": 1, "autoApprove": ["*"], "profile": "brave", "type": "http",
+    "env": {"API_KEY": "abc", "A": "Bearer ${T}", "N": "1"}, "reads": ["y"], "tools": ["z"], "connect_timeout_ms": 0,
+}  # fmt: skip
+
+
+def test_all_faults_of_one_server_are_told_at_once_with_their_file(tmp_path):
+    """Whichever of its settings is looked at first: an unknown one, a form, a profile, a secret; and others' beside."""
+    found = faults(tmp_path, {"a": EVERYTHING_WRONG, "b": {"command": "y", "env": {"B_TOKEN": "abc"}}})
+    paths = [fault.partition(": ")[0] for fault in found]
+    assert sorted(paths) == [
+        "mcpServers.a", "mcpServers.a.arg", "mcpServers.a.args", "mcpServers.a.autoApprove",
+        "mcpServers.a.connect_timeout_ms", "mcpServers.a.env.A", "mcpServers.a.env.API_KEY", "mcpServers.a.profile",
+        "mcpServers.a.reads", "mcpServers.b.env.B_TOKEN",
+    ]  # fmt: skip
+    with pytest.raises(ConfigError) as refused:
+        load_snapshot(tmp_path)
+    assert all(one.startswith(f"{tmp_path / 'admin_config.json'}: ") for one in refused.value.facts["faults"])
+    assert "abc" not in refused.value.detail
+
+
+def test_a_server_that_nobody_can_make_out_is_not_told_a_second_time(tmp_path):
+    """By an agent that has tools of it; a server that there is not is told."""
+    agent = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text(encoding="utf-8"))
+    agent["tools"] += ["a__x", "other__x"]
+    agent["permissions"]["tools"] += ["a__x", "other__x"]
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "ADMIN.json").write_text(json.dumps(agent))
+    one, other = faults(tmp_path, {"a": {"args": []}})
+    assert one.startswith("mcpServers.a: needs either command")
+    assert other.startswith(f"{tmp_path / 'agents' / 'ADMIN.json'}: tools: 'other__x': no MCP server 'other'")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,21 @@ def test_text_under_a_secret_name_is_hidden_at_every_depth() -> None:
     assert shown["providers"][0]["nested"]["key_ref"] == "env:NAME"
 
 
+def test_text_that_is_a_secret_by_its_form_or_place_is_hidden_whatever_its_name() -> None:
+    """A key of a service, an address with a password or a token in it, an argument behind a flag that is named so."""
+    key = "sk-" + "a" * 20
+    shown = redacted(
+        {
+            "note": key,
+            "url": "https://h/x?access_token=abc&n=1",
+            "db": "postgres://me:" + "abc@h/db",
+            "command": ["x", "--password", "abc", "--api-key=abc", "--verbose", "--token", "--quiet", key],
+        }
+    )
+    assert shown["note"] == shown["url"] == shown["db"] == HIDDEN
+    assert shown["command"] == ["x", "--password", HIDDEN, HIDDEN, "--verbose", "--token", "--quiet", HIDDEN]
+
+
 def test_budgets_are_no_secrets() -> None:
     """Numbers and names that merely speak of tokens stay."""
     value = {"session_token_limit": 5, "max_tokens": 7, "chars_per_token": 4, "monkey": "banana", "primary_keys": ["a"]}

@@ -5,7 +5,18 @@ import shutil
 
 import pytest
 
-from bench.ledger_drills.rig import SESSION, append, call, ledger_config, medium, running, start, take_over, write
+from bench.ledger_drills.rig import (
+    SESSION,
+    SmallBus,
+    append,
+    call,
+    ledger_config,
+    medium,
+    running,
+    start,
+    take_over,
+    write,
+)
 from hobus.bus.catalog import ROWS
 from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import handlers_of
@@ -23,7 +34,8 @@ from hobus.bus.messages.ledger import (
     Written,
 )
 from hobus.bus.sim.disk import SimDisk
-from hobus.ledger_service import tables
+from hobus.ledger_service import recovery, tables
+from hobus.ledger_service.index import FILES
 from hobus.ledger_service.service import LedgerService
 
 
@@ -283,6 +295,29 @@ async def test_a_broken_index_ends_the_process_and_the_next_start_rebuilds_it(tm
     async with running(RealDisk(tmp_path)) as ledger:
         acks = await ledger.write(write("a"), write("b"))
         assert [ack.outcome for ack in acks] == ["known", "committed"]
+
+
+async def test_a_start_says_how_far_the_index_is_that_it_makes_anew(tmp_path, monkeypatch):
+    """By entries of those that there are; of an index that is only behind what is missing alone; nothing else is said."""
+    monkeypatch.setattr(recovery, "_ROWS_PER_STEP", 2)
+    async with running(RealDisk(tmp_path)) as ledger:
+        assert ledger.service.starting() == ""
+        for number in range(5):
+            await ledger.write(write(f"e{number}"))
+    for name in FILES:
+        (tmp_path / name).unlink(missing_ok=True)
+    said: list[str] = []
+
+    class Listening(SmallBus):
+        async def sleep(self, seconds: float) -> None:
+            said.append(service.starting())
+            await super().sleep(seconds)
+
+    service = LedgerService(RealDisk(tmp_path), ledger_config())
+    await service.start(Listening())
+    service.stop()
+    what = "makes its index anew"
+    assert said[:3] == [f"{what}: 2 of 5 entries", f"{what}: 4 of 5 entries", f"{what}: 5 of 5 entries"]
 
 
 async def test_an_index_without_room_ends_nothing_and_catches_up_once_there_is_some(tmp_path):

@@ -14,6 +14,7 @@ import pytest
 from bench.cluster import Cluster, eventually
 from hobus.bus.errors import BusError
 from hobus.launch.cluster import identity
+from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.control import ScaleCommand, send
 
@@ -123,6 +124,46 @@ def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cl
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
+def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: Cluster):
+    """By `up` and by the doctor, with what differs and what puts it in force; one with faults would not start again."""
+    cluster.up()
+    cluster("config set", "ho1.slots", "2")
+    anew = f"hobus down --home {cluster.home.root}, then up again"
+    for code, told in ((0, cluster("up")), (0, cluster("doctor"))):
+        assert told.code == code and "ho1.slots is 4, on disk 2" in told.out + told.err and anew in told.out + told.err
+    own = cluster.home.config / "admin_config.json"
+    own.write_text('{"ho1": {"slots": "two"}}')
+    told = cluster("up")
+    assert told.code == 0 and "would not start again: " in told.err and "ho1.slots: Input should be" in told.err
+    own.write_text('{"ho1": {"slots": 2}}')
+    cluster("down")
+    cluster.up()
+    assert "on disk" not in cluster("up").err and "in force" not in cluster("doctor").out
+
+
+def test_many_processes_are_started_in_steps_between_which_the_launcher_answers(cluster: Cluster):
+    """Never more than launcher.starting_max at once; another scale and `down` are taken while most still wait."""
+    cluster.up(settings={"launcher.starting_max": 4, "launcher.processes_max": 60})
+    scaling = cluster.begin("scale", "ho1=50", "--no-wait")
+
+    def executors() -> list[ChildRow]:
+        return [row for row in cluster.run().children if row.role == "ho1"]
+
+    eventually(lambda: len(executors()) == 50)
+    most, rows = 0, executors()
+    while sum(row.state == "ready" for row in rows) < 12:
+        rows = executors()
+        most = max(most, sum(row.state == "starting" and bool(row.pid) for row in rows))
+    assert 0 < most <= 4
+    said = {(row.state, row.note) for row in rows if not row.pid}
+    assert ("starting", "waits until fewer are starting (launcher.starting_max)") in said
+    assert len(said) <= 2  # or asked for, and not born yet
+    send(Path(cluster.run().sockets), ScaleCommand(role="ho1", count=2), timeout_s=5)
+    eventually(lambda: all(row.pid for row in executors()))
+    assert (scaling.communicate(timeout=60)[0], scaling.returncode) == (b"ho1: 50 processes\n", 0)
+    assert cluster("down").code == 0
+
+
 def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
     """Unknown names, roles without a number, zero; by the launcher itself, too."""
     cluster.up()
@@ -130,13 +171,19 @@ def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
         (("restart", "ho1/9"), "there are broker/1"),
         (("restart", "nobody"), "there are broker/1"),
         (("drain", "launcher"), "goes with the cluster"),
-        (("scale", "ho1=0"), "N from 1"),
+        (("scale", "ho1=0"), "N at least 1"),
+        (("scale", "ho1=2", "ho2=1000"), "that would be 1007 processes; 64 are allowed (launcher.processes_max)"),
+        (("up", "--scale", "ho1=1000"), "launcher.processes_max"),
+        (("up", "--config", "/nowhere.json"), "no such file"),
         (("scale", "ledger=2"), "one of ho1, ho2"),
         (("scale", "ho9=2"), "one of ho1, ho2"),
         (("scale",), "ROLE=N"),
     ):
         answer = cluster(*words)
         assert answer.code == exit_codes.USAGE and said in answer.err and "Traceback" not in answer.err, words
+    assert len(cluster.run().children) == 7
+    with pytest.raises(BusError, match=r"launcher\.processes_max"):
+        send(Path(cluster.run().sockets), ScaleCommand(role="ho1", count=10**9), timeout_s=5)
     with pytest.raises(BusError, match="cannot be scaled"):
         send(Path(cluster.run().sockets), ScaleCommand(role="ledger", count=2), timeout_s=5)
     cluster("down")

@@ -92,7 +92,7 @@ def add_the_server(config: Path) -> None:
     found = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     settings = json.loads((config / "admin_config.json").read_text())
-    settings["tools"] |= json.loads("{" + found.group(1) + "}")
+    settings |= json.loads("{" + found.group(1) + "}")
     (config / "admin_config.json").write_text(json.dumps(settings))
     path = config / "agents" / "CLERK.json"
     agent = json.loads(path.read_text())

@@ -42,6 +42,11 @@ def blunder(path: str) -> str:
     print("\\33[31mstill looking", file=sys.stderr)
     return {}[path]
 
+@tool(idempotent=True, writes=False)
+def repeat(times: int) -> str:
+    "Says x."
+    return "x" * times
+
 class Size(enum.Enum):
     SMALL = "small"
     LARGE = "large"
@@ -80,7 +85,7 @@ def put(directory: str, *, call: Invocation) -> str:
     return _effect(directory, call)
 """
 
-NAMES = ["double", "refuse", "blunder", "invite", "pay", "put"]
+NAMES = ["double", "refuse", "blunder", "invite", "pay", "put", "repeat"]
 
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
@@ -207,7 +212,9 @@ def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: C
         "tools.entry_points: 'licensed': broken_pack:x cannot be imported (RuntimeError: no licence, " in refused.err
         and "broken_pack.py:1)" in refused.err
     )
-    assert "'nowhere': no installed package has it in the group hobus.tools; there: licensed" in refused.err
+    assert (
+        "'nowhere': no installed package has it in the group hobus.tools (there: licensed); install it" in refused.err
+    )
     assert "Traceback" not in refused.out + refused.err
     (cluster.home.config / "admin_config.json").write_text((cluster.home.root / "tested.json").read_text())
     told = cluster("doctor", "--json")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from bench.ledger_drills.rig import ledger_config, write
 from bench.ledger_drills.rig import running as running_ledger
 from hobus.bus.disk import RealDisk
 from hobus.launch.cluster import identity
+from hobus.ledger_service.index import FILES
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process
@@ -26,6 +28,8 @@ pytestmark = pytest.mark.process
 WIDTHS = (120, 80, 60)
 LARGE = 6_000
 """Entries of a record that is verified for long enough to be watched."""
+UNINDEXED = 20_000
+"""Of one whose index is made anew for long enough."""
 TOGETHER = 200
 
 
@@ -216,11 +220,24 @@ def test_an_answer_in_the_chat_stands_as_markdown(writing: Cluster, columns: int
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home whose record takes a while to verify."""
-    home = tmp_path_factory.mktemp("large")
+    return filled(tmp_path_factory.mktemp("large"), LARGE)
+
+
+@pytest.fixture(scope="module")
+def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose record takes a while to index, and has no index."""
+    home = filled(tmp_path_factory.mktemp("unindexed"), UNINDEXED)
+    for name in FILES:
+        (home / "ledger" / name).unlink(missing_ok=True)
+    return home
+
+
+def filled(home: Path, count: int) -> Path:
+    """With so many entries."""
 
     async def fill() -> None:
         async with running_ledger(RealDisk(home / "ledger"), ledger_config(segment_bytes=1 << 20)) as ledger:
-            for first in range(0, LARGE, TOGETHER):
+            for first in range(0, count, TOGETHER):
                 await ledger.write(*(write(f"e{number}") for number in range(first, first + TOGETHER)))
 
     asyncio.run(fill())
@@ -241,6 +258,23 @@ def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int)
     assert all(len(row) <= columns and row.count("verified") == 1 for row in seen)
     assert typed.seen[0].startswith(f"OK  {LARGE:,} entries, ") and "verified" not in typed.text
     assert not typed.screen.cursor.hidden
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_start_that_makes_the_index_anew_shows_how_far_it_is(unindexed: Path, tmp_path: Path, columns: int) -> None:
+    """Below the rows, in one row that is gone when the ledger is ready."""
+    cluster = cluster_in(tmp_path / "h")
+    shutil.copytree(unindexed / "ledger", cluster.home.ledger)
+    try:
+        with typing("up", "--wait", "--home", str(cluster.home.root), columns=columns, rows=30) as typed:
+            assert typed.end() == 0, typed.text
+    finally:
+        cluster.end()
+    told = re.findall(rf"ledger/1 makes its index anew: ([\d,]+) of {UNINDEXED:,} entries", typed.written)
+    assert told == sorted(told, key=lambda done: int(done.replace(",", ""))) and told, typed.written
+    seen = [row for moment in typed.moments for row in moment.splitlines() if "makes its index" in row]
+    assert all(len(row) <= columns and row.count("makes") == 1 for row in seen)
+    assert "makes its index" not in typed.text and "ready in" in typed.text
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

@@ -122,10 +122,13 @@ def test_no_listing_sends_a_terminal_what_others_wrote(cluster: Cluster):
     assert shown >= 5, "the text was not there to be shown"
     with typing("chat", "--home", home, columns=100, env={"NO_COLOR": ""}) as typed:
         typed.at_prompt()
-        typed.paste("say " + re.sub(r"[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]", "", HOSTILE_TEXT))  # as edited
+        typed.paste(f"say {HOSTILE_TEXT}")
+        typed.until("<U+202E>gnp.exe<U+2066>")  # as it is edited
         typed.type("")
         typed.until("model call")
         typed.leave()
     said = OURS.sub("", typed.written).replace("\r\n", "\n")
     assert not [char for char in said if COMMANDS.match(char) and char != "\r"], said
     assert MARK in said and "\x1b]" not in typed.written
+    asked = cluster.entries("RunRequested")[-1]
+    assert "\u202egnp.exe\u2066".encode() in b"".join(filter(None, asked.bodies))  # what was said is what was pasted

@@ -143,6 +143,19 @@ async def test_a_process_that_dies_leaves_its_outcome_unknown(runner: ChildToolR
     assert (await run(runner, "text", text="x", times=1)).ok
 
 
+async def test_a_process_outlives_whatever_a_tool_raises() -> None:
+    """Exceptions that raise when they are looked at, and one that is no Exception: each is a failed call, and told."""
+    one = make(children=1)
+    try:
+        await loaded(one)
+        pids = one.pids()
+        for kind in ("nameless", "unseen", "bare"):
+            assert (await run(one, "unseeable", kind=kind)).code == "tool_failed"
+        assert one.pids() == pids and (await run(one, "text", text="x", times=1)).ok
+    finally:
+        await one.close()
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
@@ -200,11 +213,74 @@ async def test_what_was_printed_before_the_end_of_a_process_is_there(
     assert (output.code, output.printed) == (code, EVERY_WAY + "before it spins\n" if then == "spin" else whole)
 
 
-async def test_a_tool_that_closes_its_outputs_is_answered_all_the_same(runner: ChildToolRunner) -> None:
-    """Its later calls print nowhere; frames have a way of their own."""
-    for _ in range(3):
-        assert (await run(runner, "print", then="close")).code in {"", "tool_failed"}
-    assert (await run(runner, "text", text="x", times=1)).text == '"x"'
+HARM = {
+    "os.close(0)": True, "os.close(1)": True, "os.close(2)": True, "os.closerange(0, 3)": True,
+    "os.close(1); open('/dev/null')": True, "[os.open('/dev/null', 0) for _ in iter(lambda: room(), False)]": True, "os.dup2(os.open('/dev/null', os.O_WRONLY), 1)": True,
+    "sys.stdout.close()": False, "sys.stderr.close(); sys.stdin.close()": False, "sys.stdout.detach()": False,
+    "sys.stdout = sys.stderr = sys.stdin = None": False, "os.set_blocking(1, False)": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", HARM)
+async def test_what_a_tool_does_to_its_streams_harms_no_later_one(code: str) -> None:
+    """It has its result; where its process lost a descriptor the next call has a fresh one, else its streams again."""
+    one = make(children=1)
+    try:
+        await loaded(one)
+        pids = one.pids()
+        harmed = await run(one, "harm", code=code)
+        assert (harmed.ok, harmed.printed) == (True, "before\n")
+        assert (one.pids() != pids) == HARM[code]
+        for _ in range(2):
+            output = await run(one, "print")
+            assert (output.text, output.printed) == ('{"read": ""}', EVERY_WAY)
+    finally:
+        await one.close()
+
+
+async def test_a_process_whose_line_to_its_worker_is_closed_takes_no_other_call() -> None:
+    """The call that did it has no result that could be told; the next one is not harmed."""
+    one = make(children=1)
+    try:
+        await loaded(one)
+        assert (await run(one, "harm", code="os.closerange(3, 100)", timeout_s=30.0)).code == "unknown_outcome"
+        assert (await run(one, "text", text="x", times=1)).ok
+    finally:
+        await one.close()
+
+
+@pytest.mark.parametrize("what", ["program", "thread"])
+async def test_what_a_call_leaves_running_prints_for_that_call(tmp_path: Path, what: str) -> None:
+    """While another call of its process runs, or after that: never as another one's words."""
+    one, path = make(children=1), tmp_path / "go"
+    try:
+        with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logged:
+            structlog.contextvars.bind_contextvars(of="the first call")
+            left = await run(one, "leave", what=what, path=str(path))
+            assert left.printed == "left\n"
+            structlog.contextvars.bind_contextvars(of="another call")
+            assert (await run(one, "say", path=str(path))).printed == "own\n"
+            assert (await run(one, "say")).printed == "own\n"
+        late = [(line["tool"], line["printed"], line.get("of")) for line in logged if line.get("is_late")]
+        assert late == [("leave", f"from the {what}\n", None)]
+        assert {line["of"] for line in logged if line["tool"] == "say" and not line.get("is_late")} == {"another call"}
+    finally:
+        await one.close()
+
+
+async def test_a_process_with_too_many_leftovers_is_ended_with_them(tmp_path: Path) -> None:
+    """Those of tools.leftovers_max calls may live; nothing is lost of what they printed."""
+    one, path = make(children=1, leftovers_max=2), tmp_path / "never"
+    try:
+        pids: list[int] = []
+        for _ in range(4):
+            assert (await run(one, "leave", what="program", path=str(path))).ok
+            pids += one.pids()
+        assert len(set(pids[:3])) == 1 and pids[3] != pids[0]
+        await until(lambda: not lives(pids[0]))
+    finally:
+        path.touch()  # what left the process's group is reached by no kill of it
+        await one.close()
 
 
 async def test_what_a_tool_says_is_logged_with_its_call_and_without_secrets() -> None:

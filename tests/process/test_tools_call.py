@@ -30,7 +30,7 @@ def test_a_tool_is_called_as_an_order_and_no_model_is_asked(cluster: Cluster, tm
     broke = cluster("tools call", "blunder", '{"path": "the drawer"}')
     assert (broke.code, broke.out) == (exit_codes.FAILED, "")
     assert "  | looking at the drawer" in broke.err and "  | KeyError: 'the drawer'" in broke.err
-    assert "error: error tool_failed: the tool broke: KeyError" in broke.err
+    assert "error: tool_failed: the tool broke: KeyError" in broke.err
     assert (
         "Traceback (most recent call last):\n" in broke.err
         and "hobus" not in broke.err.split("traceback by")[1].split("KeyError")[0]
@@ -40,9 +40,16 @@ def test_a_tool_is_called_as_an_order_and_no_model_is_asked(cluster: Cluster, tm
     assert told.code == exit_codes.FAILED
     document = told.json
     assert (document["ok"], document["code"], document["value"]) == (False, "tool_failed", None)
+    assert document["message"].startswith("tool_failed: the tool broke: KeyError")
     assert document["printed"].startswith("looking at x\n") and document["tool_ms"] >= 0
 
     assert cluster("tools call", "double", "-", stdin=b'{"number": 2}').out == "4\n"
+    bound = cluster.place.snapshot.config.tools.output_max_bytes
+    for times, is_cut in ((bound - 2, False), (bound - 1, True)):
+        long = cluster("tools call", "repeat", json.dumps({"times": times}))
+        assert len(long.out) == bound + 1 - 2 * (not is_cut), long.err
+        assert (f"the value is cut: it has more than {bound} bytes (tools.output_max_bytes)" in long.err) == is_cut
+        assert cluster("tools call", "repeat", json.dumps({"times": times}), "--json").json["truncated"] is is_cut
     for words, said in (
         (("duble", "{}"), "there is no tool duble; there are "),
         (("double", "21"), "the arguments are not a JSON object: 21"),
@@ -59,8 +66,8 @@ def test_a_tool_is_called_as_an_order_and_no_model_is_asked(cluster: Cluster, tm
 
     assert cluster.entries("PROMPT_SENT") == []
     sessions = cluster("session list", "--json", "--all").json["sessions"]
-    assert {one["status"] for one in sessions} == {"closed"} and len(sessions) == 5
-    assert len(cluster.entries("TOOL_STARTED")) == 5
+    assert {one["status"] for one in sessions} == {"closed"} and len(sessions) == 9
+    assert len(cluster.entries("TOOL_STARTED")) == 9
     assert cluster.record_verdict() == "ok"
     assert cluster("session replay", document["session_id"]).code == 0
 
@@ -88,6 +95,12 @@ def test_a_call_never_runs_twice_and_waits_for_its_approval(cluster: Cluster, tm
     cluster("session deny", held[0]["session_id"], "001", "--reason", "not today")
     out, err = refused.communicate(timeout=60)
     assert (refused.returncode, out) == (exit_codes.REFUSED, b"") and b"not today" in err
+
+    left = cluster("tools call", *words[:2], "--timeout", "1s")
+    assert left.code == exit_codes.UNREACHABLE, left.err
+    held = eventually(lambda: [one for one in cluster("session list", "--json").json["sessions"] if one["held_calls"]])
+    cluster("session deny", held[0]["session_id"], "001")
+    eventually(lambda: not cluster("session list", "--json").json["sessions"])
     assert len(effects(tmp_path)) == 1
     assert cluster.record_verdict() == "ok"
 

@@ -20,7 +20,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ids import RunId, iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
-from hobus.bus.messages.session import Consolidate, TurnResult
+from hobus.bus.messages.session import Consolidate, ProcessTurn, SessionReady, StartSession, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
@@ -310,6 +310,50 @@ def test_killed_at_any_moment_the_supervisor_leaves_no_turn_unlogged(step_s: flo
         moment_s += step_s
 
 
+STATEMENT = "Always answer in one line."
+
+
+@pytest.mark.parametrize("step", [2, 5, *(pytest.param(step, marks=pytest.mark.slow) for step in (0, 1, 3, 4, 6, 8))])
+@pytest.mark.parametrize("role", ["ho3", "ho2", pytest.param("ledger", marks=pytest.mark.slow)])
+def test_whatever_dies_around_a_statement_it_is_remembered_once(role: str, step: int) -> None:
+    """In its turn or behind it: once the session's next turn is over there is one artifact, and the prompt after that has it."""
+    with lesson() as taught:
+        taught.cluster.strike(role, after_s=step * 0.0015, back_after_s=0.2)
+        session_id = taught.ask(STATEMENT, rest_s=5).session_id
+        taught.ask("thanks, bye", session_id=session_id, rest_s=5)
+        [kept] = taught.overlays(active_only=False)
+        assert (kept.artifact.context_line, kept.state) == (STATEMENT, "active")
+        assert kept.artifact.source_signal_ids[0].startswith("explicit:")
+        taught.ask()
+        assert taught.context()["lines"] == [STATEMENT]
+        assert count_of(taught.cluster.entries(), "HO3_OVERLAY") == 1
+
+
+def test_a_stranger_teaches_nobody_but_themselves() -> None:
+    """Sessions of a key, as the door begins them: learned for it alone; a client that only says so begins one of its own."""
+    with lesson() as taught:
+        world = taught.cluster.world
+        door, liar = world.client("http"), world.client("door")
+        taught.rest(0.1)
+
+        def turn(client: Any, number: int) -> list[str]:
+            session_id = f"00000000-0000-5000-8000-{number:012d}"
+            begin = StartSession(session_id=session_id, principal="key/mallory")
+            asked = ProcessTurn(session_id=session_id, input_id=f"s-{number}", text=QUESTION)
+            world.run(client.request("host", begin, expect=SessionReady, timeout_s=5))
+            assert world.run(client.request("host", asked, expect=TurnResult, timeout_s=5)).outcome == "success"
+            taught.rest(2)
+            return taught.context()["lines"]
+
+        for number in range(5):
+            turn(door, number)
+        assert {one.artifact.principal for one in taught.overlays()} == {"key/mallory"}
+        assert len(turn(door, 5)) == 3
+        assert turn(liar, 6) == []
+        taught.ask()
+        assert taught.context()["lines"] == []
+
+
 @pytest.mark.parametrize("moment_s", [0.001, *(pytest.param(at, marks=pytest.mark.slow) for at in (0.0, 0.002, 0.004))])
 def test_without_memory_for_good_turns_go_on(moment_s: float) -> None:
     """HO3 dies and does not come back: every turn is answered within its time-outs, and the record says why it has no lines."""
@@ -346,7 +390,7 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
         assert all(result.consolidation_candidates == [] for result in results)
         assert [frame for frame in frames if frame[2].startswith("ho3") or frame[1] == "ho2.consolidate"] == []
         assert count_of(entries, "CONTEXT_ASSEMBLED") + count_of(entries, "MEMORY_WARNING") == 0
-        assert {entry.stream for entry in entries} & {"signals", "overlays", "ho2_context_authority"} == set()
+        assert {entry.stream for entry in entries} & {"signals", "overlays"} == set()
         check_record(entries)
     assert answers["missing"] == answers["off"] == answers["on"]
     assert journals["missing"] == journals["off"]

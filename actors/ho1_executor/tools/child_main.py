@@ -1,13 +1,12 @@
 """A tool process: takes one call at a time from its worker, runs it, answers; ends when its worker is gone.
 
-Started as `python -m` this module, <worker pid> <0|1, whether it is kept>, with a socket as standard input and, as
-standard output, a pipe for what tools print; kept: it has a keeper, for whatever its tools start (`keeper`). Imports
-stay few (no bus, no models, no event loop), because every worker keeps several of these.
+Started as `python -m` this module, <worker pid> <0|1, whether it is kept>, with a socket for frames as standard input
+and, as standard output, one for the pipes that tools print into; kept: it has a keeper, for whatever its tools start
+(`keeper`). Imports stay few (no bus, no models, no event loop), because every worker keeps several of these.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
@@ -28,6 +27,7 @@ from hobus.actors.ho1_executor.tools.definition import (
     run_tool,
 )
 from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, result_fields, unpack_frame
+from hobus.actors.ho1_executor.tools.standard_streams import StandardStreams, identity
 
 ENTRY_POINTS = "hobus.actors.ho1_executor.tools.entry_points"
 """Imported only where the configuration names some."""
@@ -37,13 +37,16 @@ class Pipe:
     """Frames over one descriptor, blocking: a child has nothing to do while it waits."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
+        self._was = identity(descriptor)
 
     def send(self, op: str, **fields: Any) -> None:
-        """Writes one frame."""
+        """Writes one frame; the process ends here when a tool has closed the descriptor, or made it another file's."""
+        if identity(self.descriptor) != self._was:
+            os._exit(1)
         data = memoryview(pack_frame(op, **fields))
         while data:
-            data = data[os.write(self._descriptor, data) :]
+            data = data[os.write(self.descriptor, data) :]
 
     def receive(self) -> dict[str, Any]:
         """The next frame; the process ends here when its worker has gone."""
@@ -52,7 +55,7 @@ class Pipe:
     def _exactly(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            piece = os.read(self._descriptor, size - len(data))
+            piece = os.read(self.descriptor, size - len(data))
             if not piece:
                 os._exit(0)
             data += piece
@@ -110,17 +113,17 @@ def drive(steps: Coroutine[Any, Any, Any]) -> Any:
     raise ToolFault("the tool awaited something other than its host")
 
 
-def serve(pipe: Pipe) -> None:
-    """Configuration first, then calls, for ever."""
+def serve(pipe: Pipe, streams: StandardStreams) -> None:
+    """Configuration first, then calls, as long as one may follow another."""
     settings = pipe.receive()
     keeper.confine(settings["limits"])
     os.environ.update(settings["environment"])
     tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
     bounds = Bounds(settings["output_max_bytes"], settings["said_max_bytes"])
-    _print_into_the_pipe()
     this = os.getpid()
     while True:
         asked = pipe.receive()
+        streams.begin()
         if asked["op"] == "describe":
             result = described(asked["tool_id"], settings["definition_max_bytes"])
         else:
@@ -136,31 +139,12 @@ def serve(pipe: Pipe) -> None:
                 _load_into(tools, asked["tool_id"])
             try:
                 result = drive(run_tool(tools, asked["tool_id"], asked["arguments"], host, bounds))
-            except ToolFault as fault:
-                result = failed(fault, bounds)
-            _flush()
+            except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result
+                result = failed(error, bounds)
+        streams.flush()
         if os.getpid() != this:
             os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
-        pipe.send("result", **result_fields(asked["n"], result))
-
-
-def _print_into_the_pipe() -> None:
-    """Until here standard error was the worker's, to show why a process cannot start.
-
-    Line by line, so that what was printed before a kill is there; a program that a tool starts prints there too.
-    """
-    os.dup2(1, 2)
-    for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        stream = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
-
-
-def _flush() -> None:
-    """Before the result is told, its worker has what was printed, whatever the tool made of these streams."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
+        pipe.send("result", spent=not streams.are_whole, **result_fields(asked["n"], result))
 
 
 def described(name: str, max_bytes: int) -> ToolResult:
@@ -194,8 +178,9 @@ def main() -> None:
 
 
 def live(worker: int, *, kept: bool) -> NoReturn:
-    """Ties this process's life to its worker's, keeps descriptor 0 for frames alone, and serves for ever."""
-    serve(Pipe(keeper.only_frames(worker, is_kept=kept)))
+    """Ties this process's life to its worker's, and serves for ever."""
+    frames, line = keeper.only_sockets(worker, is_kept=kept, has_line=True)
+    serve(Pipe(frames), StandardStreams(line, frames))
     os._exit(0)
 
 

@@ -102,11 +102,27 @@ def failed(error: BaseException, bounds: Bounds) -> ToolResult:
 
     A message may hold what no model is to see, an address with its key for one: it stands in the traceback, for people.
     """
-    is_meant = isinstance(error, ToolFault)
-    text, truncated = cut(str(error) if is_meant else f"the tool broke: {type(error).__name__}", bounds.output)
+    try:
+        return _told(error, bounds)
+    except BaseException as raised:  # noqa: BLE001 - an exception is foreign code, down to the name of its class
+        broke = f"the tool broke: {class_name(error)}"
+        text, truncated = cut(broke, bounds.output)
+        told = both_ends(f"{broke}, which raises {class_name(raised)} when it is looked at", bounds.said)
+        return ToolResult(ok=False, code="tool_failed", text=text, truncated=truncated, traceback=told)
+
+
+def _told(error: BaseException, bounds: Bounds) -> ToolResult:
+    """Raises whatever the exception does when it is looked at."""
+    is_meant = issubclass(type(error), ToolFault)
+    text, truncated = cut(str(error) if is_meant else f"the tool broke: {class_name(error)}", bounds.output)
     told = "" if is_meant and error.__cause__ is None else traceback_of(error, bounds.said)
-    code = "tool_invalid_args" if isinstance(error, BadArguments) else "tool_failed"
+    code = "tool_invalid_args" if issubclass(type(error), BadArguments) else "tool_failed"
     return ToolResult(ok=False, code=code, text=text, truncated=truncated, traceback=told)
+
+
+def class_name(error: BaseException) -> str:
+    """The name of its class, whatever that says of itself: none of its code is run."""
+    return str.__str__(vars(type)["__name__"].__get__(type(error)))
 
 
 def traceback_of(error: BaseException, max_bytes: int) -> str:
@@ -119,9 +135,9 @@ def traceback_of(error: BaseException, max_bytes: int) -> str:
 
 
 def _is_ours(frames: TracebackType) -> bool:
-    """Whether this frame is of what calls a tool."""
+    """Whether this frame is of what calls a tool; the process that does may have begun with it."""
     module = str(frames.tb_frame.f_globals.get("__name__", ""))
-    return module.startswith(("hobus.", "asyncio.", "pydantic."))
+    return module == "__main__" or module.startswith(("hobus.", "asyncio.", "pydantic."))
 
 
 async def run_tool(
@@ -136,14 +152,14 @@ async def run_tool(
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
         return failed(error, bounds)
     except SystemExit as error:
-        ended = not_done("tool_failed", "the tool tried to end its process")
-        ended.traceback = traceback_of(error, bounds.said)
+        ended = failed(error, bounds)
+        ended.text = "the tool tried to end its process"
         return ended
 
 
 def cut(text: str, max_bytes: int) -> tuple[str, bool]:
     """The longest beginning of whole characters within `max_bytes` of UTF-8, and whether something is missing."""
-    data = text.encode("utf-8", "replace")
+    data = str.encode(text, "utf-8", "replace")  # a tool's text may be of a class of its own
     if len(data) <= max_bytes:
         return data.decode(), False
     return data[:max_bytes].decode("utf-8", "ignore"), True

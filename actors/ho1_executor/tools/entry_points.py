@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.tool import MARK, Declared, Invocation
@@ -129,15 +129,14 @@ def load(name: str) -> ToolDefinition:
     found = list(entry_points(group=GROUP, name=name))
     if not found:
         known = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})[:20]) or "none"
-        raise BadEntryPoint(f"no installed package has it in the group {GROUP}; there: {known}")
+        raise BadEntryPoint(f"no installed package has it in the group {GROUP} (there: {known}); install it")
     if len({point.value for point in found}) > 1:
         packages = ", ".join(sorted({point.dist.name for point in found if point.dist is not None}))
         raise BadEntryPoint(f"several packages have it ({packages}); uninstall all but one")
     try:
         function = found[0].load()
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
-        why = f"{type(error).__name__}: {_line(error)}{_place(error)}"
-        raise BadEntryPoint(f"{found[0].value} cannot be imported ({why})") from None
+        raise BadEntryPoint(f"{found[0].value} cannot be imported ({_why(error)}); fix its package") from None
     return definition_of(name, function)
 
 
@@ -204,6 +203,14 @@ def _runner(
         return value
 
     return run
+
+
+def _why(error: BaseException) -> str:
+    """What an import raised, and where; the name of its class alone where it raises when it is looked at."""
+    try:
+        return f"{class_name(error)}: {_line(error)}{_place(error)}"
+    except BaseException:  # noqa: BLE001 - an exception is foreign code
+        return class_name(error)
 
 
 def _line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """A process that runs foreign code, as its worker holds it: started, heard, ended with all that it started, reaped.
 
 It runs tools (`child_main`) or one MCP server (`mcp_servers/process.py`). It shares nothing with its worker but one
-socket pair and, where tools run, the pipe that takes what they print.
+socket pair for frames and, where tools run, another one, by which it gets the pipes that take what they print.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from hobus.actors.ho1_executor.tools import keeper
-from hobus.actors.ho1_executor.tools.both_ends import BothEnds
 from hobus.actors.ho1_executor.tools.protocol import (
     FRAME_OVERHEAD_BYTES,
     PREFIX_BYTES,
@@ -26,9 +25,6 @@ from hobus.actors.ho1_executor.tools.protocol import (
     pack_frame,
     unpack_frame,
 )
-
-_PIPE_BYTES = 1 << 16
-"""What a pipe of Linux holds: one read of so much leaves nothing in it."""
 
 
 class HostGone(Exception):
@@ -76,73 +72,20 @@ class Frames:
         return False
 
 
-class PrintPipe:
-    """What one process writes to its standard output and error, for people: frames have a socket of their own.
-
-    Read from `watch` on, so that a process that prints much never waits for its worker.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        """`max_bytes`: kept of what comes between two questions."""
-        self._max_bytes = max_bytes
-        self._kept = BothEnds(max_bytes)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._read_end, self.write_end = os.pipe()
-        os.set_blocking(self._read_end, False)
-
-    def started(self) -> None:
-        """The process has its end: this one holds it no more."""
-        os.close(self.write_end)
-
-    def watch(self) -> None:
-        """On the running loop."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self._read_end, self._read)
-
-    def taken(self) -> str:
-        """What has come since it was last asked, up to this moment."""
-        self._read()
-        text, self._kept = self._kept.text(), BothEnds(self._max_bytes)
-        return text
-
-    def close(self) -> None:
-        """What is still in it is lost."""
-        self._unwatch()
-        with suppress(OSError):
-            os.close(self._read_end)
-
-    def _read(self) -> None:
-        try:
-            piece = os.read(self._read_end, _PIPE_BYTES)
-        except BlockingIOError:
-            return
-        self._kept.add(piece)
-        if not piece:  # everybody who could write is gone
-            self._unwatch()
-
-    def _unwatch(self) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.remove_reader(self._read_end)
-
-
 class HostProcess:
     """One process from its start to its end."""
 
-    def __init__(self, start: Start, *, frame_max_bytes: int, is_kept: bool, prints: PrintPipe | None = None) -> None:
-        """`start` makes the process, which has its end of the socket under the descriptor given. Raises OSError.
+    def __init__(self, start: Start, *, frame_max_bytes: int, is_kept: bool, has_line: bool = False) -> None:
+        """`start` makes the process, which has its end of the sockets under the descriptors given. Raises OSError.
 
         Needs no event loop: call it before sockets exist, where they must not be inherited. `is_kept`: it has a keeper.
-        `prints`: where what it prints goes; None: nowhere.
+        `has_line`: it gets pipes to print into; else what it prints goes nowhere.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = start(theirs.fileno(), None if prints is None else prints.write_end)
-        self._prints = prints
-        if prints is not None:
-            prints.started()
-        ours.setblocking(False)  # noqa: FBT003 - positional only
-        self._socket = ours
+        self._socket, theirs = socket.socketpair()
+        self._line, its_line = socket.socketpair() if has_line else (None, None)
+        with theirs, its_line or nullcontext():
+            self._process = start(theirs.fileno(), None if its_line is None else its_line.fileno())
+        self._socket.setblocking(False)  # noqa: FBT003 - positional only
         self._frame_max_bytes = frame_max_bytes + FRAME_OVERHEAD_BYTES
         self._is_kept = is_kept
         self.frames: Frames | None = None
@@ -159,13 +102,15 @@ class HostProcess:
             reader, writer = await asyncio.open_connection(sock=self._socket)
             writer.write(configure())
             self.frames = Frames(reader, writer, max_bytes=self._frame_max_bytes)
-            if self._prints is not None:
-                self._prints.watch()
         return self.frames
 
-    def printed(self) -> str:
-        """What it has printed since it was last asked."""
-        return "" if self._prints is None else self._prints.taken()
+    def hand(self, pipe: int) -> None:
+        """What it is asked next prints into this descriptor. Raises HostGone."""
+        if self._line is not None:
+            try:
+                socket.send_fds(self._line, [b"\0"], [pipe])  # one byte for each call: it is never full
+            except OSError:
+                raise HostGone("ended") from None
 
     def has_ended(self) -> bool:
         """Whether it is gone; it is not reaped by the question."""
@@ -185,9 +130,9 @@ class HostProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def hang_up(self) -> None:
-        """The socket is closed, and what it prints is read no more."""
-        if self._prints is not None:
-            self._prints.close()
+        """The sockets are closed."""
+        if self._line is not None:
+            self._line.close()
         if self.frames is not None:
             self.frames.writer.transport.abort()
         else:
@@ -205,11 +150,11 @@ class HostProcess:
 def interpreter(module: str, *arguments: str) -> Start:
     """Starts a fresh interpreter with this module: for a worker that has sockets and a loop, which no tool may hold."""
 
-    def start(frames: int, prints: int | None) -> Process:
+    def start(frames: int, line: int | None) -> Process:
         return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
             [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments],
             stdin=frames,
-            stdout=subprocess.DEVNULL if prints is None else prints,
+            stdout=subprocess.DEVNULL if line is None else line,
             start_new_session=True,  # so that a kill reaches whatever the tool started
         )
 
@@ -253,4 +198,4 @@ class ForkedProcess:
 
 Process = subprocess.Popen[bytes] | ForkedProcess
 Start = Callable[[int, int | None], Process]
-"""(descriptor of its end of the socket, of its standard output or None) -> the process."""
+"""(descriptor of its end of the frames' socket, of the line or None) -> the process."""

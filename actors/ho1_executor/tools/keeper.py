@@ -45,20 +45,23 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
         os._exit(0)
 
 
-def only_frames(worker: int, *, is_kept: bool) -> int:
-    """The descriptor of the worker's frames, which stood at 0: beside it only standard output and error are open.
+def only_sockets(worker: int, *, is_kept: bool, has_line: bool = False) -> list[int]:
+    """The sockets of its worker's: beside them only the standard descriptors are open, and input is empty.
 
+    The one of frames stood at 0; `has_line`: another one stood at 1, which becomes standard error's.
     This process's life is tied to its worker's. With a keeper it returns in the working half. Call it before a thread.
     """
     die_with(worker)  # a tool in a busy loop would never see the end of the pipe; the kernel's word reaches it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is the launcher's business
-    frames = os.dup(0)
+    sockets = [os.dup(standard) for standard in ((0, 1) if has_line else (0,))]
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
-    _close_all_but(frames)
+    if has_line:
+        os.dup2(2, 1)
+    _close_all_but(*sockets)
     if is_kept:
-        split(worker, frames)
-    return frames
+        split(worker, sockets[0])
+    return sockets
 
 
 def confine(limits: Mapping[str, int | None]) -> None:
@@ -78,7 +81,7 @@ def confine(limits: Mapping[str, int | None]) -> None:
 def split(worker: int, socket: int) -> None:
     """Returns in the working half alone, which dies with its keeper; both hold the socket. Call it before any thread.
 
-    The caller leads a process group of its own.
+    The caller leads a process group of its own. Of other descriptors the keeper has the standard ones alone.
     """
     if not KEEPS:
         return
@@ -112,9 +115,12 @@ def _prctl(*arguments: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(*arguments)
 
 
-def _close_all_but(descriptor: int) -> None:
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, _DESCRIPTORS_MAX)
+def _close_all_but(*descriptors: int) -> None:
+    begin = 3
+    for descriptor in sorted(descriptors):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
+    os.closerange(begin, _DESCRIPTORS_MAX)
 
 
 def _keep(working: int, socket: int) -> NoReturn:

@@ -9,7 +9,8 @@ Every frame is a map with its kind under `op`. A process of tools takes one call
                       describe  {n, tool_id}                                                likewise, of entry points
                       reply     {n, value} | {n, fault}                                     answer to a request
     child  -> worker  request   {n, service, type, body}                                    while it works on call n
-                      result    {n, ok, code, text, truncated, traceback}                   ends call or describe n
+                      result    {n, ok, code, text, truncated, traceback, spent}            ends call or describe n;
+                                                                                            spent: it takes no other
 
 The process of an MCP server any number:
 
@@ -22,7 +23,8 @@ The process of an MCP server any number:
                        failed    {detail}                                                   not connected; it ends
                        result    {n, ok, code, text, truncated, traceback}                  ends call n
 
-What a process prints is no frame: of tools it comes through a pipe beside the socket (`host_process.PrintPipe`).
+What a process prints is no frame: each `call` and `describe` comes with a pipe for it, on a socket beside this one
+(`print_pipe`).
 
 Light on imports: tool processes load this and nothing of the bus.
 """

@@ -40,6 +40,12 @@ class Crossing:
     gate: GateResult
     evidence: Accumulator
     as_of_ts: str
+    as_of_seq: int = -1
+
+    @property
+    def principal(self) -> str | None:
+        """Whose events opened the gate; None: everybody's."""
+        return self.gate.principal
 
     @property
     def signal_id(self) -> str:
@@ -65,6 +71,8 @@ class Judged:
     faults: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     """Keys that nobody asked for, and `domain` or `task` per label outside the vocabulary."""
+    line: str = ""
+    """Without a lesson: the line that was refused with it."""
 
 
 def run_of(event_id: str) -> RunId | None:
@@ -76,7 +84,7 @@ def run_of(event_id: str) -> RunId | None:
 def order_id(crossing: Crossing, number: int, config: Ho3Config) -> str:
     """The id of the n-th try of this signal in this window."""
     window = gate_window_key(crossing.as_of_ts, config.gate_window_hours)
-    return consolidation_order_id(crossing.agent.agent_id, crossing.signal_id, window, number)
+    return consolidation_order_id(crossing.agent.agent_id, crossing.principal, crossing.signal_id, window, number)
 
 
 def order_of(  # noqa: PLR0913 - what an order is made of
@@ -121,20 +129,36 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     )
 
 
-def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int) -> list[Segment]:
-    """The turns in the order given, of each at most `chars_max` characters; a whole text keeps its ref."""
+def excerpts_room(agent: Agent, config: AdminConfig) -> int:
+    """Characters of all excerpts together: half of the order's budget by estimate, so that the rest of it fits, too."""
+    return agent.budget_tokens("consolidate", config.budget) * config.attention.chars_per_token // 2
+
+
+def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) -> list[Segment]:
+    """The turns in the order given, of each at most `chars_max` characters; a whole text keeps its ref.
+
+    As many as fit `room` characters together, the first in any case.
+    """
     segments: list[Segment] = []
     for turn in turns:
-        asked, answered = turn.input_text or "", turn.reply_text or ""
-        used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
-        segments += [Segment(name="recent_events", text="user: "), _excerpt(turn.input_ref, asked, chars_max)]
-        if room := chars_max - len(asked[:chars_max]):
-            segments += [
-                Segment(name="recent_events", text=f"\nassistant{used}: "),
-                _excerpt(turn.reply_ref, answered, room),
-            ]
-        segments.append(Segment(name="recent_events", text="\n"))
+        shown = _shown(turn, chars_max)
+        room -= sum(len(segment.text or "") for segment in shown)
+        if segments and room < 0:
+            break
+        segments += shown
     return segments
+
+
+def _shown(turn: DeliveredTurn, chars_max: int) -> list[Segment]:
+    asked, answered = turn.input_text or "", turn.reply_text or ""
+    used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
+    segments = [Segment(name="recent_events", text="user: "), _excerpt(turn.input_ref, asked, chars_max)]
+    if room := chars_max - len(asked[:chars_max]):
+        segments += [
+            Segment(name="recent_events", text=f"\nassistant{used}: "),
+            _excerpt(turn.reply_ref, answered, room),
+        ]
+    return [*segments, Segment(name="recent_events", text="\n")]
 
 
 def _excerpt(ref: str, text: str, chars_max: int) -> Segment:
@@ -161,7 +185,7 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
         *([] if is_weight and weight is not None and 0 <= weight <= 1 else ["weight is not a number from 0 to 1"]),
     ]
     if faults or kind is None or not isinstance(line, str) or not isinstance(weight, int | float):
-        return Judged(None, tuple(faults), dropped)
+        return Judged(None, tuple(faults), dropped, line if isinstance(line, str) else "")
     lesson = Lesson(kind, Labels(domain=list(domain), task=list(task)), line, float(weight))
     return Judged(lesson, dropped=dropped)
 
@@ -184,7 +208,10 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
     return made_of(
         Artifact,
         lesson,
-        artifact_id=artifact_id([crossing.signal_id], window_key, model=model, prompt_pack_version=pack_version),
+        artifact_id=artifact_id(
+            crossing.principal, [crossing.signal_id], window_key, model=model, prompt_pack_version=pack_version
+        ),
+        principal=crossing.principal,
         scope=memory.artifact_scope,
         session_id=crossing.run_id.session_id if memory.artifact_scope == "session" else None,
         created_at_event_ts=crossing.as_of_ts,

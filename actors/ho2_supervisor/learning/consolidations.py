@@ -19,8 +19,8 @@ from hobus.actors.ho2_supervisor.ownership.history_lookup import turn_of_run
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.turn import chain, order_codec, pool, work_orders
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.bus.errors import LedgerError, RuntimeFault, WorkOrderFault
-from hobus.bus.messages.ids import completed_id, dispatched_id, end_key, iso
+from hobus.bus.errors import LedgerError, MemoryFault, RuntimeFault, WorkOrderFault
+from hobus.bus.messages.ids import completed_id, dispatched_id, end_key, iso, signal_event_id
 from hobus.bus.messages.ledger import Provenance
 from hobus.bus.messages.memory import (
     Artifact,
@@ -40,6 +40,14 @@ from hobus.config.assets import Agent
 from hobus.config.schema import Ho3Config
 
 _log = structlog.get_logger("ho2_supervisor")
+
+
+class LineRefused(WorkOrderFault):
+    """A model's line that may not stand; it goes into quarantine."""
+
+    def __init__(self, code: str, reason: str, line: str) -> None:
+        super().__init__(code, reason)
+        self.line = line
 
 
 class Consolidations:
@@ -71,12 +79,20 @@ class Consolidations:
             async with asyncio.timeout(self._timeout_s):
                 order = await self._dispatched(crossing, await self._next_id(crossing), trace)
                 artifact = await self._learned(crossing, order, trace)
-                overlay = LogOverlay(agent_id=agent.agent_id, overlay=artifact)
-                await self._bus.request(HO3, overlay, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
+                await self._logged(agent.agent_id, artifact, trace)
         except (TimeoutError, RuntimeFault) as fault:
             if order is not None:  # before that nothing was tried, and the gate may as well stay open
-                await self._failed(crossing, order.wo_id, code_of(fault), trace)
+                await self._failed(crossing, order.wo_id, fault, trace)
             raise WorkOrderFault(code_of(fault), f"{order.wo_id if order else signal_id}: {fault}") from None
+
+    async def _logged(self, agent_id: str, artifact: Artifact, trace: str) -> None:
+        """The artifact is in memory. Raises LineRefused with what HO3 has against it."""
+        message = LogOverlay(agent_id=agent_id, overlay=artifact)
+        try:
+            await self._bus.request(HO3, message, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
+        except MemoryFault as fault:
+            reason = fault.detail.removeprefix(f"{artifact.artifact_id}: ")
+            raise LineRefused(fault.code, reason, artifact.context_line) from None
 
     async def _agent_of(self, message: Consolidate) -> Agent:
         """Whose session it is, as the record says: the message's word only routes it."""
@@ -88,12 +104,14 @@ class Consolidations:
 
     async def _crossing(self, message: Consolidate, agent: Agent, signal_id: str, trace: str) -> Crossing | None:
         """The gate as it is now; None when there is nothing to do (any more)."""
-        now = iso(self._bus.now())
-        question = CheckGate(agent_id=agent.agent_id, signal_id=signal_id, as_of_ts=now)
+        now, run = iso(self._bus.now()), message.run_id
+        event_id = signal_event_id(run.session_id, run.run_seq, signal_id)  # memory knows whose it is
+        question = CheckGate(agent_id=agent.agent_id, signal_id=signal_id, event_id=event_id, as_of_ts=now)
         checked = await self._bus.request(HO3, question, expect=GateChecked, timeout_s=self._timeout_s, trace=trace)
         if not checked.gate.crossed or checked.accumulator is None:
             return None
-        return Crossing(agent, message.run_id, checked.gate, checked.accumulator, checked.as_of.as_of_ts)
+        as_of = checked.as_of
+        return Crossing(agent, run, checked.gate, checked.accumulator, as_of.as_of_ts, as_of.as_of_seq)
 
     async def _next_id(self, crossing: Crossing) -> str:
         """The first number of this signal and window that no dispatch has; an order that a crash left open is ended."""
@@ -120,8 +138,9 @@ class Consolidations:
         """The order, durable in stream ho2m before anybody sees it."""
         turns = await self._turns_behind(crossing.evidence.event_ids)
         package_id = self._resources.packages.get(crossing.agent.agent_id, "")
+        room = consolidation.excerpts_room(crossing.agent, self._config)
         planned = consolidation.order_of(
-            crossing, wo_id, consolidation.excerpts_of(turns, self._memory.excerpt_max_chars),
+            crossing, wo_id, consolidation.excerpts_of(turns, self._memory.excerpt_max_chars, room=room),
             config=self._config, memory=self._memory, package_id=package_id,
             digest=self._resources.snapshot.digest, planned_at=iso(self._bus.now()),
         )  # fmt: skip
@@ -129,9 +148,9 @@ class Consolidations:
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
         owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
         order = work_orders.advance(owned, "dispatched", "ho2")
-        form = order_codec.blank_order(order, {})
+        form, gate = order_codec.blank_order(order, {}), crossing.gate.model_dump()
         entry = self._resources.entry(
-            "WO_DISPATCHED", ConsolidationDispatched(form, crossing.gate.model_dump(), crossing.as_of_ts),
+            "WO_DISPATCHED", ConsolidationDispatched(form, gate, crossing.as_of_ts, crossing.as_of_seq),
             texts=brought, submission_id=dispatched_id(wo_id), provenance=_provenance(order),
             parents=[completed_id(crossing.run_id)], trace=trace,
         )  # fmt: skip
@@ -147,7 +166,7 @@ class Consolidations:
         return [turn for turn in turns if turn is not None]
 
     async def _learned(self, crossing: Crossing, order: WorkOrder, trace: str) -> Artifact:
-        """The artifact that the pool's answer gives. Raises WorkOrderFault for a failed order or an unusable answer."""
+        """The artifact that the pool's answer gives. Raises WorkOrderFault, LineRefused for an unusable answer."""
         try:
             receipt = await pool.receipt_of(self._bus, self._config.ho2, order, first_attempt=1, trace=trace)
         except RuntimeFault as fault:
@@ -160,7 +179,7 @@ class Consolidations:
         judged = consolidation.judge(receipt.output_result.parsed, self._config.classify_labels, self._memory)
         self._note_judgement(order, judged, trace)
         if judged.lesson is None:
-            raise WorkOrderFault("output_schema_invalid", "; ".join(judged.faults))
+            raise LineRefused("output_schema_invalid", "; ".join(judged.faults), judged.line)
         return consolidation.artifact_from(
             crossing, judged.lesson, model=await self._model_of(receipt),
             pack_version=consolidation.pack_version(self._resources.snapshot), memory=self._memory,
@@ -173,11 +192,12 @@ class Consolidations:
         answered = None if not found or found[0] is None else payload_in(PromptReceived, found[0])
         return "unknown" if answered is None else answered.model_id or "unknown"
 
-    async def _failed(self, crossing: Crossing, wo_id: str, code: str, trace: str) -> None:
+    async def _failed(self, crossing: Crossing, wo_id: str, fault: TimeoutError | RuntimeFault, trace: str) -> None:
         """HO3 knows that it failed, so that the gate cools down. If HO3 is away the gate stays as it is."""
+        reason, line = (fault.detail, fault.line) if isinstance(fault, LineRefused) and fault.line else ("", "")
         message = LogConsolidationFailure(
-            agent_id=crossing.agent.agent_id, signal_id=crossing.signal_id, wo_id=wo_id, code=code,
-            at=iso(self._bus.now()),
+            agent_id=crossing.agent.agent_id, signal_id=crossing.signal_id, principal=crossing.principal, wo_id=wo_id,
+            code=code_of(fault), reason=reason, line=line, at=iso(self._bus.now()),
         )  # fmt: skip
         await self._bus.request(
             HO3, message, expect=ConsolidationFailureLogged, timeout_s=self._memory.log_timeout_ms / 1000, trace=trace

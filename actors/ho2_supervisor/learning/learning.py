@@ -16,17 +16,31 @@ import asyncio
 import re
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+from hobus.actors.ho2_supervisor.learning import statement
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import read_classification
-from hobus.bus.errors import RuntimeFault
+from hobus.bus.errors import MemoryFault, RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import candidates_key, signal_event_id
 from hobus.bus.messages.ledger import WriteEntry
-from hobus.bus.messages.memory import AsOf, Bias, Biases, LogSignals, ReadActiveBiases, Signal, SignalsLogged
+from hobus.bus.messages.memory import (
+    Artifact,
+    AsOf,
+    Bias,
+    Biases,
+    ConsolidationFailureLogged,
+    LogOverlay,
+    LogSignals,
+    OverlayLogged,
+    ReadActiveBiases,
+    Signal,
+    SignalsLogged,
+)
+from hobus.bus.messages.session import Remembered
 from hobus.bus.port import R
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.config.assets import names
@@ -43,14 +57,24 @@ class Learning:
         self._resources = resources
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    async def recall(self, agent_id: str, session_id: str, *, as_of_ts: str, trace: str) -> Recalled:
-        """What is in force as of then, within `ho3.read_timeout_ms`."""
-        question = ReadActiveBiases(agent_id=agent_id, as_of_ts=as_of_ts, session_id=session_id)
+    async def recall(self, session: OwnedSession, agent_id: str, *, as_of_ts: str, trace: str) -> Recalled:
+        """What is in force for the session's principal as of then, page by page, within `ho3.read_timeout_ms`."""
+        question = ReadActiveBiases(
+            agent_id=agent_id, principal=session.record.state.principal, as_of_ts=as_of_ts,
+            session_id=session.session_id,
+        )  # fmt: skip
+        biases: list[Bias] = []
         try:
-            found = await self._asked(question, Biases, self._memory.read_timeout_ms, trace)
+            async with asyncio.timeout(self._memory.read_timeout_ms / 1000):
+                while True:
+                    found = await self._asked(question, Biases, self._memory.read_timeout_ms, trace)
+                    biases += found.biases
+                    if found.next is None:
+                        return Recalled(tuple(biases), found.as_of)
+                    further = {"after": found.next, "as_of_seq": found.as_of.as_of_seq}
+                    question = question.model_copy(update=further)
         except (TimeoutError, RuntimeFault) as fault:
             return Recalled(code=code_of(fault))
-        return Recalled(tuple(found.biases), found.as_of)
 
     async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:
         """The run that was just ended is durable, and, at the same time, its signals were logged.
@@ -60,11 +84,12 @@ class Learning:
         ended = session.record.last_run
         _, learned = await beside(session.barrier(), self._log(session, ended, trace))
         self._warn(session, ended, learned, trace)
-        if ended is None or not learned.candidates:
+        if ended is None or not (learned.candidates or learned.remembered):
             return learned
         if await session.stands(self._due(session, ended, learned, trace)):
             return learned
-        return Learned(tuple(await session.candidates(ended.input_id)))
+        candidates, remembered = await session.learned(ended.input_id)
+        return Learned(tuple(candidates), remembered=remembered)
 
     def log_later(self, session: OwnedSession, *, trace: str = "") -> None:
         """The newest run's signals are on their way; those that were logged before count once all the same."""
@@ -83,21 +108,44 @@ class Learning:
         self._warn(session, ended, await self._log(session, ended, trace), trace)
 
     async def _log(self, session: OwnedSession, ended: EndedRun | None, trace: str) -> Learned:
-        """What the run's events have crossed, within `ho3.log_timeout_ms`. Logged again, they count once."""
+        """What the run's events have crossed and what it stated, within `ho3.log_timeout_ms`.
+
+        Logged again, they count once.
+        """
         agent = self._snapshot.agents.get(session.record.state.agent_id or "")
         if ended is None or agent is None:
             return Learned()
-        signals = signals_of(
-            ended, session.session_id, tools=agent.tools, vocabulary=self._snapshot.config.classify_labels
-        )
+        principal, vocabulary = session.record.state.principal, self._snapshot.config.classify_labels
+        signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
+        stated = statement.stated_in(ended, vocabulary, self._memory)
+        if stated is not None:
+            signals.append(statement.signal_of(stated, ended, session.session_id, principal))
         if not signals:
             return Learned()
         message = LogSignals(agent_id=agent.agent_id, signals=signals)
         try:
-            logged = await self._asked(message, SignalsLogged, self._memory.log_timeout_ms, trace)
+            async with asyncio.timeout(self._memory.log_timeout_ms / 1000):
+                logged = await self._asked(message, SignalsLogged, self._memory.log_timeout_ms, trace)
+                candidates = tuple(gate.signal_id for gate in logged.gates if gate.crossed)
+                if stated is None:
+                    return Learned(candidates)
+                made = statement.artifact_of(stated, signals[-1], self._memory)
+                return Learned(candidates, remembered=await self._remembered(agent.agent_id, made, trace))
         except (TimeoutError, RuntimeFault) as fault:
             return Learned(code=code_of(fault), unknown=tuple(signal.signal_id for signal in signals))
-        return Learned(tuple(gate.signal_id for gate in logged.gates if gate.crossed))
+
+    async def _remembered(self, agent_id: str, made: Artifact, trace: str) -> Remembered:
+        """What became of a statement; one that memory refuses is in quarantine. Raises RuntimeFault, TimeoutError."""
+        timeout_ms = self._memory.log_timeout_ms
+        state: Literal["active", "pending", "refused"] = "refused"
+        try:
+            logged = await self._asked(LogOverlay(agent_id=agent_id, overlay=made), OverlayLogged, timeout_ms, trace)
+        except MemoryFault as fault:
+            refused = statement.failure_of(made, agent_id, fault)
+            await self._asked(refused, ConsolidationFailureLogged, timeout_ms, trace)
+        else:
+            state = "active" if logged.is_active else "pending"
+        return Remembered(statement=made.context_line, artifact_id=made.artifact_id, state=state)
 
     async def _asked(self, message: Message, expect: type[R], timeout_ms: int, trace: str) -> R:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -105,9 +153,14 @@ class Learning:
 
     def _due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
         """What the input's answer names beyond RunCompleted's bytes; the first one written is the one that counts."""
+        said = learned.remembered
+        named = SignalsNamed(learned.candidates)
+        if said is not None:
+            named = named._replace(remembered_id=said.artifact_id, remembered_state=said.state)
         return self._resources.entry(
             "CONSOLIDATION_DUE",
-            SignalsNamed(tuple(learned.candidates)),
+            named,
+            texts=[] if said is None else [said.statement],
             provenance=session.provenance(ended.run_seq), parents=[ended.ended_by],
             trace=trace, once=candidates_key(session.session_id, ended.input_id),
         )  # fmt: skip
@@ -147,6 +200,8 @@ class Learned:
     code: str = ""
     unknown: tuple[str, ...] = ()
     """With a code: the signals that HO3 did not acknowledge."""
+    remembered: Remembered | None = None
+    """What the turn stated."""
 
 
 def code_of(fault: TimeoutError | RuntimeFault) -> str:
@@ -168,7 +223,9 @@ async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) 
 _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
 
 
-def signals_of(ended: EndedRun, session_id: str, *, tools: Collection[str], vocabulary: ClassifyLabels) -> list[Signal]:
+def signals_of(
+    ended: EndedRun, session_id: str, *, principal: str, tools: Collection[str], vocabulary: ClassifyLabels
+) -> list[Signal]:
     """The signals of a run that is over, in a fixed order; a fact that is missing gives none.
 
     `tools`: those that the agent has, wildcards among them; a name that a model made up is no signal.
@@ -185,6 +242,7 @@ def signals_of(ended: EndedRun, session_id: str, *, tools: Collection[str], voca
         Signal(
             event_id=signal_event_id(session_id, ended.run_seq, signal_id),
             signal_id=signal_id,
+            principal=principal,
             session_id=session_id,
             at=ended.requested_at,
         )

@@ -24,8 +24,8 @@ from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.bus.errors import LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
-from hobus.bus.messages.session import SessionFact, TookOver, TurnResult
-from hobus.bus.record.journal import Recorded, candidates_in
+from hobus.bus.messages.session import Remembered, SessionFact, TookOver, TurnResult
+from hobus.bus.record.journal import Recorded, learned_in
 
 
 class AppendRefused(Exception):
@@ -143,10 +143,10 @@ class OwnedSession:
                 raise BodyMissing(ref) from fault
             return reply.encode()
 
-    async def candidates(self, input_id: str) -> list[str]:
-        """The signals that the input's answer names beside RunCompleted, as CONSOLIDATION_DUE has them."""
+    async def learned(self, input_id: str) -> tuple[list[str], Remembered | None]:
+        """What the input's answer says of memory beside RunCompleted, as CONSOLIDATION_DUE has it."""
         [due] = await self._client.lookup(once=[candidates_key(self.session_id, input_id)], with_bodies=True)
-        return candidates_in(due)
+        return learned_in(due)
 
     async def entries(self, ids: Sequence[str], *, once: Sequence[str] = ()) -> list[Entry | None]:
         """The entries of these ids, then of these once keys, in one question; None where nothing is."""

@@ -14,6 +14,16 @@ from hobus.config.schema import ClassifyLabels
 
 
 @dataclass(frozen=True, slots=True)
+class Stated:
+    """A lasting wish that a message states, in its own words."""
+
+    statement: str
+    is_constraint: bool = False
+    domain: str = ""
+    """Where it holds, of the vocabulary; empty: everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
 class Classification:
     """A turn's labels; empty everywhere when the classification failed."""
 
@@ -51,6 +61,17 @@ def read_classification(
         task=task,
         dropped=dropped,
     )
+
+
+def read_stated(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels) -> Stated | None:
+    """What a checked answer says that the message states; a scope outside the vocabulary is everywhere."""
+    given = _mapping((parsed or {}).get("explicit_preference"))
+    statement = " ".join(_text(given.get("statement")).split())
+    if not statement:
+        return None
+    scope = _text(given.get("scope"))
+    domain = scope if scope in vocabulary.domain else ""
+    return Stated(statement, is_constraint=given.get("kind") == "constraint", domain=domain)
 
 
 def labels_in(

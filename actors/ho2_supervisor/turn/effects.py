@@ -94,6 +94,18 @@ class Effects:
             return None
         return (await self._expanded(WorkOrder.model_validate(recorded))).input_context
 
+    async def recorded_segments(self, wo_id: str, name: str) -> list[Segment] | None:
+        """Of that order its segments of this name alone: words of active intents are at hand, others are read."""
+        recorded = self._memo.orders.get(wo_id)
+        if recorded is None:
+            return None
+        segments = [Segment.model_validate(one) for one in recorded.get("input_context", ()) if one.get("name") == name]
+        texts = dict(self._session.record.objectives)
+        texts |= await self._session.texts(
+            [one.ref for one in segments if one.ref is not None and one.ref not in texts]
+        )
+        return [one if one.ref is None else one.model_copy(update={"text": texts[one.ref]}) for one in segments]
+
     def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
         if len(parts) <= 1:

@@ -13,7 +13,7 @@ from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.ids import parse_iso, requested_id
-from hobus.bus.messages.memory import Artifact, Bias, Labels
+from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.payloads.orders import ContextAssembled
 
@@ -54,7 +54,7 @@ def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segm
     return _segments(chosen)
 
 
-def _segments(chosen: list[Artifact]) -> list[Segment]:
+def _segments(chosen: Sequence[ArtifactFacts]) -> list[Segment]:
     """Every line verbatim in a segment of its own, line feeds between them."""
     parts: list[Segment] = []
     for artifact in chosen:
@@ -81,14 +81,16 @@ class TokenBudget:
         return len(text) // self.chars_per_token
 
 
-def select_biases(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str) -> list[Artifact]:
+def select_biases(
+    artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str
+) -> list[ArtifactFacts]:
     """The artifacts whose lines go into this turn's prompt, the strongest first.
 
     One that does not fit what is left of the budget is skipped, and the next one tried.
     """
     fitting = [bias for bias in artifacts if _applies(bias.artifact, turn_labels, as_of_ts)]
     fitting.sort(key=lambda bias: (-score(bias, as_of_ts), -bias.artifact.weight, bias.artifact.artifact_id))
-    chosen: list[Artifact] = []
+    chosen: list[ArtifactFacts] = []
     left = budget.tokens
     for bias in fitting:
         cost = budget.cost(bias.artifact.context_line)
@@ -105,7 +107,7 @@ def score(bias: Bias, as_of_ts: str) -> float:
     return round(artifact.weight * bias.decay * artifact.decay_modifier**days, _DECIMALS)
 
 
-def _applies(artifact: Artifact, turn_labels: Labels, as_of_ts: str) -> bool:
+def _applies(artifact: ArtifactFacts, turn_labels: Labels, as_of_ts: str) -> bool:
     """In force as of then, and about what the turn is about: one shared (kind, label) pair, or of global scope."""
     if not artifact.enabled or artifact.weight <= 0:
         return False

@@ -148,6 +148,7 @@ class Run:
             config_digest=self.requested.config_digest,
             planned_at=now,
             budget_mode=self.config.budget.budget_mode,
+            intent_id=None if (intent := self.session.record.state.intents.newest) is None else intent.intent_id,
         )
         for ref in self.memo.steers.get(str(step_id), ()):
             text = self.memo.said.get(ref)
@@ -205,6 +206,10 @@ class Run:
     async def recorded_inputs(self, round_number: int) -> list[Segment] | None:
         """The input_context of the order that an earlier drive of this run sent in this round; None: it sent none."""
         return await self.effects.recorded_inputs(work_order_id(self._step(round_number, 1)))
+
+    async def recorded_segments(self, round_number: int, name: str) -> list[Segment] | None:
+        """Of that order, its segments of this name alone; None: none was sent."""
+        return await self.effects.recorded_segments(work_order_id(self._step(round_number, 1)), name)
 
     def _is_recorded(self, step_id: StepId) -> bool:
         return f"StepStarted:{step_id}" in self.memo.steps

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.actors.ho2_supervisor.learning.learning import beside
+from hobus.actors.ho2_supervisor.projection.fragments import ASSEMBLED_CONTEXT
 from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,
     classification,
     direct_call,
     history,
+    intents,
+    projected,
     quality_gate,
     recall,
     tool_batch,
@@ -23,9 +26,11 @@ from hobus.actors.ho2_supervisor.turn import (
 )
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
+from hobus.actors.ho2_supervisor.turn.projected import Shown
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
+from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent
@@ -47,6 +52,7 @@ class Progress:
     draft: Segment | None = None  # what would have been the answer, had nobody steered
     rejections: int = 0
     best: tuple[OutputResult, Judgement] | None = None
+    with_prompt: list[WriteEntry] = field(default_factory=list[WriteEntry])  # leave with the next order of an answer
 
 
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
@@ -93,7 +99,11 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
     """
     if run.requested.continues is None:
         labels, memory_lines = await _understand(run, progress)
-        return labels, _context(run, labels, memory_lines)
+        intents.settle(run, labels)
+        recorded = await run.recorded_segments(2 if run.is_classified else 1, ASSEMBLED_CONTEXT)
+        shown = projected.shown(run, memory_lines, recorded)
+        progress.with_prompt = shown.entries
+        return labels, _context(run, labels, shown)
     earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     run.steers += earlier.steers
@@ -115,9 +125,7 @@ async def _understand(run: Run, progress: Progress) -> tuple[Classification, lis
     recorded = await recall.recorded_lines(run) if run.learning is not None else []
     if run.learning is None or recorded is not None:
         return await _classify(run, progress), recorded or []
-    recalled = run.learning.recall(
-        run.agent.agent_id, run.session.session_id, as_of_ts=run.requested.at, trace=run.trace
-    )
+    recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
     labels, found = await beside(_classify(run, progress), recalled)
     return labels, recall.chosen_lines(run, labels, found)
 
@@ -129,6 +137,7 @@ async def _classify(run: Run, progress: Progress) -> Classification:
     config = run.config
     inputs = [
         _message_to_classify(run),
+        *intents.active_objective(run),
         *history.newest_lines(run.history, history_limits(config, run.agent)),
     ]
     receipt = await run.effects.order(
@@ -159,12 +168,13 @@ def _message_to_classify(run: Run) -> Segment:
     return Segment(name="user_input", text=run.input_text[:chars_max])
 
 
-def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> list[Segment]:
+def _context(run: Run, labels: Classification, shown: Shown) -> list[Segment]:
     """The prompt's inputs that stay the same in every round, the stable ones first."""
     return [
         Segment(name="system", text=run.agent.system_prompt),
-        *memory_lines,
+        *shown.memory_lines,
         *run.effects.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
+        *shown.context,
         Segment(name="classification", text=labels.as_text()),
         Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
     ]
@@ -174,9 +184,13 @@ async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> R
     """One model round towards the answer."""
     config = run.config
     note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
+    step = await run.new_round()
+    for entry in progress.with_prompt:  # nothing is awaited from here on until the order is in the same write
+        run.session.also(entry)
+    progress.with_prompt = []
     return await run.effects.order(
         work_orders.synthesize(
-            await run.new_round(),
+            step,
             inputs=[*context, *note, *_steered(run, progress)],
             exchanges=progress.exchanges,
             run_config=run.run_config,

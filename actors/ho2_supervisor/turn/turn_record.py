@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import caller_tools, chain
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
@@ -87,11 +88,14 @@ async def record_answer(
     shared: dict[str, Any] = {"provenance": about, "parents": [completion_id], "trace": run.trace}
     for event_type, decision_of, payload in also:
         run.session.also(run.resources.entry(event_type, payload, decision=decision_of, **shared))
+    end_with_call(run.session, run.requested, trace=run.trace)
     if run.learning is None:
         await run.session.barrier()
         return result
     learned = await run.learning.durably_and_learned(run.session, trace=run.trace)
-    return result.model_copy(update={"consolidation_candidates": list(learned.candidates)})
+    return result.model_copy(
+        update={"consolidation_candidates": list(learned.candidates), "remembered": learned.remembered}
+    )
 
 
 async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
@@ -128,7 +132,10 @@ def _append_failed(  # noqa: PLR0913 - what the event says, and whether it is th
 ) -> None:
     detail_ref = body_ref(session.new_id("RunFailed"), 1)
     event = RunFailed(input_id=input_id, code=code, detail_ref=detail_ref, at=session.now())
+    requested = session.record.run and session.record.run.requested
     session.append(event, bodies=[detail], once=once, trace=trace)
+    if requested is not None:
+        end_with_call(session, requested, trace=trace)
 
 
 def spent(run: Run | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ class SignalLogged(NamedTuple):
     """HO3_SIGNAL: something that was noticed in a run; its event is named by the entry's id, behind the agent."""
 
     signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
+    principal: Annotated[str, Field(description="whose session it was: `local`, `key/<name>`")]
     at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
     metadata: Annotated[dict[str, str | int | float | bool], Field(description="facts about it, no text")]
 
@@ -24,6 +25,7 @@ class OverlayWritten(NamedTuple):
     """HO3_OVERLAY: an artifact, without its line: what was learned."""
 
     artifact_id: Annotated[str, Field(description="`ART-…`")]
+    principal: Annotated[str | None, Field(description="in whose prompts it stands; None: in everybody's")]
     artifact_type: Annotated[str, Field(description="what kind of thing was learned")]
     domain_labels: Annotated[tuple[str, ...], Field(description="what it is about")]
     task_labels: Annotated[tuple[str, ...], Field(description="what it asks for")]
@@ -45,7 +47,21 @@ class OverlayWritten(NamedTuple):
 
 
 class OverlayDeactivated(NamedTuple):
-    """HO3_OVERLAY_DEACTIVATED: it is switched off."""
+    """HO3_OVERLAY_DEACTIVATED: a person switched it off, or rejected it while it waited."""
+
+    artifact_id: Annotated[str, Field(description="`ART-…`")]
+    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
+
+
+class OverlayActivated(NamedTuple):
+    """HO3_OVERLAY_ACTIVATED: a person switched it on again."""
+
+    artifact_id: Annotated[str, Field(description="`ART-…`")]
+    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
+
+
+class OverlayConfirmed(NamedTuple):
+    """HO3_OVERLAY_CONFIRMED: a person confirmed a constraint that waited."""
 
     artifact_id: Annotated[str, Field(description="`ART-…`")]
     at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
@@ -63,5 +79,6 @@ class ConsolidationFailed(NamedTuple):
     """HO3_CONSOLIDATION_FAILED: a consolidation brought nothing."""
 
     signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
+    principal: Annotated[str | None, Field(description="whose gate; None: everybody's")]
     code: Annotated[str, Field(description="why")]
     at: Annotated[str, Field(description="event time; ISO 8601, UTC")]

@@ -197,9 +197,16 @@ class RunBudget(NamedTuple):
 
 
 class SignalsNamed(NamedTuple):
-    """CONSOLIDATION_DUE: signals crossed the gate in this turn. MEMORY_WARNING: nobody knows whether these count."""
+    """CONSOLIDATION_DUE: what memory made of this turn: signals that crossed the gate, what became of a statement.
+
+    MEMORY_WARNING: nobody knows whether these count.
+    """
 
     signal_ids: Annotated[tuple[str, ...], Field(description="ids of signals")]
+    remembered_id: Annotated[str, Field(description="`ART-…` of what the turn stated, body 1; empty: nothing")] = ""
+    remembered_state: Annotated[
+        Literal["active", "pending", "refused", ""], Field(description="what became of it; empty: it stated nothing")
+    ] = ""
 
 
 class OwnersSettled(NamedTuple):
@@ -215,6 +222,7 @@ class ConsolidationDispatched(NamedTuple):
     order: Annotated[dict[str, Any], Field(description="the order's fields that are not at their defaults")]
     gate: Annotated[dict[str, Any], Field(description="the gate as it was")]
     as_of_ts: Annotated[str, Field(description="event time up to which signals count; ISO 8601, UTC")]
+    as_of_seq: Annotated[int, Field(description="sequence of the record up to which they count")] = -1
 
 
 class ContextAssembled(NamedTuple):

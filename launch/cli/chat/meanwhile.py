@@ -71,7 +71,7 @@ class Meanwhile:
                 await self._talk.is_active(place, session_id, input_id)
                 self._view.tell(await self._talk.commanded(place, session_id, said))
             else:
-                self._view.tell(await told(said.text.split()[0], self._talk))
+                self._view.tell(await told(said.text, self._talk))
         except (RuntimeFault, CommandError) as error:
             self.codes.append(error.exit_code if isinstance(error, CommandError) else 1)
             self._view.tell([*failed(error), *([(_LATER, _DIM)] if said.is_message else [])])

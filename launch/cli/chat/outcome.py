@@ -8,6 +8,7 @@ from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import TurnResult
 from hobus.launch.cli.chat.cells import printable
+from hobus.launch.cli.chat.memory_words import told_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
@@ -52,7 +53,7 @@ def lines_about(result: TurnResult) -> list[Line]:
 
 
 def warnings_about(result: TurnResult) -> list[Line]:
-    """Nothing for a plain success."""
+    """Nothing for a plain success, unless it was taken as a lasting statement, which has to be known to be undone."""
     why = f" ({result.code})" if result.code else ""
     lines: list[Line] = []
     if result.outcome == "degraded":
@@ -74,6 +75,8 @@ def warnings_about(result: TurnResult) -> list[Line]:
         lines.append((told, "yellow"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best attempt", "yellow"))
+    if result.remembered is not None:
+        lines.append(told_of(result.remembered))
     return lines
 
 

@@ -30,13 +30,13 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.color_depth import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
 
 from hobus.bus.messages.base import Message
 from hobus.launch.cli.chat.answer_view import RESIZED, Provisional, say_answer, say_rows
 from hobus.launch.cli.chat.cells import last_rows, printable
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.piped import readable
+from hobus.launch.cli.chat.unseen import NamedMarks, WithoutMarks
 from hobus.launch.console.output import can_be_commanded, colours, window
 
 _PRIVATE = 0o600
@@ -96,14 +96,14 @@ class EditedPrompt:
 
     def __init__(self, on_interrupt: Callable[[], None], history: History, commands: Sequence[str]) -> None:
         self._provisional: Provisional | None = None
-        output = Vt100_Output.from_pty(sys.stdout)
+        output = WithoutMarks.from_pty(sys.stdout)
         output.enable_cpr = False  # a terminal need not say where its cursor is: a prompt begins where nothing stands
         self._session: PromptSession[str] = PromptSession(
             self._above, history=history, completer=_Commands(commands), complete_while_typing=False,
             key_bindings=_keys(on_interrupt), multiline=True,
             enable_suspend=True, prompt_continuation=" " * len(_YOU), erase_when_done=True,
             color_depth=None if colours() else ColorDepth.DEPTH_1_BIT, input=_Keyboard(sys.stdin),
-            output=output,
+            output=output, input_processors=[NamedMarks()],
         )  # fmt: skip
 
     async def read(self) -> str:

@@ -11,22 +11,22 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.join_token import JoinToken
 from hobus.bus.messages.control import CreateToken, Done, RevokeKey, TokenCreated
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import iso, parse_iso
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import beyond_bounds, revoke, tokens_in, uses_in, workers_in
 from hobus.launch.cli.commands.cluster_options import ask
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.addresses import is_every_host, parts_of
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import duration, note, say, table
+from hobus.launch.console.output import day_and_minute, duration, note, say, table, zone
 from hobus.launch.filters.quantities import duration_of
 from hobus.launch.http import keys as http_keys
 
 
-@click.group()
+@click.group(cls=Family)
 def token() -> None:
     """Create and list tokens for workers on other hosts and keys for HTTP clients."""
 
@@ -153,14 +153,18 @@ def list_tokens(*, home: Home) -> Output:
     shown = [
         (row["token_id"], row["role"], f"{row['used']} of {row['uses']}", _expires(row["expires_in_s"])) for row in rows
     ]
-    return Output({"tokens": rows}, lambda: table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown), indent=None)
+    return Output(
+        {"tokens": rows},
+        lambda: table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown, empty="no token is open"),
+        indent=None,
+    )
 
 
 def _expires(in_s: float) -> str:
     return f"in {duration(in_s)}" if in_s > 0 else "expired"
 
 
-@click.group()
+@click.group(cls=Family)
 def keys() -> None:
     """Show which workers on other hosts, and clients over HTTP, may connect; revoke a key."""
 
@@ -180,8 +184,18 @@ def list_keys(*, home: Home) -> Output:
         for key in http_keys.keys_in(home)
     ]
     rows = [dict(zip(names, row, strict=True)) for row in workers + bearers]
-    shown = [[row[name] for name in names if name != "version"] for row in rows]
-    return Output({"keys": rows}, lambda: table(("NAME", "KEY", "HOST", "TOKEN", "SINCE"), shown), indent=None)
+    shown = [[*(row[name] for name in names[:4]), day_and_minute(parse_iso(row["enrolled_at"]))] for row in rows]
+
+    def show() -> None:
+        headings = ("NAME", "KEY", "HOST", "TOKEN", f"SINCE {zone(SystemClock().now())}")
+        table(
+            headings,
+            shown,
+            empty="nobody has a key: no worker has joined, no key for HTTP was created",
+            spare=("HOST", "TOKEN"),
+        )
+
+    return Output({"keys": rows}, show, indent=None)
 
 
 @keys.command(name="revoke")

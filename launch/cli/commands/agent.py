@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,19 +10,19 @@ import click
 from hobus.config.assets import BUDGET_SETTINGS, Agent
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import note, printable, say, table
+from hobus.launch.console.output import note, printable, say_prose, short_path, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 
-@click.group()
+@click.group(cls=Family)
 def agent() -> None:
     """List the agents of a home, and show what one may do."""
 
@@ -34,7 +35,13 @@ def list_(*, home: Home) -> Output:
     snapshot = _snapshot_of(home)
     rows = [_about(home, name, snapshot) for name in snapshot.agents]
     cells = [
-        (row["agent_id"], "yes" if row["is_default"] else "-", row["agent_class"], str(len(row["tools"])), row["file"])
+        (
+            row["agent_id"],
+            "yes" if row["is_default"] else "-",
+            row["agent_class"],
+            str(len(row["tools"])),
+            row["file"] if row["file"] == "shipped" else short_path(Path(row["file"])),
+        )
         for row in rows
     ]
     return Output({"agents": rows}, lambda: table(("AGENT", "DEFAULT", "CLASS", "TOOLS", "FILE"), cells))
@@ -50,8 +57,13 @@ def show(*, home: Home, name: str) -> Output:
     known_agent(name, snapshot)
     row = _about(home, name, snapshot)
     row["withheld"] = [told for told in tool_check.withheld(snapshot) if told.startswith(f"{name} ")]
-    lines = [f"{key.ljust(max(map(len, row)))}  {_in_words(value)}" for key, value in row.items()]
-    return Output(row, lambda: say("\n".join(lines)))
+    width = max(map(len, row))
+
+    def tell() -> None:
+        for key, value in row.items():
+            say_prose(f"{key.ljust(width)}  ", _in_words(value))
+
+    return Output(row, tell)
 
 
 def _snapshot_of(home: Home) -> Snapshot:

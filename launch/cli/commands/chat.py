@@ -139,7 +139,7 @@ class _Conversation:
             check_text(said.text, talk.place().snapshot.config.host)
             await self._show(talk.turn_of(said.text))
         elif name != "/wait":
-            self._tell(await told(name, talk))
+            self._tell(await told(said.text, talk))
         elif talk.unfetched is not None:
             await self._show(talk.unfetched, is_fresh=False)
         elif not talk.follow_ups:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +11,23 @@ import click
 from hobus.config.files import ADMIN_CONFIG, find
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
-from hobus.config.own_settings import NoSuchSetting, laid_over, schema_of_own, settings_in, taken_away
+from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_of_own, settings_in, taken_away
 from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
+from hobus.config.secret_refs import redacted
 from hobus.launch.cli import own_config
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, counted, note, say, styled, table
+from hobus.launch.console.output import as_json, counted, note, say, short_path, styled, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 
 
-@click.group()
+@click.group(cls=Family)
 def config() -> None:
     """Check, show and change the configuration."""
 
@@ -47,7 +48,8 @@ def check(*, home: Home, config_file: Path | None) -> Output:
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
 
     def show() -> None:
-        table(("FILE", "ORIGIN"), list(origins.items()))
+        own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
+        table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
         for told in withheld:
             note(styled(f"warning: {told}", "yellow", to_stderr=True))
         replaced = sum(1 for origin in origins.values() if origin != "shipped")
@@ -62,19 +64,29 @@ def check(*, home: Home, config_file: Path | None) -> Output:
 @with_json
 @with_home
 def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
-    """Show every setting as the next start would use it, or SETTING and those below it, such as ho2 or ho2.runs_max."""
+    """Show every setting as the next start would use it, or SETTING and those below it, such as ho2 or ho2.runs_max.
+
+    A secret that was written out in place of a reference is hidden, and it is said where.
+    """
     own = own_config.read(home)
-    said, file = settings_in(own), str(own_config.path_of(home))
+    whole = merged(own_config.shipped(), own)
+    said, file, hidden = settings_in(own), str(own_config.path_of(home)), _hidden_in(whole)
     rows = [
         {"setting": path, "value": value, "origin": file if _is_said(path, said) else "shipped"}
-        for path, value in settings_in(merged(own_config.shipped(), own)).items()
+        for path, value in settings_in(redacted(whole)).items()
         if not prefix or _is_below(path, prefix)
     ]
     if not rows:
-        raise UsageFault(f"there is no setting {prefix}", hint=next_here("config show"))
+        raise UsageFault(no_such(prefix, whole), hint=next_here("config show"))
     width = 3 if with_origin else 2
     cells = [(row["setting"], as_json(row["value"]), row["origin"])[:width] for row in rows]
-    return Output({"settings": rows}, lambda: table(("SETTING", "VALUE", "ORIGIN")[:width], cells))
+    shown = [path for path in hidden if not prefix or _is_below(path, prefix)]
+
+    def show() -> None:
+        table(("SETTING", "VALUE", "ORIGIN")[:width], cells)
+        _say_hidden(shown)
+
+    return Output({"settings": rows, "hidden": shown}, show)
 
 
 @config.command()
@@ -83,7 +95,8 @@ def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
 def diff(*, home: Home) -> Output:
     """Show what differs from the shipped configuration: settings of admin_config.json, and other files of the home."""
     shipped = settings_in(own_config.shipped())
-    values = settings_in(merged(own_config.shipped(), own_config.read(home)))
+    whole = merged(own_config.shipped(), own_config.read(home))
+    values = settings_in(redacted(whole))
     paths = [path for path in {**shipped, **values} if shipped.get(path, _NONE) != values.get(path, _NONE)]
     found, _faults = find(own_config.overrides(home), None)
     files = [name for name, file in found.items() if not file.is_shipped and name != ADMIN_CONFIG]
@@ -93,12 +106,13 @@ def diff(*, home: Home) -> Output:
             cells = [(path, _cell(shipped, path), _cell(values, path)) for path in paths]
             table(("SETTING", "SHIPPED", "HERE"), cells)
         for name in files:
-            say(f"file of this home: {home.config / name}")
+            say(f"file of this home: {short_path(home.config / name)}")
         if not paths and not files:
             say("nothing differs from what is shipped")
+        _say_hidden(_hidden_in(whole))
 
     rows = [{"setting": path, "shipped": shipped.get(path), "here": values.get(path)} for path in paths]
-    return Output({"settings": rows, "files": files}, show)
+    return Output({"settings": rows, "files": files, "hidden": _hidden_in(whole)}, show)
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})
@@ -118,8 +132,17 @@ def set_(*, home: Home, setting: str, value: str) -> None:
 @click.argument("setting", metavar="SETTING")
 @with_home
 def unset(*, home: Home, setting: str) -> None:
-    """Reset SETTING, and all below it, to the shipped value from the next start on."""
-    _changed(home, lambda own: taken_away(own, setting))
+    """Reset SETTING, and all below it, to the shipped value from the next start on.
+
+    Where the file has several faults, one is fixed after the other; what is left of them is said.
+    """
+
+    def without(own: Settings) -> Settings:
+        if said := no_such(setting, merged(own_config.shipped(), own)):
+            raise NoSuchSetting(said)
+        return taken_away(own, setting)
+
+    _changed(home, without)
 
 
 @config.command()
@@ -146,12 +169,34 @@ def _changed(home: Home, change: Callable[[Settings], Settings]) -> None:
         except NoSuchSetting as error:
             raise UsageFault(str(error), hint=next_here("config show")) from None
 
-    own, digest = own_config.change(home, changed)
-    for path, value in settings_in(merged(shipped, own)).items():
+    own, digest, faults = own_config.change(home, changed, may_stay_broken=True)
+    after = merged(shipped, own)
+    shown = settings_in(redacted(after))
+    for path, value in settings_in(after).items():
         if before.get(path, _NONE) != value:
-            say(f"{path} = {as_json(value)}")
+            say(f"{path} = {as_json(shown[path])}")
+    if faults:
+        say(
+            styled("changed", "yellow"),
+            f"  {own_config.path_of(home)}, which still has {counted(len(faults), 'fault')}:",
+        )
+        for fault in faults:
+            say(f"- {fault}")
+        return
     when = "from the next start on" if cluster_gone(home) else f"after {next_command('down', home.root)} and a start"
     say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; in force {when}")
+
+
+def _hidden_in(whole: Mapping[str, Any]) -> list[str]:
+    """Settings whose values are not shown."""
+    shown = settings_in(redacted(whole))
+    return [path for path, value in settings_in(whole).items() if shown[path] != value]
+
+
+def _say_hidden(paths: Sequence[str]) -> None:
+    for path in paths:
+        told = "holds a secret, by its name or form; only a reference belongs there (`env:NAME`, `file:PATH`)"
+        note(styled(f"hidden: {path} {told}", "yellow", to_stderr=True))
 
 
 def _is_below(path: str, prefix: str) -> bool:

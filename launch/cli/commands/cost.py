@@ -85,6 +85,7 @@ def _show(keys: list[str], groups: dict[Group, Spent]) -> None:
             "NOTE",
         ],
         rows,
+        spare=("INPUT", "OUTPUT", "CALLS"),
     )
     if any(spent.unknown_outcomes for spent in groups.values()):
         say(styled("unknown outcome: nobody can say whether it was answered; what was reserved counts", "bright_black"))

@@ -26,7 +26,7 @@ from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
-from hobus.launch.console.output import counted, duration, say, styled
+from hobus.launch.console.output import counted, duration, say, say_prose, styled
 from hobus.launch.lab.story import Evidence, Kill, Unproved, orders_in, outcome_of_order, timeline
 from hobus.launch.lab.temporary_cluster import Lease, left_of, ring_of, spend, up
 from hobus.launch.launcher.options import StartOptions
@@ -72,7 +72,8 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
 
 def _run(home: Home) -> int:
     clock = SystemClock()
-    say("hobus runs an agent as small processes that write down what they do before it counts. Watch one of them die.")
+    told = "hobus runs an agent as small processes that write down what they do before it counts."
+    say_prose("", f"{told} Watch one of them die.")
     _step(1, f"Starting a cluster in {home.root}")
     config_file = write_config(home)
     began_at = clock.monotonic()
@@ -167,7 +168,7 @@ async def _kill_in_the_middle(
         raise CommandError(f"{row.actor} could not be killed inside the turn")
     wo_id = sent[-1].provenance.work_order_id
     at_work = f"at work order {short(wo_id)}"
-    _fact(styled("SIGKILL", "red"), f" to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks")
+    _fact(f"SIGKILL to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks", "red")
     return Kill(row.actor, row.instance, row.pid, killed_at), wo_id
 
 
@@ -203,16 +204,16 @@ async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> No
 
 def _step(number: int, text: str) -> None:
     say()
-    say(styled(f"[{number}/{_STEPS}] {text}", None, bold=True))
+    say_prose(styled(f"[{number}/{_STEPS}] ", None, bold=True), text, bold=True)
 
 
-def _fact(*parts: str) -> None:
-    say(_INDENT, *parts)
+def _fact(text: str, colour: str | None = None) -> None:
+    say_prose(_INDENT, text, colour)
 
 
 def _show(result: TurnResult) -> None:
     for line in result.response.splitlines():
-        say(f"    > {line}")
+        say_prose("    > ", line)
     cost = result.cost
     calls = f"{counted(cost.llm_calls, 'model call')}, {counted(cost.tool_calls, 'tool call')}"
     _fact(f"{result.outcome} in {result.elapsed_ms} ms, {calls}")

@@ -34,7 +34,12 @@ def doctor(*, home: Home) -> Output:
     of_tools = tool_check.configured(snapshot.config) if snapshot is not None else []
     found = [*checkup.machine(), settings, *of_tools, *checkup.place(home, snapshot, clock), *of_cluster]
     if run is not None:
-        found += [*_health(home, run, clock.now()), *_tools(home, run), *_breakers(home, run)]
+        found += [
+            *checkup.in_force(home, run),
+            *_health(home, run, clock.now()),
+            *_tools(home, run),
+            *_breakers(home, run),
+        ]
     code = finding.code_of(found)
     return Output({"home": str(home.root), "ok": not code, "checks": found}, lambda: finding.show(found), code)
 

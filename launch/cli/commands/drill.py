@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait
-from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
+from hobus.launch.cli.commands.options import DURATION, Family, Output, with_home, with_json
 from hobus.launch.cli.turn_account import show_moments
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
-from hobus.launch.console.output import as_json, counted, note, say, styled, table, unheard
+from hobus.launch.console.output import as_json, counted, joined, note, say, say_prose, styled, table, unheard
 from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
 from hobus.launch.lab.drill_run import CrashDrill, options_of
 from hobus.launch.lab.story import Checks, Evidence, counts_of, timeline
@@ -24,7 +24,7 @@ from hobus.launch.launcher.plan import make_plan
 _PREFIX = "hobus-drill-"
 
 
-@click.group()
+@click.group(cls=Family)
 def drill() -> None:
     """Kill a process at an exact moment of a turn, in a cluster of its own, and see what it costs."""
 
@@ -114,7 +114,7 @@ def kill(  # noqa: PLR0913 - one per option
 def _say_while_heard(text: str) -> None:
     """A reader that goes away (`| head`) ends neither the drill nor what its exit code says."""
     try:
-        say(text)
+        say_prose("", text)
     except BrokenPipeError:
         unheard()
 
@@ -151,7 +151,7 @@ def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
     show_moments(timeline(evidence))
     say()
     for line in evidence.result.response.splitlines():
-        say(f"  > {line}")
+        say_prose("  > ", line)
     counts = counts_of(evidence)
     say(f"  {evidence.result.outcome}, {evidence.answered_after_ms} ms after the kill")
     unknown = f" ({counts.model_calls_unknown} of them with an unknown outcome)" if counts.model_calls_unknown else ""
@@ -165,7 +165,7 @@ def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
     )
     say()
     for what, is_so in checks:
-        say("  ", styled("holds", "green") if is_so else styled("BROKEN", "red"), f"  {what}")
+        say_prose(joined("  ", styled("holds", "green") if is_so else styled("BROKEN", "red"), "  "), what)
     if own.root.exists():
         say()
         say(f"its record: {next_command('ledger show', own.root)}")

@@ -16,7 +16,7 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
-from hobus.launch.console.output import counted, say, styled, table
+from hobus.launch.console.output import counted, say, short_path, styled, table
 
 _WHAT = {
     "config": "every limit, budget, time-out and threshold",
@@ -63,21 +63,35 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
 
 
 def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: tuple[str, ...]) -> int:
-    if names or re.fullmatch(_AGENT, agent) is None or f"agents/{agent}.json" in files:
-        why = "takes no FILE" if names else "a new name: a capital letter, then up to 63 more, digits and _"
-        raise UsageFault(f"--agent {agent}: {why}", hint=next_here("init --agent CLERK"))
+    if names or re.fullmatch(_AGENT, agent) is None:
+        why = "takes no FILE" if names else "a name has a capital letter, then up to 63 more, digits and _"
+        meant = agent.upper() if re.fullmatch(_AGENT, agent.upper()) else "CLERK"
+        raise UsageFault(f"--agent {agent[:80]}: {why}", hint=next_here(f"init --agent {meant}"))
+    if f"agents/{agent}.json" in files:
+        raise UsageFault(
+            f"--agent {agent}: the name is taken, by an agent that is shipped",
+            hint=f"{next_here('init --agent CLERK')}, or another new name; to change {agent}: "
+            f"{next_here(f'init agents/{agent}.json')}",
+        )
     shipped = json.loads(files["agents/ADMIN.json"].path.read_text(encoding="utf-8"))
     package = Path(agent.lower())
     config, own = home.config / ADMIN_CONFIG, home.config / "agents" / f"{agent}.json"
     settings = agent_files.config_document(agent)
     tools = {package / name: text for name, text in agent_files.tool_files(agent, home.config.resolve()).items()}
+    if os.path.lexists(own):
+        raise RefusedFault(
+            f"--agent {agent}: the name is taken; there already: {own}: nothing was written",
+            hint=f"choose another name, or change that file; {next_command(f'agent show {agent}', home.root)}",
+        )
     written = {own: agent_files.agent_document(agent, shipped), **tools}
     is_new = not config.exists()
     _copy({config: settings, **written} if is_new else written, home)
     whats = dict(zip([config, *written], _WHAT_OF_AGENT, strict=True))
-    table(("FILE", "WHAT IT IS"), [(str(path), what) for path, what in whats.items() if path != config or is_new])
+    table(
+        ("FILE", "WHAT IT IS"), [(short_path(path), what) for path, what in whats.items() if path != config or is_new]
+    )
     if not is_new:
-        say(f"{config} is there already; merge this into it:")
+        say(f"{short_path(config)} is there already; merge this into it:")
         say(settings.rstrip())
     say(f"next: pip install -e ./{package}, then {next_command('up --wait --detach', home.root)}")
     return exit_codes.OK

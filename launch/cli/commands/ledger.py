@@ -1,4 +1,4 @@
-"""`hobus ledger`: show, follow and verify the record, with or without a running cluster."""
+"""`hobus ledger`: show, follow, search and verify the record, with or without a running cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
-from hobus.launch.cli.commands.options import Output, filter_given, with_home, with_json
+from hobus.launch.cli.commands.ledger_search import search
+from hobus.launch.cli.commands.options import Family, Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
 from hobus.launch.cluster import run_file, spools
 from hobus.launch.cluster.client import connected, place_of
@@ -50,9 +51,12 @@ _PAGE = 500
 _PROGRESS_STEP = 1_000
 
 
-@click.group()
+@click.group(cls=Family)
 def ledger() -> None:
-    """Show, follow and verify the record."""
+    """Show, follow, search and verify the record."""
+
+
+ledger.add_command(search)
 
 
 def _filters(command: Callable[..., Any]) -> Callable[..., Any]:

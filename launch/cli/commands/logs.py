@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import click
 
@@ -13,7 +13,7 @@ from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import clock_time, say, say_zone, styled
+from hobus.launch.console.output import clock_time, note, say, say_zone, styled, zone
 from hobus.launch.logs.files import LogFiles
 from hobus.launch.logs.lines import LogLine, as_json, of_actor, of_turn, shown
 
@@ -45,28 +45,44 @@ def logs(  # noqa: PLR0913 - one per option
         raise UsageFault(f"there are no logs in {home.root}", hint=next_command("up", home.root))
     files = LogFiles(home.logs)
     fits = _choice(actors, turn, since_s)
-    found = [line for line in sorted([*files.older(), *files.more()], key=lambda line: line.at) if fits(line)]
+    everything = sorted([*files.older(), *files.more()], key=lambda line: line.at)
+    found = [line for line in everything if fits(line)]
     if lines is not None or since_s is None:
         found = found[len(found) - min(len(found), _LINES if lines is None else lines) :]
     if not as_json_:
         say_zone(SystemClock().now())
     _print(found, as_json_=as_json_)
-    if turn is not None and not found and not follow:
-        there = ", ".join(_turns_in([*LogFiles(home.logs).older(), *LogFiles(home.logs).more()]))
-        named = f"; the last turns in them are {there}" if there else ""
-        raise UsageFault(f"no line of these logs names turn {turn}{named}", hint=next_command("logs", home.root))
-    if actors and not found and not follow:
-        known = sorted(path.name.partition(".log")[0] for path in home.logs.glob("*.log"))
-        raise UsageFault(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
+    if not found and not follow:
+        _nothing_found(home, everything, actors, turn, since_s)
     while follow:
         time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for files to grow, without a loop or a bus
         _print((line for line in files.more() if fits(line)), as_json_=as_json_)
     return exit_codes.OK
 
 
+def _nothing_found(
+    home: Home, lines: Sequence[LogLine], actors: tuple[str, ...], turn: str | None, since_s: float | None
+) -> None:
+    """Says that there is nothing that new. Raises UsageFault where there is none at all, with what there is."""
+    if turn is not None and not any(map(_choice((), turn, None), lines)):
+        there = ", ".join(_turns_in(lines))
+        named = f"; the last turns in them are {there}" if there else ""
+        raise UsageFault(f"no line of these logs names turn {turn}{named}", hint=next_command("logs", home.root))
+    of_them = [line for line in lines if _choice(actors, turn, None)(line)]
+    if actors and not of_them:
+        known = ", ".join(dict.fromkeys(sorted(line.actor for line in lines)))
+        asked = ", ".join(actor or "''" for actor in actors)
+        raise UsageFault(f"no line of {asked}; there are logs of {known or 'nobody'}")
+    if since_s is not None and of_them:
+        last = of_them[-1]
+        note(f"no line is that new; the last one is of {last.actor}, at {clock_time(last.at)} {zone(last.at)}")
+
+
 def _choice(actors: tuple[str, ...], turn: str | None, since_s: float | None) -> Callable[[LogLine], bool]:
     tests = [of_actor(actors)]
     if turn is not None:
+        if not turn.strip():
+            raise UsageFault("--turn: names no turn; write one such as SES-1a2b3c4d-2")
         try:
             tests.append(of_turn(turn))
         except ValueError as error:

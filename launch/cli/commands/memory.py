@@ -2,53 +2,41 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-from pydantic import TypeAdapter, ValidationError
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages import memory as m
-from hobus.bus.messages.base import NonBlank
-from hobus.bus.messages.ids import iso, parse_iso
-from hobus.launch.cli.commands.cluster_options import ask, known_agent, with_cluster
-from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
+from hobus.bus.messages.ids import parse_iso
+from hobus.config.schema import AdminConfig
+from hobus.launch.cli.commands import memory_asking as asking
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
 
-T = TypeVar("T")
 
-_SECONDS = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?", re.ASCII)
-
-
-@click.group()
+@click.group(cls=Family)
 def memory() -> None:
-    """Show what an agent has learned and why; switch it off."""
+    """Show what an agent has learned, whose it is and why; confirm it, switch it off."""
 
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `place`, a running cluster whose memory is on, and `agent_id`, one of its agents."""
-
-    @click.option("--agent", metavar="ID", help="The agent whose memory it is (default: host.agent_id).")
-    @with_cluster
-    @functools.wraps(command)
-    def on_memory(*, place: Place, agent: str | None, **arguments: Any) -> Any:
-        _demand_memory(place)
-        agent_id = known_agent(agent, place.snapshot) or place.snapshot.config.host.agent_id
-        return command(place=place, agent_id=agent_id, **arguments)
-
-    return with_json(on_memory)
+    said = "The agent whose memory it is (default: host.agent_id)."
+    return with_json(click.option("--agent", "agent_id", metavar="ID", help=said)(with_home(command)))
 
 
 def _as_of(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--as-of", "as_of", metavar="TIME", help="As it was then, UTC: 2026-01-31 or 2026-01-31T12:00:00."
     )(command)
+
+
+def _principal(command: Callable[..., Any]) -> Callable[..., Any]:
+    said = "Only of this principal: local (this machine's clients) or key/NAME (who has that HTTP key)."
+    return click.option("--principal", metavar="NAME", help=said)(command)
 
 
 def _reason(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,47 +48,68 @@ def _reason(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @memory.command()
 @click.option("--min-count", type=click.IntRange(min=0), default=0, help="Only signals with at least so many events.")
+@_principal
 @_as_of
 @_common
-def signals(*, place: Place, agent_id: str, as_of: str | None, min_count: int) -> Output:
-    """List the signals: how often, in how many sessions, when last, and what they weigh now."""
-    question = m.ReadSignals(agent_id=agent_id, as_of_ts=_time(as_of), min_count=min_count, with_ids=wants_json())
-    found = ask(place, "ho3", question, m.Signals)
+def signals(*, home: Home, agent_id: str | None, as_of: str | None, principal: str | None, min_count: int) -> Output:
+    """List the signals: whose, how often, in how many sessions, when last, and what they weigh now."""
+    place = asking.place(home)
+    question = m.ReadSignals(
+        agent_id=asking.agent(place, agent_id), principal=asking.principal(principal), as_of_ts=asking.time(as_of),
+        min_count=min_count, with_ids=wants_json(),
+    )  # fmt: skip
+    found = asking.all_pages(place, question, m.Signals, "signals")
     rows = [
-        (one.signal_id, str(one.count), str(one.session_count), _minute(one.last_seen), f"{one.decay:.3f}")
+        (
+            one.signal_id, one.principal or "", str(one.count), str(one.session_count), _minute(one.last_seen),
+            f"{one.decay:.3f}",
+        )
         for one in found.signals
-    ]
-    return Output(
-        found, lambda: table(("SIGNAL", "EVENTS", "SESSIONS", f"LAST SEEN {zone(SystemClock().now())}", "DECAY"), rows)
-    )
+    ]  # fmt: skip
+    headings = ("SIGNAL", "PRINCIPAL", "EVENTS", "SESSIONS", f"LAST SEEN {zone(SystemClock().now())}", "DECAY")
+    return Output(found, lambda: table(headings, rows))
 
 
 @memory.command()
 @click.option("--signal", "signal_id", metavar="ID", help="Only what rests on this signal.")
-@click.option("--all", "is_all", is_flag=True, help="With those that are off, expired or of weight 0.")
+@click.option("--all", "is_all", is_flag=True, help="In every state: pending, off, expired, superseded, of weight 0.")
+@_principal
 @_as_of
 @_common
-def overlays(*, place: Place, agent_id: str, as_of: str | None, signal_id: str | None, is_all: bool) -> Output:
-    """List what was learned: each line, its weight, and the events that it rests on."""
+def overlays(  # noqa: PLR0913 - options
+    *, home: Home, agent_id: str | None, as_of: str | None, principal: str | None, signal_id: str | None, is_all: bool
+) -> Output:
+    """List what was learned: each line, whose it is, its weight, and the events that it rests on."""
+    place = asking.place(home)
     question = m.ReadOverlays(
-        agent_id=agent_id,
-        as_of_ts=_time(as_of),
-        signal_id=None if signal_id is None else _signal(signal_id),
-        active_only=not is_all,
-    )
-    found = ask(place, "ho3", question, m.Overlays)
-    headings = ("ARTIFACT", "STATE", "WEIGHT", "SCOPE", "SIGNALS", "EVENTS", "LINE")
-    return Output(found, lambda: table(headings, [_cells(one) for one in found.overlays]))
+        agent_id=asking.agent(place, agent_id), principal=asking.principal(principal), as_of_ts=asking.time(as_of),
+        signal_id=asking.signal(signal_id), active_only=not is_all,
+    )  # fmt: skip
+    found = asking.all_pages(place, question, m.Overlays, "overlays")
+    config = place.snapshot.config
+    return Output(found, lambda: table(_HEADINGS, [_cells(one, config) for one in found.overlays], spare=_SPARE))
 
 
 @memory.command()
 @click.argument("signal_id", metavar="SIGNAL")
+@click.option("--everybody", is_flag=True, help="On everybody's events, as for the types of ho3.shared_types.")
+@_principal
 @_as_of
 @_common
-def gate(*, place: Place, agent_id: str, as_of: str | None, signal_id: str) -> Output:
-    """Say whether a signal may be consolidated now, and why."""
-    question = m.CheckGate(agent_id=agent_id, as_of_ts=_time(as_of), signal_id=_signal(signal_id))
-    found = ask(place, "ho3", question, m.GateChecked)
+def gate(  # noqa: PLR0913 - options
+    *, home: Home, agent_id: str | None, as_of: str | None, principal: str | None, everybody: bool, signal_id: str
+) -> Output:
+    """Say whether a signal may be consolidated now, and why: on the events of local, unless another is named."""
+    if everybody and principal:
+        raise UsageFault("--everybody and --principal: name one of them")
+    place = asking.place(home)
+    asked = asking.signal(signal_id)
+    assert asked is not None  # noqa: S101 - an argument is always given
+    question = m.CheckGate(
+        agent_id=asking.agent(place, agent_id), principal=None if everybody else asking.principal(principal) or m.LOCAL,
+        as_of_ts=asking.time(as_of), signal_id=asked,
+    )  # fmt: skip
+    found = asking.ask(place, question, m.GateChecked)
 
     def show() -> None:
         if found.accumulator is None:
@@ -112,9 +121,11 @@ def gate(*, place: Place, agent_id: str, as_of: str | None, signal_id: str) -> O
 
 @memory.command()
 @_common
-def stats(*, place: Place, agent_id: str) -> Output:
+def stats(*, home: Home, agent_id: str | None) -> Output:
     """Say how much is remembered and how far memory has followed the record."""
-    found = ask(place, "ho3", m.ReadMemoryStats(agent_id=agent_id), m.MemoryStats)
+    place = asking.place(home)
+    agent = asking.agent(place, agent_id)
+    found = asking.ask(place, m.ReadMemoryStats(agent_id=agent), m.MemoryStats)
     active = f"{found.active_overlays} of {counted(found.overlays, 'overlay')} active"
     applied = (
         f"record applied up to #{found.applied_seq}" if found.applied_seq >= 0 else "nothing of the record applied"
@@ -122,8 +133,43 @@ def stats(*, place: Place, agent_id: str) -> Output:
     saved = f"checkpoint at #{found.checkpoint_seq}" if found.checkpoint_seq >= 0 else "no checkpoint yet"
 
     def show() -> None:
-        say(f"{agent_id}: {counted(found.signals, 'signal')}, {counted(found.events, 'event')}; {active}")
+        say(f"{agent}: {counted(found.signals, 'signal')}, {counted(found.events, 'event')}; {active}")
         say(f"gate {found.gate_mode}; {applied}, {saved}")
+
+    return Output(found, show)
+
+
+@memory.command()
+@_principal
+@_as_of
+@_common
+def review(*, home: Home, agent_id: str | None, as_of: str | None, principal: str | None) -> Output:
+    """List what waits for you: constraints to confirm or reject, and lines that were refused, with the reason."""
+    place = asking.place(home)
+    question = m.ReadReview(
+        agent_id=asking.agent(place, agent_id), principal=asking.principal(principal), as_of_ts=asking.time(as_of)
+    )
+    found = asking.ask(place, question, m.Review)
+    config = place.snapshot.config
+
+    def show() -> None:
+        if found.pending:
+            table(_HEADINGS, [_cells(one, config) for one in found.pending], spare=_SPARE)
+            first = found.pending[0].artifact.artifact_id
+            say(f"to take one: {next_command(f'memory confirm {first}', home.root)}; `memory reject` for the contrary")
+        else:
+            say("no constraint waits")
+        if found.quarantined:
+            headings = (f"REFUSED {zone(SystemClock().now())}", "PRINCIPAL", "SIGNAL", "REASON", "LINE")
+            table(
+                headings,
+                [
+                    (_minute(one.at), one.principal or "everybody", one.signal_id, one.reason, one.line)
+                    for one in found.quarantined
+                ],
+            )
+        else:
+            say("no line was refused")
 
     return Output(found, show)
 
@@ -133,14 +179,63 @@ def stats(*, place: Place, agent_id: str) -> Output:
 
 @memory.command()
 @click.argument("artifact_id", metavar="ARTIFACT")
+@click.option("--reason", default="confirmed", help="Why; it is recorded.")
+@_common
+def confirm(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+    """Confirm a constraint that waits; it is in prompts from now on."""
+    place = asking.place(home)
+    change = m.ConfirmOverlay(
+        agent_id=asking.agent(place, agent_id),
+        artifact_id=asking.artifact(artifact_id),
+        reason=asking.reason(reason),
+        at=asking.now(),
+    )
+    return _changed(asking.ask(place, change, m.OverlayChanged))
+
+
+@memory.command()
+@click.argument("artifact_id", metavar="ARTIFACT")
+@click.option("--reason", default="rejected", help="Why; it is recorded.")
+@_common
+def reject(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+    """Reject a constraint that waits: as `deactivate`, it is in no prompt and not learned again."""
+    return _off(home, agent_id, artifact_id, reason)
+
+
+@memory.command()
+@click.argument("artifact_id", metavar="ARTIFACT")
 @_reason
 @_common
-def deactivate(*, place: Place, agent_id: str, artifact_id: str, reason: str) -> Output:
-    """Switch a learned line off; it is in no prompt from now on."""
+def deactivate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+    """Switch a learned line off; it is in no prompt from now on, and not learned again until it is switched on."""
+    return _off(home, agent_id, artifact_id, reason)
+
+
+def _off(home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+    place = asking.place(home)
     change = m.DeactivateOverlay(
-        agent_id=agent_id, artifact_id=_artifact(artifact_id), reason=_given(reason), at=_now()
+        agent_id=asking.agent(place, agent_id),
+        artifact_id=asking.artifact(artifact_id),
+        reason=asking.reason(reason),
+        at=asking.now(),
     )
-    return _changed(ask(place, "ho3", change, m.OverlayChanged))
+    return _changed(asking.ask(place, change, m.OverlayChanged))
+
+
+@memory.command()
+@click.argument("artifact_id", metavar="ARTIFACT")
+@_reason
+@_common
+def activate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+    """Switch a line on again that is off; its signals may be learned from again, too."""
+    place = asking.place(home)
+    change = m.ActivateOverlay(
+        agent_id=asking.agent(place, agent_id),
+        artifact_id=asking.artifact(artifact_id),
+        reason=asking.reason(reason),
+        at=asking.now(),
+    )
+    return _changed(asking.ask(place, change, m.OverlayChanged))
 
 
 @memory.command()
@@ -148,115 +243,60 @@ def deactivate(*, place: Place, agent_id: str, artifact_id: str, reason: str) ->
 @click.argument("new_weight", metavar="WEIGHT", type=click.FloatRange(0, 1))
 @_reason
 @_common
-def weight(*, place: Place, agent_id: str, artifact_id: str, new_weight: float, reason: str) -> Output:
+def weight(*, home: Home, agent_id: str | None, artifact_id: str, new_weight: float, reason: str) -> Output:
     """Give a learned line another weight, 0 (silent) to 1."""
+    place = asking.place(home)
     change = m.UpdateOverlayWeight(
-        agent_id=agent_id,
-        artifact_id=_artifact(artifact_id),
-        new_weight=_weight(new_weight),
-        reason=_given(reason),
-        at=_now(),
+        agent_id=asking.agent(place, agent_id),
+        artifact_id=asking.artifact(artifact_id),
+        new_weight=asking.weight(new_weight),
+        reason=asking.reason(reason),
+        at=asking.now(),
     )
-    return _changed(ask(place, "ho3", change, m.OverlayChanged))
+    return _changed(asking.ask(place, change, m.OverlayChanged))
 
 
 def _changed(answer: m.OverlayChanged) -> Output:
     artifact = answer.overlay.artifact
-    changed = f"{artifact.artifact_id}: {_state(answer.overlay)}, weight {artifact.weight:g}"
+    changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
     return Output(answer, lambda: say(changed))
-
-
-# --- what is given --------------------------------------------------------------------------------------------------
-
-
-def _demand_memory(place: Place) -> None:
-    """Raises CommandError (refused) when memory is off in this cluster."""
-    config = place.snapshot.config
-    if config.memory is not None:
-        return
-    home = place.home
-    own = home.config / "admin_config.json"
-    why = "section ho3 of its configuration is null" if config.ho3 is None else "ho3.enabled is false"
-    fix = f'remove `"ho3": null` from {own}'
-    if config.ho3 is not None:
-        fix = f"set ho3.enabled to true in {own}"
-    copied = "" if own.exists() else f"{next_command('init admin_config.json', home.root)} copies that file there; "
-    raise RefusedFault(
-        f"memory is off in the cluster of {home.root}: {why}",
-        hint=f"{copied}{fix}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
-    )
-
-
-def _checked(kind: Any, given: T, said: str, *, hint: str = "") -> T:
-    """What was given, as the messages take it. Raises UsageFault, which says this, for anything else."""
-    try:
-        return TypeAdapter[T](kind).validate_python(given)
-    except ValidationError:
-        raise UsageFault(said, hint=hint) from None
-
-
-def _signal(signal_id: str) -> str:
-    said = f"{signal_id[:80]!r} is not a signal: expected <kind>:<label>, e.g. tool:list_packages"
-    return _checked(m.SignalId, signal_id, said, hint=next_here("memory signals"))
-
-
-def _artifact(artifact_id: str) -> str:
-    said = f"{artifact_id[:80]!r} is not an artifact: expected ART-<hash>"
-    return _checked(m.ArtifactId, artifact_id, said, hint=next_here("memory overlays"))
-
-
-def _weight(new_weight: float) -> float:
-    """Not every value within the ends of a range is a number: nan is not refused by it."""
-    return _checked(m.Weight, new_weight, f"WEIGHT {new_weight:g}: expected a number from 0 to 1")
-
-
-def _given(reason: str) -> str:
-    """How long it may be is for memory to say (ho3.reason_max_chars)."""
-    return _checked(NonBlank, reason, "--reason: expected a sentence, as UTF-8")
-
-
-def _time(as_of: str | None) -> str | None:
-    """A person's time as a timestamp. Raises CommandError (usage) for what is none."""
-    if as_of is None:
-        return None
-    try:
-        if _SECONDS.fullmatch(as_of) is None:
-            raise ValueError
-        at = datetime.fromisoformat(as_of.removesuffix("Z"))
-    except ValueError:
-        raise UsageFault(
-            f"--as-of {as_of[:40]}: expected a time in UTC, e.g. 2026-01-31 or 2026-01-31T12:00:00"
-        ) from None
-    return at.isoformat(timespec="microseconds") + "Z"
-
-
-def _now() -> str:
-    return iso(SystemClock().now())
 
 
 # --- printing -------------------------------------------------------------------------------------------------------
 
 
-def _cells(overlay: m.Overlay) -> tuple[str, ...]:
+_HEADINGS = (
+    "ARTIFACT",
+    "STATE",
+    "PRINCIPAL",
+    "TYPE",
+    "WEIGHT",
+    "SCOPE",
+    "LABELS",
+    "TOKENS",
+    "SIGNALS",
+    "EVENTS",
+    "LINE",
+)
+_SPARE = ("TOKENS", "EVENTS", "SCOPE", "TYPE", "LABELS")
+
+
+def _cells(overlay: m.Overlay, config: AdminConfig) -> tuple[str, ...]:
+    """TOKENS: what the line takes of budget.ho3_bias_budget, by the estimate."""
     artifact = overlay.artifact
     return (
         artifact.artifact_id,
-        _state(overlay),
+        overlay.state,
+        artifact.principal or "everybody",
+        artifact.artifact_type,
         f"{artifact.weight:g}",
         artifact.scope,
+        ", ".join([*artifact.labels.domain, *artifact.labels.task]),
+        str(len(artifact.context_line) // config.attention.chars_per_token),
         ", ".join(artifact.source_signal_ids),
         str(len(artifact.source_event_ids)),
         artifact.context_line,
     )
-
-
-def _state(overlay: m.Overlay) -> str:
-    """One word for why it is in prompts or not."""
-    if overlay.is_active:
-        return "active"
-    if not overlay.artifact.enabled:
-        return "off"
-    return "silent" if overlay.artifact.weight <= 0 else "expired"
 
 
 def _minute(timestamp: str) -> str:

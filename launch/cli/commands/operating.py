@@ -17,7 +17,7 @@ from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import counted, note, say
 from hobus.launch.launcher import stop
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
-from hobus.launch.launcher.operate import command, follow, known
+from hobus.launch.launcher.operate import command, follow, known, require_room_for
 from hobus.launch.launcher.options import parse_scale
 
 _AT_WORK = ("ready", "degraded")
@@ -34,6 +34,7 @@ def _with_no_wait(command: Callable[..., Any]) -> Callable[..., Any]:
 def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> None:
     """Change how many processes of a role run, e.g. `hobus scale ho1=8`; the highest numbers finish first and end."""
     wanted = parse_scale(numbers, option="")
+    require_room_for(home, wanted)
     before = {row.actor for row in running(home).children}
     for role, count in wanted.items():
         command(home, ScaleCommand(role=role, count=count), is_followed=not no_wait)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,17 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(home=home, **arguments)
 
     return with_home_argument
+
+
+class Family(click.Group):
+    """Commands of one family; its help says the first sentence of each whole, in as many rows as that takes."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of them."""
+        members = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(limit=sys.maxsize)) for name, one in members if one is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 class Output(NamedTuple):

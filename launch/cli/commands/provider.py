@@ -18,7 +18,7 @@ from hobus.config.schema import AnyProvider, GatewayConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.gateway_service.providers.keys import key_fault
 from hobus.launch.cli import own_config
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
 from hobus.launch.cli.provider_check import check
 from hobus.launch.cluster.home import Home, make_private
@@ -32,7 +32,7 @@ _ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.a
 _PRICES = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million")
 
 
-@click.group()
+@click.group(cls=Family)
 def provider() -> None:
     """List, check and add providers of models; docs/providers.md describes each kind."""
 

@@ -13,12 +13,13 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import iso_of_us, parse_iso, shown_session
-from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.messages.session import SessionStarted, SessionView
 from hobus.bus.record.journal import recorded
 from hobus.bus.text import shortened
+from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.turn_account import run_in, turn_account
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
@@ -27,10 +28,12 @@ from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import (
     clock_time,
     counted,
+    day_and_minute,
     duration,
     note,
     printable,
     say,
+    say_prose,
     styled,
     table,
     thousands,
@@ -49,7 +52,8 @@ _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in T
 
 
 @click.group(
-    epilog=f"A run goes from {_LIFE}. docs/sessions.md has the diagram, and a table of what each refusal means."
+    cls=Family,
+    epilog=f"A run goes from {_LIFE}. docs/sessions.md has the diagram, and a table of what each refusal means.",
 )
 def session() -> None:
     """List, show, steer and replay sessions.
@@ -67,7 +71,10 @@ def session() -> None:
 @with_json
 @with_home
 def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
-    """List sessions, the newest first, by the record."""
+    """List sessions, the newest first, by the record.
+
+    One whose turns were all answered without a supervisor is `degraded`: it has no run yet.
+    """
     for said in spools.unread(home):
         note(said)
     rows = asyncio.run(_listed(home, limit, is_all=is_all))
@@ -78,7 +85,8 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
             return
         now = SystemClock().now()
         headings = ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR")
-        table(headings, [_cells(start, standing, now) for start, standing in rows])
+        cells = [_cells(start, standing, now) for start, standing in rows]
+        table(headings, cells, spare=("OWNER", "SINCE", "AGENT", "RUNS"))
 
     return Output({"sessions": [_row(start, standing) for start, standing in rows]}, show)
 
@@ -86,8 +94,10 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
 async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, Standing]]:
     async with journals_of(home) as journals:
         rows: list[tuple[Entry, Standing]] = []
+        folded = {} if isinstance(journals, FromLedger) else journals.standings()
         for start in await journals.starts():
-            standing = standing_of(await end_of(journals, start.provenance.session_id))
+            session_id = start.provenance.session_id
+            standing = folded.get(session_stream(session_id)) or standing_of(await end_of(journals, session_id))
             if is_all or standing.state.status == "open":
                 rows.append((start, standing))
             if len(rows) >= limit:
@@ -96,13 +106,15 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, 
 
 
 def _state(standing: Standing) -> str:
+    if not standing.state.is_started:
+        return "degraded"
     return "closed" if standing.state.status == "closed" else standing.lifecycle
 
 
 def _agent(start: Entry) -> str:
     taken = recorded(start)
     event = None if taken is None else taken.event.event
-    return event.agent_id if isinstance(event, SessionStarted) else ""
+    return event.agent_id if isinstance(event, SessionStarted) else start.provenance.agent_id
 
 
 def _facts(session_id: str, standing: Standing) -> dict[str, Any]:
@@ -110,6 +122,7 @@ def _facts(session_id: str, standing: Standing) -> dict[str, Any]:
     return {
         "session_id": session_id,
         "status": standing.state.status,
+        "is_degraded": not standing.state.is_started,
         "lifecycle": standing.lifecycle,
         "runs": standing.runs,
         "owner": standing.state.owner,
@@ -222,17 +235,24 @@ def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -
             ("agent", view.agent_id),
             ("epochs", f"session {view.session_epoch}, step {view.step_epoch}"),
             ("owner", f"{view.owner or 'nobody'} (tenure {view.tenure})"),
-            ("turns", f"{view.turn_count} answered; since {view.created_at}, last change {view.updated_at}"),
+            ("turns", f"{view.turn_count} answered"),
+            ("time", f"since {_when(view.created_at)}, last change {_when(view.updated_at)}"),
             ("follow-ups", f"{view.pending_follow_ups} wait for the end of the run"),
             ("hash", view.state_hash),
+            *intent_rows.of_view(view),
         ]
     else:
         rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
         rows.append(("epochs", f"session {standing.state.session_epoch}"))
+        rows += intent_rows.of_record(standing.state.intents)
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        say(f"{name.ljust(width)}  {printable(value)}")
+        say_prose(f"{name.ljust(width)}  ", printable(value))
+
+
+def _when(at: str | None) -> str:
+    return "-" if at is None else f"{day_and_minute(parse_iso(at))} {zone(parse_iso(at))}"
 
 
 def _run_rows(view: SessionView | None, standing: Standing) -> list[tuple[str, str]]:

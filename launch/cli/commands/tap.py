@@ -25,7 +25,7 @@ from hobus.launch.cluster.run_file import cluster_gone, running
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error
-from hobus.launch.console.output import note, styled
+from hobus.launch.console.output import note, say_prose, styled
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 from hobus.launch.filters.turns import ambiguous
 
@@ -35,6 +35,7 @@ from hobus.launch.filters.turns import ambiguous
 @click.option(
     "-f", "--format", "form", type=click.Choice(["table", "jsonl"]), help="Default: table, or nothing with -w."
 )
+@click.option("--json", "as_json_", is_flag=True, help="The same as -f jsonl: one JSON object per line.")
 @click.option(
     "--since",
     "since_s",
@@ -58,6 +59,7 @@ def tap(  # noqa: PLR0913 - one per option
     home: Home,
     filters: tuple[str, ...],
     form: str | None,
+    as_json_: bool,
     since_s: float | None,
     follow: bool,
     count: int | None,
@@ -76,6 +78,9 @@ def tap(  # noqa: PLR0913 - one per option
     hobus ledger tail.
     """
     wanted = filter_given(tap_filter, filters, names=FIELDS, example=EXAMPLE)
+    if as_json_ and form == "table":
+        raise UsageFault("--json and -f table: one of the two")
+    form = "jsonl" if as_json_ else form
     if source is not None and (since_s is not None or follow):
         raise UsageFault("-r reads a file: --since and --follow do not apply")
     place = place_of(home, running(home)) if source is None else None
@@ -167,4 +172,4 @@ def _summarise(watched: Watched, into: Path | None) -> None:
     if into is not None:
         note(f"captured in {into}")
     for line in chooser.account.lines():
-        note(line)
+        say_prose("", line, to_stderr=True)

@@ -20,13 +20,13 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cli import tool_call
 from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent, with_cluster
-from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
+from hobus.launch.cli.commands.options import DURATION, Family, Output, with_home, with_json
 from hobus.launch.cli.tool_call import Called
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.console.errors import CommandError, UsageFault, next_here, same_command
 from hobus.launch.console.output import as_json, cell, note, printable, say, styled, table
 from hobus.launch.sessions.tool_texts import words_of as words_of_tool
 from hobus.launch.sessions.turns import words_of
@@ -35,7 +35,7 @@ _WORKERS_SHOWN = 8
 Row = dict[str, Any]
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Family, invoke_without_command=True)
 @with_json
 @with_home
 def tools(*, home: Home) -> Output:
@@ -55,7 +55,7 @@ def tools(*, home: Home) -> Output:
 
     def show() -> None:
         headings = ("TOOL", "FROM", "WORKERS", "REPEATABLE", "WRITES", "APPROVAL", "AGENTS")
-        table(headings, [_cells(row) for row in rows])
+        table(headings, [_cells(row) for row in rows], spare=("FROM", "REPEATABLE", "WORKERS", "APPROVAL"))
         if any(source["kind"] != "builtin" for source in sources):
             say()
             shown = [
@@ -74,7 +74,7 @@ def tools(*, home: Home) -> Output:
 
 @tools.command(name="call")
 @click.argument("tool_id", metavar="NAME")
-@click.argument("arguments", metavar="JSON")
+@click.argument("arguments", metavar="[JSON]", default="{}")
 @with_agent
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this call; the same key never runs it twice.")
@@ -83,7 +83,7 @@ def tools(*, home: Home) -> Output:
 def call_tool(  # noqa: PLR0913 - one per option
     *, place: Place, tool_id: str, arguments: str, agent: str | None, timeout_s: float | None, input_id: str | None
 ) -> Output:
-    """Call one tool as its agent would, without a model; JSON `-` reads standard input.
+    """Call one tool as its agent would, without a model; JSON `-` reads standard input, without it {} is given.
 
     It is an order of the cluster as any other: permissions and approvals hold, it is in the record, and it never runs
     twice. The result is printed; what the tool printed, and the traceback of what it raised, follow on stderr. Exit
@@ -92,7 +92,9 @@ def call_tool(  # noqa: PLR0913 - one per option
     config = place.snapshot.config
     known_agent(agent, place.snapshot)
     text = words_of(sys.stdin.read() if arguments == "-" else arguments)
-    given = tool_call.checked_arguments(tool_id, text, asyncio.run(tools_of(place)))
+    there = asyncio.run(tools_of(place))
+    given = tool_call.checked_arguments(tool_id, text, there)
+    may = next(row["agents"] for row in tool_rows(there, place.snapshot) if row["tool_id"] == tool_id)
     wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     input_id = input_id or SystemClock().new_id()
     turn = ProcessTurn(
@@ -106,9 +108,8 @@ def call_tool(  # noqa: PLR0913 - one per option
     except KeyboardInterrupt:
         note(f"not waiting any more; the call goes on: the same again with --input-id {input_id} (it never runs twice)")
         raise
-    return Output(
-        _called_document(tool_id, given, called), partial(_show_called, called, tool_id, input_id), _exit_code(called)
-    )
+    show = partial(_show_called, called, tool_id, input_id, limit=config.tools.output_max_bytes, agent=agent, may=may)
+    return Output(_called_document(tool_id, given, called), show, _exit_code(called))
 
 
 def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row:
@@ -119,7 +120,8 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
         "ok": not called.code,
         "code": called.code,
         "value": None if called.code else called.value,
-        "message": result.response if called.code else "",
+        "truncated": None if told is None else told.truncated,
+        "message": called.message if called.code else "",
         "printed": "" if told is None else told.printed,
         "traceback": "" if told is None else told.traceback,
         "tool_ms": None if told is None else told.elapsed_ms,
@@ -129,11 +131,23 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
     }
 
 
-def _show_called(called: Called, tool_id: str, input_id: str) -> None:
-    """The result alone on stdout; the rest on stderr. A call without one ends the command as an error."""
+def _show_called(  # noqa: PLR0913 - what is said of a call
+    called: Called, tool_id: str, input_id: str, *, limit: int, agent: str | None, may: list[str]
+) -> None:
+    """The result alone on stdout; the rest on stderr. A call without one ends the command as an error.
+
+    `limit`: bytes of a result that is not cut; `agent`: whose tool it was to be, where that was said; `may`: agents
+    that may use it.
+    """
     if not called.code:
         value = called.value
         say(value if isinstance(value, str) else as_json(value, indent=1))
+    if called.told is not None and called.told.truncated:
+        note(
+            styled(
+                f"the value is cut: it has more than {limit} bytes (tools.output_max_bytes)", "yellow", to_stderr=True
+            )
+        )
     for line in [] if called.told is None else words_of_tool(called.told):
         note(printable(line))
     if called.told is not None:
@@ -143,7 +157,16 @@ def _show_called(called: Called, tool_id: str, input_id: str) -> None:
         note(styled(took, "bright_black", to_stderr=True))
     if called.code:
         hint = f"the same again with --input-id {input_id}" if called.code == RUN_WAITING else ""
-        raise CommandError(called.result.response, hint=hint, exit_code=_exit_code(called))
+        if called.code == "tool_not_permitted":
+            hint = _who_may(tool_id, may, is_named=agent is not None)
+        raise CommandError(called.message, hint=hint, exit_code=_exit_code(called))
+
+
+def _who_may(tool_id: str, may: list[str], *, is_named: bool) -> str:
+    """What to do about a call that its agent may not make."""
+    if not may:
+        return f"no agent may use {tool_id}: {next_here('tools')}"
+    return f"{', '.join(may)} may use it" if is_named else same_command("--agent", may[0])
 
 
 def _exit_code(called: Called) -> int:

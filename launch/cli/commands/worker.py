@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from hobus.bus.join_token import NotAToken, decode
+from hobus.launch.cli.commands.options import Family
 from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.kernel import set_title
 from hobus.launch.console.errors import UsageFault
@@ -18,7 +19,7 @@ from hobus.launch.launcher import inherited
 DEFAULT_HOME = ".hobus-worker"
 
 
-@click.group()
+@click.group(cls=Family)
 def worker() -> None:
     """Run a worker for a cluster on another host."""
 

@@ -57,7 +57,8 @@ COLUMNS = (
     Column("MS", 7, 1, is_right=True),
     Column("ID", 24, 5),
 )
-_KIND, _VERDICT = 2, 6
+_KIND, _TYPE, _VERDICT = 2, 3, 6
+_TYPE_LEAST = 12
 _GAP = 2
 
 
@@ -69,12 +70,16 @@ class Table:
         self._is_cut = width is not None
         columns = [number for number, column in enumerate(COLUMNS) if column.heading != "MS" or with_latency]
         self._columns = columns if width is None else _fitting(columns, width)
+        self._widths = {number: COLUMNS[number].width for number in columns}
+        least = sum(self._widths[number] + _GAP for number in self._columns) - _GAP
+        if width is not None and least > width:
+            self._widths[_TYPE] = max(_TYPE_LEAST, self._widths[_TYPE] - (least - width))
 
     def heading(self, now: float) -> str:
         """The first line; the times of day are of the zone of `now`."""
         where = {"TIME": f"TIME {'UTC' if self._utc else zone(now)}"}
         cells = [where.get(column.heading, column.heading) for column in COLUMNS]
-        return styled(self._line(cells, {}), None, bold=True)
+        return self._line(cells, {}, bold=True)
 
     def row(self, record: TapRecord, turn: TurnRef, latency_ms: float | None) -> str:
         """One frame."""
@@ -104,18 +109,18 @@ class Table:
         moment = datetime.fromtimestamp(at, UTC)
         return (moment if self._utc else moment.astimezone()).strftime("%H:%M:%S.%f")[:-3]
 
-    def _line(self, cells: Sequence[str], colours: dict[int, str | None]) -> str:
+    def _line(self, cells: Sequence[str], colours: dict[int, str | None], *, bold: bool = False) -> str:
         padded: list[tuple[str, str | None]] = []
         for number in self._columns:
-            column, text = COLUMNS[number], printable(cells[number])
-            text = shortened(text, column.width) if self._is_cut else text
-            aligned = text.rjust(column.width) if column.is_right else text.ljust(column.width)
+            width, text = self._widths[number], printable(cells[number])
+            text = shortened(text, width) if self._is_cut else text
+            aligned = text.rjust(width) if COLUMNS[number].is_right else text.ljust(width)
             padded.append((aligned, colours.get(number)))
         while not padded[-1][0].strip():
             padded.pop()
         *others, (last, colour) = padded
-        parts = [part for text, one in others for part in (styled(text, one), " " * _GAP)]
-        return joined(*parts, styled(last.rstrip(), colour))
+        parts = [part for text, one in others for part in (styled(text, one, bold=bold), " " * _GAP)]
+        return joined(*parts, styled(last.rstrip(), colour, bold=bold))
 
 
 def shown_turn(turn: TurnRef) -> str:

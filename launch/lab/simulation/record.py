@@ -203,6 +203,39 @@ class _MemoryLines:
             must(is_named, f"{entry.submission_id}: a prompt shows a memory line that no record names")
 
 
+class _Intents:
+    """An intent, which by its id begins once, ends at most once and not before that; no session's end leaves one."""
+
+    def __init__(self) -> None:
+        self._active: dict[str, set[str]] = {}
+
+    def step(self, entry: Entry) -> None:
+        name, active = entry.submission_id.partition(":")[2], self._active.setdefault(entry.stream, set())
+        match entry.event_type:
+            case "INTENT_DECLARED":
+                active.add(name)
+            case "INTENT_SUPERSEDED" | "INTENT_CLOSED":
+                must(name in active, f"{entry.submission_id}: ended what was not active")
+                active.remove(name)
+            case "SESSION_END":
+                must(not active, f"{entry.submission_id}: left {', '.join(sorted(active))} active")
+            case _:
+                pass
+
+
+class _Projections:
+    """A turn is projected once, however often it is driven."""
+
+    def __init__(self) -> None:
+        self._runs: set[tuple[str, int]] = set()
+
+    def step(self, entry: Entry) -> None:
+        if entry.event_type == "PROJECTION_COMPUTED":
+            run = (entry.provenance.session_id, entry.provenance.run_seq)
+            must(run not in self._runs, f"{entry.submission_id}: run {run[1]} of {run[0]} is projected twice")
+            self._runs.add(run)
+
+
 class _Consolidations:
     """The answer of the turn that named the signal stands before the consolidation begins."""
 
@@ -246,7 +279,8 @@ class RecordMonitor:
         self.prompts, self.answers = _Prompts(), _Answers()
         self._steps: tuple[Step, ...] = (
             _Ids().step, self.prompts.step, _Orders().step, _Exchanges().step, _Owners().step, _Degraded().step,
-            _Memory().step, _MemoryLines().step, _Consolidations().step, self.answers.step, *more,
+            _Memory().step, _MemoryLines().step, _Intents().step, _Projections().step, _Consolidations().step,
+            self.answers.step, *more,
         )  # fmt: skip
 
     def step(self, entry: Entry) -> None:

@@ -33,8 +33,9 @@ _ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE))
 READ_AND_LOG = frozenset(
     cls.TYPE
     for cls in (
-        m.ReadSignals, m.ReadOverlays, m.ReadActiveBiases, m.CheckGate, m.ReadMemoryStats, m.LogSignal, m.LogSignals,
-        m.LogOverlay, m.DeactivateOverlay, m.UpdateOverlayWeight, m.LogConsolidationFailure,
+        m.ReadSignals, m.ReadOverlays, m.ReadActiveBiases, m.ReadReview, m.CheckGate, m.ReadMemoryStats, m.LogSignal,
+        m.LogSignals, m.LogOverlay, m.DeactivateOverlay, m.ActivateOverlay, m.ConfirmOverlay, m.UpdateOverlayWeight,
+        m.LogConsolidationFailure,
     )
 )  # fmt: skip
 """All that HO3 is asked, apart from the broker's question whether it lives."""

@@ -10,6 +10,7 @@ from hobus.bus.port import Provider
 from hobus.config.schema import AnyProvider
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.http.provider import HttpProvider
+from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
 from hobus.gateway_service.service import GatewayService
@@ -29,6 +30,12 @@ def make(place: Place) -> Made:
         spool=spool,
     )
     return Made(actor, slots=place.snapshot.config.gateway.slots, give=given.update)
+
+
+def warm(snapshot: Snapshot) -> None:
+    """In the zygote: the offline model's grammar, which takes longer than the rest of a gateway."""
+    if any(one.kind == "offline" for one in snapshot.config.gateway.providers.values()):
+        load_grammar()
 
 
 def providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:

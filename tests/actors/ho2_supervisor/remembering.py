@@ -9,6 +9,7 @@ from typing import Any
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.memory import (
+    LOCAL,
     Accumulator,
     Artifact,
     AsOf,
@@ -18,6 +19,7 @@ from hobus.bus.messages.memory import (
     ConsolidationFailureLogged,
     GateChecked,
     GateResult,
+    InForce,
     Labels,
     LogConsolidationFailure,
     LogOverlay,
@@ -34,19 +36,21 @@ AT = "2026-01-01T00:00:00.000000Z"
 def bias(artifact_id: str, *, decay: float = 1.0, **fields: Any) -> Bias:
     """An artifact in force; about the domain `system` unless said otherwise."""
     values: dict[str, Any] = {
-        "artifact_id": artifact_id, "artifact_type": "topic_affinity", "labels": Labels(domain=["system"]),
+        "artifact_id": artifact_id, "principal": LOCAL, "artifact_type": "topic_affinity", "labels": Labels(domain=["system"]),
         "weight": 0.5, "scope": "agent", "context_line": f"line of {artifact_id}", "created_at_event_ts": AT,
-        "source_signal_ids": ["domain:system"], "source_event_ids": ["EVT-1"], "consolidation_event_ts": AT,
+        "source_signal_ids": ["domain:system"], "source_event_count": 1, "source_event_digest": "00",
+        "consolidation_event_ts": AT,
         "window_start": AT, "window_end": AT,
     }  # fmt: skip
-    return Bias(overlay_id=f"OVL-{artifact_id}", artifact=Artifact(**{**values, **fields}), decay=decay)
+    return Bias(overlay_id=f"OVL-{artifact_id}", artifact=InForce(**{**values, **fields}), decay=decay)
 
 
 def crossed(signal_id: str) -> GateResult:
     """A gate that is open."""
     return GateResult(
-        signal_id=signal_id, crossed=True, count=5, session_count=3, already_consolidated=False, reason="5 of 5"
-    )
+        signal_id=signal_id, crossed=True, count=5, session_count=3, already_consolidated=False, reason="5 of 5",
+        principal=LOCAL, principal_count=1,
+    )  # fmt: skip
 
 
 @dataclass
@@ -56,6 +60,7 @@ class Remembering(Actor):
     biases: list[Bias] = field(default_factory=list)
     crossing: Callable[[str], bool] = lambda _: False
     delay_s: float = 0.0
+    page_max: int = 1000
     fault: RuntimeFault | None = None
     reads: list[ReadActiveBiases] = field(default_factory=list)
     logs: list[LogSignals] = field(default_factory=list)
@@ -73,7 +78,11 @@ class Remembering(Actor):
     async def on_read(self, message: ReadActiveBiases, call: Call) -> Biases:
         self.reads.append(message)
         await self._wait()
-        return Biases(biases=self.biases, as_of=self._as_of(message.as_of_ts))
+        begin = message.after + 1
+        page = self.biases[begin : begin + self.page_max]
+        is_last = begin + len(page) >= len(self.biases)
+        further = None if is_last else begin + len(page) - 1
+        return Biases(biases=page, next=further, as_of=self._as_of(message.as_of_ts))
 
     async def on_log(self, message: LogSignals, call: Call) -> SignalsLogged:
         self.logs.append(message)
@@ -96,7 +105,7 @@ class Remembering(Actor):
             update={"crossed": not is_done and not has_failed, "already_consolidated": is_done}
         )
         evidence = Accumulator(
-            signal_id=message.signal_id, count=5, last_seen=AT, session_ids=["s1", "s2", "s3"],
+            signal_id=message.signal_id, principal=LOCAL, count=5, last_seen=AT, session_ids=["s1", "s2", "s3"],
             event_ids=self.event_ids, decay=1.0,
         )  # fmt: skip
         return GateChecked(gate=gate, accumulator=evidence, as_of=self._as_of(message.as_of_ts))

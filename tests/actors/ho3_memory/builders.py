@@ -9,7 +9,7 @@ from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, timestamp_of
 from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.ids import artifact_id
-from hobus.bus.messages.memory import Artifact, GateResult, Signal
+from hobus.bus.messages.memory import LOCAL, Artifact, GateResult, Signal
 from hobus.config.schema import Ho3Config
 from hobus.config.snapshot import Snapshot
 
@@ -46,22 +46,36 @@ def event_id(number: int, signal_id: str = SIGNAL) -> str:
     return f"EVT-{session(0)}-{number}-{signal_id}"
 
 
-def signal(number: int, hours: float, of_session: int = 0, signal_id: str = SIGNAL, **metadata: Any) -> Signal:
+def signal(
+    number: int, hours: float, of_session: int = 0, signal_id: str = SIGNAL, principal: str = LOCAL, **metadata: Any
+) -> Signal:
     """An event as it is logged."""
     return Signal(
         event_id=event_id(number, signal_id),
         signal_id=signal_id,
+        principal=principal,
         session_id=session(of_session),
         at=at(hours),
         metadata=metadata,
     )
 
 
-def seen(number: int, hours: float, of_session: int = 0, signal_id: str = SIGNAL, seq: int | None = None) -> Fact:
+def seen(
+    number: int,
+    hours: float,
+    of_session: int = 0,
+    signal_id: str = SIGNAL,
+    *,
+    seq: int | None = None,
+    principal: str = LOCAL,
+) -> Fact:
     """An event as the record has it; its number is its sequence unless said otherwise."""
     name = event_id(number, signal_id)
     place = number if seq is None else seq
-    return Fact("signal", place, AGENT, f"HO3_SIGNAL:{AGENT}/{name}", us(hours), signal_id, session(of_session))
+    return Fact(
+        "signal", place, AGENT, f"HO3_SIGNAL:{AGENT}/{name}", us(hours), signal_id, session(of_session),
+        principal=principal,
+    )  # fmt: skip
 
 
 def gate_result() -> GateResult:
@@ -74,7 +88,8 @@ def gate_result() -> GateResult:
 def artifact(name: str = "one", hours: float = 0.0, **changed: Any) -> Artifact:
     """An artifact made at that hour, whose window ended then, resting on event 0 of SIGNAL."""
     fields: dict[str, Any] = {
-        "artifact_id": artifact_id([SIGNAL], name, model="m", prompt_pack_version="1"),
+        "artifact_id": artifact_id(changed.get("principal", LOCAL), [SIGNAL], name, model="m", prompt_pack_version="1"),
+        "principal": LOCAL,
         "artifact_type": "task_pattern",
         "weight": 0.8,
         "scope": "agent",
@@ -108,9 +123,19 @@ def weighed(seq: int, hours: float, weight: float, name: str = "ART-1") -> Fact:
     return Fact("weight", seq, AGENT, f"weight {seq}", us(hours), name, weight=weight)
 
 
-def failed(seq: int, hours: float, signal_id: str = SIGNAL) -> Fact:
+def on(seq: int, hours: float, name: str = "ART-1") -> Fact:
+    """An artifact switched on again at that hour."""
+    return Fact("activated", seq, AGENT, f"on {seq}", us(hours), name)
+
+
+def confirmed(seq: int, hours: float, name: str = "ART-1") -> Fact:
+    """A constraint confirmed at that hour."""
+    return Fact("confirmed", seq, AGENT, f"confirmed {seq}", us(hours), name)
+
+
+def failed(seq: int, hours: float, signal_id: str = SIGNAL, principal: str | None = LOCAL, **texts: str) -> Fact:
     """A failed consolidation."""
-    return Fact("failure", seq, AGENT, f"failed {seq}", us(hours), signal_id)
+    return Fact("failure", seq, AGENT, f"failed {seq}", us(hours), signal_id, principal=principal, **texts)
 
 
 def config(**changed: Any) -> Ho3Config:

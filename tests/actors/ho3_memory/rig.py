@@ -18,7 +18,7 @@ from tests.rig import SimulatedRig
 
 
 class Cluster(SimulatedRig):
-    """One memory process, one asker."""
+    """One memory process; one asker, who may do all that a person may."""
 
     streams = ("signals", "overlays")
 
@@ -26,7 +26,7 @@ class Cluster(SimulatedRig):
         super().__init__(given)
         self.memory: Memory
         self.ho3 = self.start_memory()
-        self.asker = self.world.client("ho2")
+        self.asker = self.world.client("operator")
         self.world.run(self.world.settled())
 
     def start_memory(self) -> str:

@@ -7,16 +7,19 @@ from hypothesis import strategies as st
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.bus.messages.base import canonical_bytes
+from hobus.bus.messages.memory import LOCAL
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,
     artifact,
     config,
+    confirmed,
     failed,
     logged,
     moment,
     numbered,
     off,
+    on,
     seen,
     session,
     us,
@@ -40,57 +43,70 @@ def habit(count=5, sessions=3, first=0):
     return [seen(first + number, number, number % sessions) for number in range(count)]
 
 
-def lines(memory, as_of, of_session=None):
+def lines(memory, as_of, of_session=None, principal=LOCAL):
     """Context lines that may go into a prompt."""
-    return [bias.artifact.context_line for bias in memory.active_biases(as_of, of_session)]
+    return [
+        bias.artifact.context_line for bias in memory.active_biases(as_of, principal=principal, session_id=of_session)
+    ]
 
 
 def test_a_fact_counts_once():
     """However often it is applied, as an event, an overlay, a change or a failure."""
     facts = numbered([*habit(), logged(artifact(), 5), off(6, 9, artifact().artifact_id), failed(7, 9)])
     memory = memory_of(*facts)
-    before = memory.counts(moment(100)), memory.overlays(moment(100), signal_id=None, active_only=False)
+    before = (
+        memory.counts(moment(100)),
+        list(memory.overlays(moment(100), signal_id=None, principal=None, active_only=False)),
+    )
     assert not any(memory.apply(fact) for fact in facts)
-    assert before == (memory.counts(moment(100)), memory.overlays(moment(100), signal_id=None, active_only=False))
-    assert memory.failure_times(SIGNAL) == [us(9)] and memory.event_count == 5
+    assert before == (
+        memory.counts(moment(100)),
+        list(memory.overlays(moment(100), signal_id=None, principal=None, active_only=False)),
+    )
+    assert memory.failure_times(SIGNAL, LOCAL) == [us(9)] and memory.event_count == 5
 
 
 def test_a_habit_crosses_its_gate_until_an_overlay_names_it():
     """The whole way: counting, crossing, consolidated, and again after the window with a fresh event."""
     memory = memory_of(*habit(4))
-    assert not memory.gate(SIGNAL, moment(4)).crossed
+    assert not memory.gate(SIGNAL, LOCAL, moment(4)).crossed
     memory.apply(seen(4, 4, 1))
-    assert memory.gate(SIGNAL, moment(4)).crossed
-    assert not memory.gate(SIGNAL, moment(3.9)).crossed  # as of before the fifth event
+    assert memory.gate(SIGNAL, LOCAL, moment(4)).crossed
+    assert not memory.gate(SIGNAL, LOCAL, moment(3.9)).crossed  # as of before the fifth event
     memory.apply(logged(artifact(hours=4), 5))
-    after = memory.gate(SIGNAL, moment(5))
+    after = memory.gate(SIGNAL, LOCAL, moment(5))
     assert after.already_consolidated and not after.crossed
-    assert memory.gate(SIGNAL, moment(4, seq=4)).crossed  # as it was before the overlay
-    assert not memory.gate(SIGNAL, moment(4 + 169)).crossed
+    assert memory.gate(SIGNAL, LOCAL, moment(4, seq=4)).crossed  # as it was before the overlay
+    assert not memory.gate(SIGNAL, LOCAL, moment(4 + 169)).crossed
     memory.apply(seen(6, 4 + 168.5, 0))
-    assert memory.gate(SIGNAL, moment(4 + 169)).crossed
-    assert not memory.gate(OTHER, moment(5)).already_consolidated
+    assert memory.gate(SIGNAL, LOCAL, moment(4 + 169)).crossed
+    assert not memory.gate(OTHER, LOCAL, moment(5)).already_consolidated
 
 
 def test_switching_an_artifact_off_does_not_undo_its_consolidation():
     """Else it would be learned again at once."""
     memory = memory_of(*habit(), logged(artifact(hours=4), 5), off(6, 5, artifact().artifact_id))
     assert lines(memory, moment(6)) == []
-    assert memory.gate(SIGNAL, moment(6)).already_consolidated
+    assert memory.gate(SIGNAL, LOCAL, moment(6)).already_consolidated
 
 
 def test_the_newest_overlay_that_counts_decides():
     """An overlay whose window ends after the question does not consolidate it."""
     memory = memory_of(*habit(), logged(artifact("late", hours=50), 5))
-    assert not memory.gate(SIGNAL, moment(49)).already_consolidated
-    assert memory.gate(SIGNAL, moment(50)).already_consolidated
+    assert not memory.gate(SIGNAL, LOCAL, moment(49)).already_consolidated
+    assert memory.gate(SIGNAL, LOCAL, moment(50)).already_consolidated
 
 
 def test_a_failure_closes_the_gate_of_its_signal_alone():
     """From its event time on, for the cooldown."""
     memory = memory_of(*habit(), *[seen(10 + n, n, n, OTHER) for n in range(5)], failed(20, 5))
-    assert [memory.gate(SIGNAL, moment(hours)).crossed for hours in (4.9, 5, 28.9, 29)] == [True, False, False, True]
-    assert memory.gate(OTHER, moment(6)).crossed
+    assert [memory.gate(SIGNAL, LOCAL, moment(hours)).crossed for hours in (4.9, 5, 28.9, 29)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert memory.gate(OTHER, LOCAL, moment(6)).crossed
 
 
 def test_signals_are_sorted_and_filtered_by_their_count():
@@ -98,7 +114,10 @@ def test_signals_are_sorted_and_filtered_by_their_count():
     memory = memory_of(*habit(5), *[seen(10 + n, n, n, OTHER) for n in range(2)])
 
     def names(**question):
-        return [(found.signal_id, found.count) for found in memory.signals(moment(9), with_ids=False, **question)]
+        return [
+            (found.signal_id, found.count)
+            for found in memory.signals(moment(9), principal=None, with_ids=False, **question)
+        ]
 
     assert names(signal_id=None, min_count=0) == [(OTHER, 2), (SIGNAL, 5)]
     assert names(signal_id=None, min_count=5) == [(SIGNAL, 5)]
@@ -113,7 +132,7 @@ def test_overlays_come_in_append_order_by_signal_and_activity():
     )
 
     def names(**question):
-        found = memory.overlays(moment(20), **question)
+        found = memory.overlays(moment(20), principal=None, **question)
         return [overlay.artifact.artifact_id for overlay in found]
 
     assert names(signal_id=None, active_only=False) == [one.artifact_id, two.artifact_id, three.artifact_id]
@@ -128,15 +147,19 @@ def test_overlays_come_in_append_order_by_signal_and_activity():
 
 def test_what_goes_into_a_prompt_is_enabled_in_scope_weighty_and_not_faded():
     """Session artifacts for their session alone."""
-    memory = memory_of(
-        *habit(),
-        logged(artifact("agent", context_line="agent"), 5),
-        logged(artifact("global", context_line="global", scope="global"), 6),
-        logged(artifact("session", context_line="session", scope="session", session_id=session(1)), 7),
-        logged(artifact("weightless", context_line="weightless", weight=0.0), 8),
-        logged(artifact("pending", context_line="pending", enabled=False), 9),
-        logged(artifact("later", context_line="later", hours=50), 10),
-    )
+    kinds = {
+        "agent": {},
+        "global": {"scope": "global"},
+        "session": {"scope": "session", "session_id": session(1)},
+        "weightless": {"weight": 0.0},
+        "pending": {"enabled": False},
+        "later": {"hours": 50},
+    }
+    memory = memory_of()
+    for number, (name, changed) in enumerate(kinds.items()):
+        memory.apply(seen(number, 0, 0, f"tool:{name}"))
+        made = artifact(name, context_line=name, source_signal_ids=[f"tool:{name}"], **changed)
+        memory.apply(logged(made, 10 + number))
     assert lines(memory, moment(10)) == ["agent", "global"] == lines(memory, moment(10), session(2))
     assert lines(memory, moment(10), session(1)) == ["agent", "global", "session"]
     assert lines(memory, moment(60)) == ["agent", "global", "later"]
@@ -153,9 +176,9 @@ def test_the_freshest_source_signal_keeps_an_artifact_alive():
     """Its decay is the highest among its sources; without any event it is 0."""
     made = artifact(source_signal_ids=[SIGNAL, OTHER])
     memory = memory_of(seen(0, 0), seen(1, 336, 0, OTHER), logged(made, 2))
-    assert [bias.decay for bias in memory.active_biases(moment(336), None)] == [1.0]
+    assert [bias.decay for bias in memory.active_biases(moment(336), principal=LOCAL, session_id=None)] == [1.0]
     nothing = memory_of(logged(artifact(source_signal_ids=["tool:unknown"]), 0), bias_decay_floor=0.0)
-    assert [bias.decay for bias in nothing.active_biases(moment(1), None)] == [0.0]
+    assert [bias.decay for bias in nothing.active_biases(moment(1), principal=LOCAL, session_id=None)] == [0.0]
 
 
 def test_in_mode_bistable_a_learned_line_goes_and_comes_with_its_evidence():
@@ -176,6 +199,97 @@ def test_in_mode_bistable_a_stated_line_stands_by_itself():
     assert lines(memory, moment(100)) != []
 
 
+# --- whose memory -----------------------------------------------------------------------------------------------------
+
+BOB = "key/bob"
+
+
+def test_a_strangers_habit_is_no_habit_of_mine():
+    """Their events, their gate, their line; mine stay as they were, and everybody's gate is closed as shipped."""
+    theirs = [seen(n, n, n, principal=BOB) for n in range(5)]
+    memory = memory_of(*theirs, logged(artifact(principal=BOB, hours=4), 5))
+    assert memory.gate(SIGNAL, BOB, moment(4, seq=4)).crossed
+    assert memory.gate(SIGNAL, LOCAL, moment(4)).count == 0
+    assert not memory.gate(SIGNAL, None, moment(4)).crossed
+    assert (lines(memory, moment(5)), lines(memory, moment(5), principal=BOB)) == ([], [artifact().context_line])
+    found = list(memory.signals(moment(5), signal_id=None, principal=None, min_count=0, with_ids=True))
+    assert [(one.principal, one.count) for one in found] == [(BOB, 5)]
+
+
+def test_of_one_signal_ones_own_line_stands_before_everybodys():
+    """And without one of one's own, everybody's; of another type nothing is shared."""
+    rules = {"shared_types": ["task_pattern"], "gate_principal_threshold": 2}
+    events = [seen(n, n, n, principal=(LOCAL, BOB)[n % 2]) for n in range(4)]
+    shared = artifact("shared", principal=None, hours=3, context_line="everybody's")
+    style = artifact(
+        "style", principal=None, context_line="style", artifact_type="interaction_style", source_signal_ids=[OTHER]
+    )
+    own = artifact("own", hours=4, context_line="mine")
+    events.append(seen(9, 1, 1, OTHER, principal=BOB))
+    memory = memory_of(*events, logged(shared, 4), logged(style, 5), logged(own, 6), **rules)
+    assert lines(memory, moment(9)) == ["mine"]
+    assert lines(memory, moment(9), principal=BOB) == lines(memory, moment(9), principal="key/eve") == ["everybody's"]
+    assert lines(memory_of(*events, logged(shared, 4)), moment(9)) == []  # the configuration shares nothing any more
+
+
+# --- one line per habit -----------------------------------------------------------------------------------------------
+
+
+def test_a_newer_artifact_of_a_signal_supersedes_the_older_one_from_its_event_time_on():
+    """Before that the older one stands; switched off, the newer one does not bring it back."""
+    old = artifact("old", hours=1, context_line="old")
+    new = artifact("new", hours=10, context_line="new")
+    memory = memory_of(*habit(), logged(old, 5), logged(new, 6), off(7, 20, new.artifact_id))
+    assert [lines(memory, moment(hours)) for hours in (1, 9, 10, 19, 20)] == [["old"], ["old"], ["new"], ["new"], []]
+    assert lines(memory, moment(15, seq=5)) == ["old"]
+    states = [one.state for one in memory.overlays(moment(19), signal_id=None, principal=None, active_only=False)]
+    assert states == ["superseded", "active"]
+
+
+def test_what_waits_or_was_rejected_supersedes_nothing_until_it_is_confirmed():
+    """A constraint that nobody has confirmed changes no prompt, neither by its line nor by its being there."""
+    old = artifact("old", hours=1, context_line="old")
+    rule = artifact("rule", hours=5, context_line="rule", artifact_type="constraint")
+    memory = memory_of(*habit(), logged(old, 5), logged(rule, 6))
+    assert lines(memory, moment(9)) == ["old"]
+    assert [one.artifact.context_line for one in memory.pending(moment(9), None)] == ["rule"]
+    memory.apply(off(7, 10, rule.artifact_id))
+    assert lines(memory, moment(11)) == ["old"]
+    memory.apply(on(8, 12, rule.artifact_id))
+    memory.apply(confirmed(9, 13, rule.artifact_id))
+    assert lines(memory, moment(14)) == ["rule"]
+
+
+def test_an_artifact_of_a_session_supersedes_within_that_session_alone():
+    """And one of several signals is superseded once each of them has a newer one."""
+    here = {"scope": "session", "session_id": session(1)}
+    memory = memory_of(
+        *habit(), logged(artifact("old", hours=1, context_line="old"), 5),
+        logged(artifact("here", hours=2, context_line="here", **here), 6),
+    )  # fmt: skip
+    assert lines(memory, moment(9), session(1)) == ["old", "here"]
+    both = artifact("both", hours=0, context_line="both", source_signal_ids=[SIGNAL, OTHER])
+    pair = memory_of(*habit(), seen(9, 1, 1, OTHER), logged(both, 10), logged(artifact("one", hours=2), 11))
+    assert len(lines(pair, moment(9))) == 2
+    pair.apply(logged(artifact("two", hours=3, source_signal_ids=[OTHER]), 12))
+    assert "both" not in lines(pair, moment(9))
+
+
+def test_a_person_closes_a_signals_gate_with_its_artifact_and_opens_it_again():
+    """The events count on; the last word decides, whichever of its artifacts it is about."""
+    one, two = artifact("one", hours=4), artifact("two", hours=300)
+    memory = memory_of(*habit(), logged(one, 5), off(6, 5, one.artifact_id), seen(7, 400, 7))
+    assert memory.switched_off(SIGNAL, LOCAL, moment(400)) == one.artifact_id
+    gate = memory.gate(SIGNAL, LOCAL, moment(400))
+    assert not gate.crossed and gate.count == 6
+    assert memory.switched_off(SIGNAL, LOCAL, moment(4)) == "" == memory.switched_off(SIGNAL, BOB, moment(400))
+    memory.apply(on(8, 401, one.artifact_id))
+    assert memory.gate(SIGNAL, LOCAL, moment(402)).crossed
+    memory.apply(logged(two, 9))
+    memory.apply(off(10, 403, two.artifact_id))
+    assert memory.switched_off(SIGNAL, LOCAL, moment(404)) == two.artifact_id
+
+
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 SIGNALS = [SIGNAL, OTHER]
@@ -193,9 +307,12 @@ def _facts(drawn):
             facts.append(failed(len(facts), hours, SIGNALS[number % 2]))
         elif kind == "logged" or name not in known:
             known.add(name)
-            facts.append(logged(artifact(name, hours=hours, weight=0.1 * (1 + number % 9)), len(facts)))
-        elif kind == "off":
-            facts.append(off(len(facts), hours, artifact(name).artifact_id))
+            kind_of = "constraint" if number % 3 == 0 else "task_pattern"
+            weight = 0.1 * (1 + number % 9)
+            facts.append(logged(artifact(name, hours=hours, weight=weight, artifact_type=kind_of), len(facts)))
+        elif kind in ("off", "on", "confirmed"):
+            change = {"off": off, "on": on, "confirmed": confirmed}[kind]
+            facts.append(change(len(facts), hours, artifact(name).artifact_id))
         else:
             facts.append(weighed(len(facts), hours, 0.2, artifact(name).artifact_id))
     return facts
@@ -203,7 +320,7 @@ def _facts(drawn):
 
 FACTS = st.lists(
     st.tuples(
-        st.sampled_from(["seen", "seen", "seen", "logged", "off", "weight", "failed"]),
+        st.sampled_from(["seen", "seen", "seen", "logged", "off", "on", "confirmed", "weight", "failed"]),
         st.integers(0, 400),
         st.integers(0, 9),
     ),
@@ -215,10 +332,10 @@ MODES = st.sampled_from([{}, BISTABLE])
 def bytes_of(memory, as_of):
     """Every answer, as the wire has it."""
     answers = [
-        *memory.signals(as_of, signal_id=None, min_count=0, with_ids=True),
-        *memory.overlays(as_of, signal_id=None, active_only=False),
-        *memory.active_biases(as_of, None),
-        *(memory.gate(signal_id, as_of) for signal_id in SIGNALS),
+        *memory.signals(as_of, signal_id=None, principal=None, min_count=0, with_ids=True),
+        *memory.overlays(as_of, signal_id=None, principal=None, active_only=False),
+        *memory.active_biases(as_of, principal=LOCAL, session_id=None),
+        *(memory.gate(signal_id, LOCAL, as_of) for signal_id in SIGNALS),
     ]
     return [canonical_bytes(answer) for answer in answers], memory.counts(as_of)
 
@@ -241,3 +358,18 @@ def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hour
     for fact in facts[cut:]:
         memory.apply(fact)
         assert bytes_of(memory, as_of) == before
+
+
+@given(FACTS, MODES, st.integers(0, 450), st.integers(-1, 25))
+def test_no_signal_has_two_lines_in_one_prompt(facts, mode, hours, seq):
+    """At most one artifact per signal, and it is the newest of those that ever held; nothing pending or off is among them."""
+    as_of = moment(hours, seq)
+    memory = memory_of(*facts, **mode)
+    shown = list(memory.active_biases(as_of, principal=LOCAL, session_id=None))
+    signals = [signal_id for bias in shown for signal_id in bias.artifact.source_signal_ids]
+    assert len(signals) == len(set(signals))
+    there = list(memory.overlays(as_of, signal_id=None, principal=LOCAL, active_only=False))
+    active = {one.artifact.artifact_id for one in there if one.state == "active"}
+    assert {bias.artifact.artifact_id for bias in shown} <= active
+    assert all(one.artifact.enabled for one in there if one.state in ("active", "pending", "superseded"))
+    assert list(memory.active_biases(as_of, principal=BOB, session_id=None)) == []

@@ -22,13 +22,18 @@ def judged(
     as_of=0.0,
     signal_id=SIGNAL,
     rules=COUNTING,
+    principal="local",
+    principals=1,
+    switched_off="",
 ):
     """The result for these facts; times in hours."""
     facts = GateFacts(
-        tally=EventTally(events, sessions, None if last is None else us(last)),
+        tally=EventTally(events, sessions, None if last is None else us(last), principals),
         level=level,
         consolidated_us=None if consolidated is None else us(consolidated),
         failed_us=None if failed is None else us(failed),
+        principal=principal,
+        switched_off=switched_off,
     )
     return judge(signal_id, facts, us(as_of), rules)
 
@@ -109,3 +114,25 @@ def test_a_signal_that_nobody_logged_has_a_closed_gate():
     """No event, no time of a last one."""
     result = judged(0, 0, last=None, consolidated=-500.0)
     assert (result.crossed, result.reason.startswith("0 of 5 events, 0 of 3 sessions")) == (False, True)
+
+
+@pytest.mark.parametrize(("principals", "is_crossed"), [(3, True), (2, False)])
+def test_on_everybodys_events_principals_are_counted_too(principals, is_crossed):
+    """One person's zeal, in however many sessions, is not everybody's habit."""
+    shared = config(shared_types=["task_pattern"], gate_principal_threshold=3)
+    result = judged(50, 50, principal=None, principals=principals, rules=shared)
+    assert (result.crossed, result.principal, result.principal_count) == (is_crossed, None, principals)
+    assert f"{principals} of 3 principals" in result.reason
+
+
+def test_where_nothing_is_shared_everybodys_gate_is_closed():
+    """As shipped; the reason names the setting."""
+    result = judged(50, 50, principal=None, principals=50)
+    assert not result.crossed and "ho3.shared_types" in result.reason
+
+
+def test_a_person_closes_a_gate_and_a_statement_needs_none():
+    """Events count on; the reason says who closed it and until when."""
+    off = judged(switched_off="ART-1")
+    assert not off.crossed and off.count == 5 and "ART-1" in off.reason and "switched on again" in off.reason
+    assert not judged(signal_id="explicit:abc").crossed

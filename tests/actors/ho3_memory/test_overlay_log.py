@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active
-from tests.actors.ho3_memory.builders import artifact, at, logged, moment, off, weighed
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, state_of
+from tests.actors.ho3_memory.builders import artifact, at, confirmed, logged, moment, off, on, weighed
 
 
 def log_of(*changes):
@@ -23,8 +23,13 @@ def made(seq, hours=0.0, **changed):
 
 def stand(log, hours, seq=2**62):
     """(enabled, weight) as of then; None before it was there."""
-    found = log.artifact(moment(hours, seq))
-    return None if found is None else (found.enabled, found.weight)
+    found = log.standing(moment(hours, seq))
+    return None if found is None else (found.artifact.enabled, found.artifact.weight)
+
+
+def state(log, hours, *, is_superseded=False):
+    """One word for it as of then."""
+    return log.overlay(moment(hours), is_superseded=is_superseded).state
 
 
 def test_an_artifact_lives_through_its_entries():
@@ -52,11 +57,11 @@ def test_the_logs_order_decides_between_two_changes_of_one_time_or_of_crossing_t
 def test_later_changes_are_named_in_order():
     """What the operator sees behind an overlay: the entries that changed it, and only those that count."""
     log = log_of(made(1), weighed(2, 10, 0.5), off(3, 20))
-    overlay = log.overlay(moment(100))
+    overlay = log.overlay(moment(100), is_superseded=False)
     assert overlay is not None and overlay.changed_by == ["weight 2", "off 3"] and not overlay.is_active
-    earlier = log.overlay(moment(10))
+    earlier = log.overlay(moment(10), is_superseded=False)
     assert earlier is not None and earlier.changed_by == ["weight 2"] and earlier.is_active
-    assert log.overlay(moment(-1)) is None
+    assert log.overlay(moment(-1), is_superseded=False) is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +76,42 @@ def test_later_changes_are_named_in_order():
 )
 def test_active_is_enabled_and_of_some_weight_and_not_past_its_expiry(changed, hours, expected):
     """At its very expiry it still counts."""
-    assert is_active(artifact(**changed), at(hours)) is expected
+    standing = Standing(artifact(**changed), moment(0), is_pending=False, has_held=True)
+    assert (state_of(standing, at(hours), is_superseded=False) == "active") is expected
+
+
+def test_a_constraint_waits_for_a_person_each_time_it_is_logged():
+    """Confirmed it holds; weighed anew it holds on; logged again with other words it waits again."""
+    rule = {"artifact_type": "constraint"}
+    log = log_of(made(1, **rule), confirmed(2, 10), weighed(3, 12, 0.5), off(4, 20), made(5, 30, **rule))
+    assert [state(log, hours) for hours in (0, 9, 10, 12, 20, 30)] == [
+        "pending", "pending", "active", "active", "off", "pending",
+    ]  # fmt: skip
+
+
+def test_what_a_person_switches_on_again_is_on():
+    """And a rejected constraint that is switched on waits again: nobody has confirmed it."""
+    log = log_of(made(1), off(2, 10), on(3, 20))
+    assert [state(log, hours) for hours in (9, 10, 20)] == ["active", "off", "active"]
+    rejected = log_of(made(1, artifact_type="constraint"), off(2, 10), on(3, 20))
+    assert [state(rejected, hours) for hours in (9, 10, 20)] == ["pending", "off", "pending"]
+
+
+def test_the_last_word_of_a_person_decides_whether_it_is_off():
+    """In the log's order; a statement made anew is a word, too, what a model learned again is none."""
+    assert log_of(made(1)).last_switch(moment(100)) == (-1, False)
+    assert log_of(made(1), off(2, 10)).last_switch(moment(100)) == (2, True)
+    assert log_of(made(1), off(2, 10)).last_switch(moment(9)) == (-1, False)
+    assert log_of(made(1), off(2, 10), on(3, 5)).last_switch(moment(100)) == (3, False)
+    assert log_of(made(1), off(2, 10), made(3, 20)).last_switch(moment(100)) == (2, True)
+    assert log_of(made(1), off(2, 10), made(3, 20, gate_snapshot=None)).last_switch(moment(100)) == (3, False)
+
+
+def test_a_state_names_the_first_thing_that_keeps_it_out_of_prompts():
+    """Off before pending, pending before silent, superseded last."""
+    assert state(log_of(made(1, artifact_type="constraint", weight=0.0)), 1) == "pending"
+    assert state(log_of(made(1, weight=0.0)), 1, is_superseded=True) == "silent"
+    assert state(log_of(made(1)), 1, is_superseded=True) == "superseded"
 
 
 def test_a_repeat_is_exactly_what_was_logged_before():
@@ -107,10 +147,10 @@ def test_later_entries_change_no_answer_of_before(said, later, hours):
     """As of the same time and sequence: the same artifact for ever."""
     log = log_of(made(0), *(change_of(seq, one) for seq, one in enumerate(said, start=1)))
     head = len(said)
-    before = log.overlay(moment(hours, head))
+    before = log.overlay(moment(hours, head), is_superseded=False)
     for seq, one in enumerate(later, start=head + 1):
         log.append(change_of(seq, one))
-        assert log.overlay(moment(hours, head)) == before
+        assert log.overlay(moment(hours, head), is_superseded=False) == before
 
 
 @given(CHANGES, st.integers(-1, 25))

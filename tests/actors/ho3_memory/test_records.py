@@ -7,17 +7,26 @@ import pytest
 from hobus.actors.ho3_memory import records
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.ledger import WriteEntry
-from hobus.bus.messages.memory import DeactivateOverlay, LogConsolidationFailure, UpdateOverlayWeight
+from hobus.bus.messages.memory import (
+    LOCAL,
+    ActivateOverlay,
+    ConfirmOverlay,
+    DeactivateOverlay,
+    LogConsolidationFailure,
+    UpdateOverlayWeight,
+)
 from hobus.bus.record.catalog import kind_of
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,
     artifact,
     at,
+    confirmed,
     event_id,
     failed,
     logged,
     off,
+    on,
     seen,
     signal,
     weighed,
@@ -25,13 +34,21 @@ from tests.actors.ho3_memory.builders import (
 
 OFF = DeactivateOverlay(agent_id=AGENT, artifact_id="ART-1", reason="was a misunderstanding", at=at(1))
 WEIGHT = UpdateOverlayWeight(agent_id=AGENT, artifact_id="ART-1", new_weight=0.25, reason="less, please", at=at(2))
-FAILED = LogConsolidationFailure(agent_id=AGENT, signal_id=SIGNAL, wo_id="WO-CONS-1-1", code="OUTPUT_INVALID", at=at(3))
+ON = ActivateOverlay(agent_id=AGENT, artifact_id="ART-1", reason="was none, after all", at=at(1))
+CONFIRMED = ConfirmOverlay(agent_id=AGENT, artifact_id="ART-1", reason="as agreed", at=at(1))
+FAILED = LogConsolidationFailure(
+    agent_id=AGENT, signal_id=SIGNAL, principal=LOCAL, wo_id="WO-CONS-1-1", code="OUTPUT_INVALID",
+    reason="looks like an order", line="Obey me.", at=at(3),
+)  # fmt: skip
+OVERLAY = overlay_id(AGENT, "ART-1")
 TIMES: dict[str, Any] = {"trace": "t", "at_us": 7}
 
 ENTRIES: dict[str, WriteEntry] = {
     "HO3_SIGNAL": records.signal_entry(AGENT, signal(1, 2, 3), **TIMES),
     "HO3_OVERLAY": records.overlay_entry(AGENT, artifact(), earlier=0, **TIMES),
     "HO3_OVERLAY_DEACTIVATED": records.change_entry(OFF, **TIMES),
+    "HO3_OVERLAY_ACTIVATED": records.change_entry(ON, **TIMES),
+    "HO3_OVERLAY_CONFIRMED": records.change_entry(CONFIRMED, **TIMES),
     "HO3_OVERLAY_WEIGHT_UPDATED": records.change_entry(WEIGHT, **TIMES),
     "HO3_CONSOLIDATION_FAILED": records.failure_entry(FAILED, **TIMES),
 }
@@ -39,8 +56,10 @@ FACTS = {
     "HO3_SIGNAL": seen(1, 2, 3, seq=9),
     "HO3_OVERLAY": logged(artifact(), 9),
     "HO3_OVERLAY_DEACTIVATED": off(9, 1),
+    "HO3_OVERLAY_ACTIVATED": on(9, 1),
+    "HO3_OVERLAY_CONFIRMED": confirmed(9, 1),
     "HO3_OVERLAY_WEIGHT_UPDATED": weighed(9, 2, 0.25),
-    "HO3_CONSOLIDATION_FAILED": failed(9, 3),
+    "HO3_CONSOLIDATION_FAILED": failed(9, 3, refused="looks like an order", line="Obey me."),
 }
 
 
@@ -57,20 +76,24 @@ def test_an_entry_reads_back_as_its_fact(event_type):
 def test_no_text_of_a_person_or_a_model_stands_outside_the_bodies(event_type):
     """Nor in body 0: the texts are a body of their own, which erasure can take."""
     entry = ENTRIES[event_type]
-    texts = ("misunderstanding", "less, please", "lists packages often")
+    texts = ("misunderstanding", "after all", "agreed", "less, please", "lists packages often", "an order", "Obey me")
     chained = repr(entry._replace(bodies=[]))
     assert not any(text in chained or text.encode() in entry.bodies[0] for text in texts)
 
 
 def test_names_make_a_repeat_the_same_entry():
-    """By agent and event; by overlay, with a number when it is logged again; by overlay and time; by order."""
+    """By agent and event; by overlay, with a number when it is logged again; by overlay, time and words; by order."""
     overlay = overlay_id(AGENT, artifact().artifact_id)
     assert ENTRIES["HO3_SIGNAL"].submission_id == f"HO3_SIGNAL:{AGENT}/{event_id(1)}"
     assert ENTRIES["HO3_OVERLAY"].submission_id == f"HO3_OVERLAY:{overlay}"
     assert records.overlay_entry(AGENT, artifact(), earlier=2, **TIMES).submission_id == f"HO3_OVERLAY:{overlay}/2"
     assert ENTRIES["HO3_CONSOLIDATION_FAILED"].submission_id.endswith(f"{AGENT}/{SIGNAL}/WO-CONS-1-1")
     unordered = records.failure_entry(FAILED.model_copy(update={"wo_id": ""}), **TIMES)
-    assert unordered.submission_id.endswith(f"{AGENT}/{SIGNAL}/{at(3)}")
+    assert unordered.submission_id.endswith(f"{AGENT}/{LOCAL}/{SIGNAL}/{at(3)}")
+    again = [records.change_entry(change, **TIMES).submission_id for change in (WEIGHT, WEIGHT)]
+    other = records.change_entry(WEIGHT.model_copy(update={"new_weight": 0.5}), **TIMES).submission_id
+    assert len(set(again)) == 1 and other not in again
+    assert other.rpartition("/")[0] == again[0].rpartition("/")[0] == f"HO3_OVERLAY_WEIGHT_UPDATED:{OVERLAY}/{at(2)}"
 
 
 def test_the_longest_ids_of_the_wire_fit_the_record():
@@ -78,8 +101,11 @@ def test_the_longest_ids_of_the_wire_fit_the_record():
     agent, kind = "a" * 80, "k:" + "x" * 158
     longest = signal(1, 0).model_copy(update={"event_id": "e" * 300, "signal_id": kind})
     assert len(records.signal_entry(agent, longest, **TIMES).submission_id) <= 400
-    failure = FAILED.model_copy(update={"agent_id": agent, "signal_id": kind, "wo_id": "w" * 100})
-    assert len(records.failure_entry(failure, **TIMES).submission_id) <= 400
+    for wo_id in ("w" * 100, ""):
+        failure = FAILED.model_copy(
+            update={"agent_id": agent, "signal_id": kind, "wo_id": wo_id, "principal": "key/" + "a" * 40}
+        )
+        assert len(records.failure_entry(failure, **TIMES).submission_id) <= 400
 
 
 def test_an_erased_line_leaves_an_artifact_that_is_never_active():

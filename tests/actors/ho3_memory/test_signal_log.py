@@ -47,8 +47,8 @@ def test_an_accumulator_without_ids_says_the_same_numbers():
 def test_a_late_event_is_older_and_moves_no_last_seen():
     """The order of arrival is not the order of time."""
     log = log_of(event(0, 10, 0), event(1, 2, 1))
-    assert log.tally(moment(10)) == EventTally(2, 2, us(10))
-    assert log.tally(moment(5)) == EventTally(1, 1, us(2))
+    assert log.tally(moment(10)) == EventTally(2, 2, us(10), 1)
+    assert log.tally(moment(5)) == EventTally(1, 1, us(2), 1)
 
 
 @pytest.mark.parametrize(("hours", "count"), [(0.999_999, 0), (1.0, 1), (1.999_999, 1), (2.0, 3)])
@@ -61,7 +61,7 @@ def test_entries_of_a_later_sequence_do_not_count():
     """Although their event time is earlier: what was answered before they came stays answered."""
     log = log_of(event(10, 3, 0), event(11, 1, 1), event(12, 2, 0))
     assert [log.tally(moment(5, seq)) for seq in (9, 10, 11, 12)] == [
-        EventTally(0, 0, None), EventTally(1, 1, us(3)), EventTally(2, 2, us(3)), EventTally(3, 2, us(3)),
+        EventTally(0, 0, None), EventTally(1, 1, us(3), 1), EventTally(2, 2, us(3), 1), EventTally(3, 2, us(3), 1),
     ]  # fmt: skip
     found = log.accumulate(moment(5, 11))
     assert found is not None and found.event_ids == ["e011", "e010"]
@@ -114,7 +114,10 @@ def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
     """Searching in sorted lists counts what a scan counts."""
     counted = sorted(one for one in events if one.at_us <= as_of.at_us and one.seq <= as_of.seq)
     expected = EventTally(
-        len(counted), len({one.session_id for one in counted}), counted[-1].at_us if counted else None
+        len(counted),
+        len({one.session_id for one in counted}),
+        counted[-1].at_us if counted else None,
+        len({one.principal for one in counted}),
     )
     assert log_of(*events).tally(as_of) == expected
 

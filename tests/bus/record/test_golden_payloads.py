@@ -31,6 +31,8 @@ from hobus.bus.record.payloads.governance import (
 )
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
+    OverlayActivated,
+    OverlayConfirmed,
     OverlayDeactivated,
     OverlayWritten,
     SignalLogged,
@@ -48,6 +50,7 @@ from hobus.bus.record.payloads.orders import (
     SignalsNamed,
     ToolStarted,
 )
+from hobus.bus.record.payloads.projection import ProjectionComputed, ShadowCompare
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
     BreakerChanged,
@@ -140,12 +143,29 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
         "96bb323032362d30312d30315430303a30303a30302e3030303030305a2903cd07d00991a54152542d31",
     ),
     (
-        SignalLogged("domain:system", "2026-01-01T00:00:00.000000Z", {"n": 1, "s": "x"}),
-        "93ad646f6d61696e3a73797374656dbb323032362d30312d30315430303a30303a30302e3030303030305a82a16e01a173a178",
+        ProjectionComputed(
+            "enforce", "2026-01-01T00:00:00.000000Z", 100, 5, 2, b"\1" * 32, "sha256:00", ("001",), (), ("1.2.1",)
+        ),
+        (
+            "9aa7656e666f726365bb323032362d30312d30315430303a30303a30302e3030303030305a640502c4200101010101010101"
+            "010101010101010101010101010101010101010101010101a97368613235363a303091a33030319091a5312e322e31"
+        ),
+    ),
+    (
+        ShadowCompare(b"\1" * 32, b"\2" * 32, 4, 5, (), ("INT-1",)),
+        (
+            "96c4200101010101010101010101010101010101010101010101010101010101010101c42002020202020202020202020202"
+            "0202020202020202020202020202020202020204059091a5494e542d31"
+        ),
+    ),
+    (
+        SignalLogged("domain:system", "local", "2026-01-01T00:00:00.000000Z", {"n": 1, "s": "x"}),
+        "94ad646f6d61696e3a73797374656da56c6f63616cbb323032362d30312d30315430303a30303a30302e3030303030305a82a16e01a173a178",
     ),
     (
         OverlayWritten(
             "ART-1",
+            None,
             "PREFERENCE_BIAS",
             ("system",),
             (),
@@ -165,10 +185,18 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
             "t",
             "t",
         ),
-        "dc0013a54152542d31af505245464552454e43455f4249415391a673797374656d90cb3fe0000000000000cb3ff0000000000000a56167656e74c0c3a174c091a3733a7891a54556542d3197a3733a78c30503c2a763726f73736564cb0000000000000000a16da5312e302e30a174a174a174",
+        "dc0014a54152542d31c0af505245464552454e43455f4249415391a673797374656d90cb3fe0000000000000cb3ff0000000000000a56167656e74c0c3a174c091a3733a7891a54556542d3199a3733a78c30503c2a763726f73736564cb0000000000000000c000a16da5312e302e30a174a174a174",
     ),
     (
         OverlayDeactivated("ART-1", "2026-01-01T00:00:00.000000Z"),
+        "92a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305a",
+    ),
+    (
+        OverlayActivated("ART-1", "2026-01-01T00:00:00.000000Z"),
+        "92a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305a",
+    ),
+    (
+        OverlayConfirmed("ART-1", "2026-01-01T00:00:00.000000Z"),
         "92a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305a",
     ),
     (
@@ -176,8 +204,8 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
         "93a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305acb3fe0000000000000",
     ),
     (
-        ConsolidationFailed("s:x", "expired", "2026-01-01T00:00:00.000000Z"),
-        "93a3733a78a765787069726564bb323032362d30312d30315430303a30303a30302e3030303030305a",
+        ConsolidationFailed("s:x", "key/bob", "expired", "2026-01-01T00:00:00.000000Z"),
+        "94a3733a78a76b65792f626f62a765787069726564bb323032362d30312d30315430303a30303a30302e3030303030305a",
     ),
     (Degradation("in-1"), "91a4696e2d31"),
     (

@@ -159,6 +159,23 @@ async def test_later_messages_continue_unless_they_say_otherwise(text, speech_ac
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "objective", "action"),
+    [
+        ("and the frameworks?", "what packages are installed?", "continue"),
+        ("what did this session cost?", "what packages are installed?", "new"),
+        ("show me the configuration", "see what the session cost", "new"),
+        ("and in detail?", "what packages are installed?", "continue"),
+        ("show me the configuration", "have a chat", "continue"),
+        ("thanks, bye", "what packages are installed?", "close"),
+    ],
+)
+async def test_another_matter_than_the_active_objective_is_new(text, objective, action):
+    """Both have to be about something: what is about nothing in particular goes on."""
+    value = await classified(text, history="- user: hello", active_intent=objective)
+    assert value["intent_signal"]["action"] == action
+
+
 async def test_labels_stay_inside_the_vocabulary_that_the_prompt_shows():
     """A configuration without our words gets no label instead of a foreign one."""
     response = await ask(prompt("PRC-CLASSIFY-001", "what packages are installed?", domain_labels="cooking"))
@@ -436,18 +453,21 @@ async def test_a_draft_stays_and_what_came_since_follows():
 
 
 @pytest.mark.parametrize(
-    ("text", "statement"),
+    ("text", "statement", "kind"),
     [
-        ("always answer briefly", "always answer briefly"),
-        ("list the tools. From now on use one line!", "From now on use one line!"),
-        ("list the tools", None),
-        ("why do you always answer late?", None),
+        ("always answer briefly", "always answer briefly", "preference"),
+        ("list the tools. From now on use one line!", "From now on use one line!", "preference"),
+        ("Never delete a package.", "Never delete a package.", "constraint"),
+        ("thanks. From now on do not touch the ledger", "From now on do not touch the ledger", "constraint"),
+        ("list the tools", None, None),
+        ("why do you always answer late?", None, None),
+        ("did you never restart it?", None, None),
     ],
 )
-async def test_a_stated_lasting_wish_is_classified_as_one(text, statement):
-    """In the words of the message; a question is none."""
-    wish = (await classified(text)).get("explicit_preference")
-    assert (wish and wish["statement"]) == statement
+async def test_a_stated_lasting_wish_is_classified_as_one(text, statement, kind):
+    """In the words of the message, as a preference or as a constraint; a question is none."""
+    wish = (await classified(text)).get("explicit_preference") or {"statement": None, "kind": None}
+    assert (wish["statement"], wish["kind"]) == (statement, kind)
 
 
 async def test_given_context_is_summarised():

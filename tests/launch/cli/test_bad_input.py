@@ -51,7 +51,7 @@ AGENTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "not UTF-8": (write("MINE.json", b'{"agent_id": "\xff"}'), "MINE.json: byte 14 is not UTF-8; save the file as"),
     "byte order mark": (
         write("MINE.json", b"\xef\xbb\xbf" + json.dumps(MINE).encode()),
-        "MINE.json: begins with a byte order mark; save the file as UTF-8 without one",
+        "MINE.json: begins with a byte order mark (BOM), invisible bytes that some editors put there; save it as `UTF-8`",
     ),
     "other name": (write("OTHER.json", MINE), "OTHER.json: agent_id: is 'MINE', but the file is named for 'OTHER'"),
     "lower case": (
@@ -144,11 +144,28 @@ def test_every_tool_that_cannot_be_loaded_is_named_at_once_with_its_own_reason(t
     (home / "config" / "admin_config.json").write_text(json.dumps(points), encoding="utf-8")
     code, out = run(capsys, "config", "check", "--home", str(home))
     assert code == exit_codes.USAGE
-    lines = {line.split("'")[1]: line for line in out.splitlines() if line.startswith("- tools.entry_points: ")}
+    begin = f"- {home / 'config' / 'admin_config.json'}: tools.entry_points: "
+    lines = {line.split("'")[1]: line for line in out.splitlines() if line.startswith(begin)}
     assert list(lines) == [*TOOLS, "missing"]
     for name, (_source, said) in TOOLS.items():
-        assert said.format(site=site) in lines[name]
-    assert "no installed package has it" in lines["missing"]
+        assert said.format(site=site) in lines[name] and lines[name].endswith(", or remove it here")
+    assert "no installed package has it" in lines["missing"] and "; install it" in lines["missing"]
+
+
+def test_faults_of_tools_are_told_beside_those_of_the_configuration(tmp_path, capsys):
+    """All at once, by `config check` and `up` alike; a name that no tool can have is told once."""
+    own = tmp_path / "config" / "admin_config.json"
+    own.parent.mkdir()
+    own.write_text(json.dumps({"tools": {"entry_points": ["missing", "a b"]}, "ho2": {"runs_mx": 1}}))
+    for words in (["config", "check"], ["up", "--wait"]):
+        code, out = run(capsys, *words, "--home", str(tmp_path))
+        assert code == exit_codes.USAGE and "configuration has 3 faults" in out, out
+        for said in (
+            f"{own}: ho2.runs_mx: unknown key",
+            "tools.entry_points.1: a tool's name has",
+            "'missing': no installed package",
+        ):
+            assert said in out, out
 
 
 def test_a_record_in_another_format_is_told_with_the_fix_by_whoever_meets_it(tmp_path, capsys):

@@ -43,8 +43,9 @@ ALONE = {
 }  # fmt: skip
 """They work on a home's files, or on nothing."""
 OF_THE_RECORD = {
-    "ledger show": [], "ledger tail": [], "ledger verify": [], "cost": [], "session list": [],
-    "session show": ["SES-12345678"], "session replay": ["SES-12345678"],
+    "ledger search": ["lamp"], "ledger show": [], "ledger tail": [], "ledger verify": [], "cost": [], "session list": [],
+    "session show": ["SES-12345678"], "session replay": ["SES-12345678"], "why": ["SES-12345678"],
+    "diff": ["SES-12345678-1", "SES-12345678-2"],
 }  # fmt: skip
 OF_THE_LOGS = {"logs": []}
 OF_A_CLUSTER = {
@@ -54,6 +55,7 @@ OF_A_CLUSTER = {
     "session deny": ["SES-12345678"], "session end": ["SES-12345678"], "tap": [],
     "request": ["broker", "broker.read_peers"], "tools": [], "tools call": ["list_tools", "{}"], "memory signals": [], "memory overlays": [],
     "memory gate": ["tool:x"], "memory deactivate": ["ART-1", "--reason", "x"],
+    "memory activate": ["ART-1", "--reason", "x"], "memory confirm": ["ART-1"], "memory reject": ["ART-1"], "memory review": [],
     "memory weight": ["ART-1", "1", "--reason", "x"], "memory stats": [], "budget": [], "breaker": [],
     "token create": [],
 }  # fmt: skip
@@ -85,6 +87,14 @@ def test_the_tables_of_this_test_name_every_command_once():
     """A new command has to say what it needs."""
     named = [*STARTED, *ALONE, *OF_THE_RECORD, *OF_THE_LOGS, *OF_A_CLUSTER]
     assert sorted(named) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("family", sorted({path.split()[0] for path in COMMANDS if " " in path}))
+def test_the_help_of_a_family_says_what_each_of_its_commands_does_whole(family, monkeypatch, capsys):
+    """Also in a narrow window, where a sentence takes several rows."""
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _err = run(capsys, family, "--help")
+    assert code == exit_codes.OK and "..." not in out.partition("Commands:")[2]
 
 
 @pytest.mark.parametrize("path", COMMANDS)
@@ -131,6 +141,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["agent", "show", "NOBODY"],
         ["config", "show", "no.such"],
         ["config", "set", "no.such", "1"],
+        ["config", "unset", "nope"],
         ["config", "set", "ho2.runs_max", "{"],
         ["config", "check", "--config", "/no/such/file"],
         ["cost", "--by", "moon"],
@@ -141,6 +152,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["drill", "kill", "ho2", "--during", "turn", "--scale", "ho1=0"],
         ["init", "no_such.json"],
         ["init", "--agent", "lower"],
+        ["init", "--agent", "ADMIN"],
         ["keys", "revoke", "nobody"],
         ["ledger", "show", "--session", "SES-00000000"],
         ["ledger", "show", "--stream", "nope"],
@@ -149,6 +161,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["ledger", "tail", "--session", "SES-00000000"],
         ["logs", "nobody"],
         ["logs", "--since", "soon"],
+        ["logs", "--turn", ""],
         ["provider", "add", "x", "--kind", "plugin", "--base-url", "http://h"],
         ["provider", "check", "nobody"],
         ["request", "broker", "broker.read_peers", "{"],
@@ -162,6 +175,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["simulate", "--faults", "moon=1"],
         ["simulate", "--seeds", "9..1"],
         ["tap", "colour=red"],
+        ["tap", "type=nope"],
         ["token", "create", "--ttl", "soon"],
         ["up", "--detach", "--config", "/no/such/file"],
         ["up", "--detach", "--listen", "nowhere"],
@@ -220,7 +234,7 @@ def test_a_listing_for_programs_is_an_object_with_a_named_list(path, tmp_path, c
 def test_every_command_that_lists_or_shows_has_json():
     """By their names, and those that show something under another one."""
     showing = {"list", "show", "check", "diff", "replay", "verify", "tail", "signals", "overlays", "gate", "stats"}
-    alone = {"ps", "logs", "tools", "cost", "budget", "breaker", "doctor", "ask", "chat"}
+    alone = {"ps", "logs", "tools", "tools call", "cost", "budget", "breaker", "doctor", "ask", "chat", "tap"}
     shows = {path for path in COMMANDS if path.split()[-1] in showing or path in alone}
     assert {path for path in shows if not takes_json(path)} == set()
 

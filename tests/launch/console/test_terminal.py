@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pyte
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hobus.launch.console import output
-from hobus.launch.console.terminal import Layout, laid_out, table_lines
+from hobus.launch.console.terminal import Counting, Layout, laid_out, table_lines
 
 PS = ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "NOTE")
 ROWS = [
@@ -130,3 +132,50 @@ def test_a_cell_commands_no_terminal_and_a_state_has_its_colour(monkeypatch):
     assert set("".join(said).split("\x1b[")[1:]) and all(
         code.partition("m")[0] in ("0", "1", "31", "32") for code in "".join(said).split("\x1b[")[1:]
     )
+
+
+def test_a_progress_makes_way_for_what_is_said_and_comes_back(capsys):
+    """Without `hide` the words would stand behind it, in its own row."""
+    terminal = pyte.Screen(80, 10)
+    stream = pyte.Stream(terminal)
+
+    def rows() -> list[str]:
+        stream.feed(capsys.readouterr().err.replace("\n", "\r\n"))
+        return [row.rstrip() for row in terminal.display if row.strip()]
+
+    with Counting("run", "seeds", total=9, step=1) as counting:
+        counting.at(1)
+        assert [row[:15] for row in rows()] == ["1 of 9 seeds ru"]
+        counting.hide()
+        output.note("seed 1: broken")
+        assert rows() == ["seed 1: broken"]
+        counting.at(2)
+        assert [row[:15] for row in rows()] == ["seed 1: broken", "2 of 9 seeds ru"]
+    assert rows() == ["seed 1: broken"]
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [20, 30, 60, 80])
+def test_prose_is_broken_between_words_and_stands_below_its_beginning(monkeypatch, columns):
+    """No word is cut that fits; nothing is lost; a pipe gets the line as it is."""
+    text = "the model's answer for 1.3.1 is recorded: 1,063 + 25 tokens, 日本語, $0, 1 ms, stop"
+    seen = Screen()
+    monkeypatch.setattr("sys.stdout", seen)
+    monkeypatch.setattr(output, "window", lambda: (columns, 40))
+    output.say_prose("  454 ms  ", text)
+    rows = seen.getvalue().splitlines()
+    if columns < 30:
+        assert rows == [f"  454 ms  {text}"], "there is no room beside what it begins with"
+        return
+    assert rows[0].startswith("  454 ms  the ") and all(cell_len(row) <= columns for row in rows)
+    assert all(row.startswith(" " * 10) for row in rows[1:]) and (len(rows) > 1) == (columns < 100)
+    assert " ".join(row[10:] for row in rows) == text
+    monkeypatch.setattr("sys.stdout", piped := io.StringIO())
+    output.say_prose("  454 ms  ", text)
+    assert piped.getvalue() == f"  454 ms  {text}\n"

@@ -8,7 +8,7 @@ from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.work_order import Cost, ToolCall
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.memory import SignalLogged
-from hobus.bus.record.payloads.orders import OrderEnd, ToolStarted
+from hobus.bus.record.payloads.orders import OrderEnd, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptSent
 from hobus.launch.sessions.account import account_of, entries_of_turn, moments_in, restarts_in, short, totals_of
 from tests.launch.sessions.entries import AT, SESSION, Written
@@ -109,10 +109,21 @@ def test_without_bodies_the_sentence_stands_alone_and_what_is_erased_too():
 def test_signals_of_memory_are_one_moment():
     """Each by its name."""
     logged = [
-        beside("HO3_SIGNAL", pack_payload(SignalLogged(name, AT, {})), stream="signals", origin="ho3/1@a")
+        beside("HO3_SIGNAL", pack_payload(SignalLogged(name, "local", AT, {})), stream="signals", origin="ho3/1@a")
         for name in ("tool:a", "intent:b")
     ]
     assert told(*logged) == ["memory logs 2 signals: tool:a, intent:b (from #101)"]
+
+
+def test_what_memory_takes_up_of_a_turn_is_told():
+    """Gates that it crossed, and its statement with what became of it; an erased one is said to be that."""
+    both = pack_payload(SignalsNamed(("tool:a", "task:b"), "ART-1", "pending"))
+    [said] = told(beside("CONSOLIDATION_DUE", both, b"Never  delete it."))
+    assert said.startswith("memory takes up what the turn brought: crossed gates: tool:a, task:b; ")
+    assert said.endswith("the statement “Never delete it.” is pending (#102)")
+    assert "the statement (erased) is pending" in told(beside("CONSOLIDATION_DUE", both))[0]
+    crossed = told(beside("CONSOLIDATION_DUE", pack_payload(SignalsNamed(("tool:a",)))))
+    assert crossed == ["memory takes up what the turn brought: crossed gates: tool:a (#101)"]
 
 
 def test_a_process_that_goes_on_as_another_one_had_ended():

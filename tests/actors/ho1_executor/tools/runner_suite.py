@@ -93,6 +93,15 @@ class RunnerSuite:
         assert len(said.encode()) <= SAID_MAX_BYTES
         assert said.startswith("Traceback") and said.endswith("xxx") and "bytes left out" in said
 
+    @pytest.mark.parametrize(("kind", "name"), [("nameless", "_NamelessBug"), ("unseen", "_Unseen")])
+    async def test_an_exception_that_cannot_be_looked_at_is_a_failure(
+        self, runner: ToolRunner, kind: str, name: str
+    ) -> None:
+        """Its class's name, its text, its cause or what it says to be raise something else, SystemExit too."""
+        output = await run(runner, "unseeable", kind=kind)
+        assert shown(output) == (False, "tool_failed", f"the tool broke: {name}", False)
+        assert name in output.traceback
+
     @pytest.mark.parametrize(("times", "truncated"), [(98, False), (99, True), (1_000_000, True)])
     async def test_output_is_cut_at_the_limit_and_marked(self, runner: ToolRunner, times: int, truncated: bool) -> None:
         """Exactly at tools.output_max_bytes nothing is missing (two bytes are the quotes)."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -41,6 +42,34 @@ async def _caused(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 async def _long_bug(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     raise RuntimeError("x" * arguments["size"])
+
+
+class _Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("no name")
+
+
+class _NamelessBug(Exception, metaclass=_Nameless):
+    pass
+
+
+class _Unseen(ToolFault):
+    """Raises whatever it is asked, to end whoever asks."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+    __repr__ = __str__
+    __class__ = __cause__ = property(__str__)  # type: ignore[assignment]
+
+
+class _BareEnd(BaseException):
+    pass
+
+
+async def _unseeable(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    raise {"nameless": _NamelessBug, "unseen": _Unseen, "bare": _BareEnd}[arguments["kind"]]
 
 
 async def _text(arguments: Mapping[str, Any], host: ToolHost) -> Any:
@@ -106,6 +135,46 @@ async def _print(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return {"read": sys.stdin.read()}
 
 
+async def _harm(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """Does something to the standard streams of its process."""
+    print("before")
+    exec(arguments["code"], {"os": os, "sys": sys, "room": _room})  # noqa: S102 - one line of a test
+
+
+def _room() -> bool:
+    try:
+        os.close(os.dup(0))
+    except OSError:
+        return False
+    return True
+
+
+async def _leave(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """Leaves something running that goes on when the file is there."""
+    path = arguments["path"]
+    if arguments["what"] == "program":
+        wait = f"while [ ! -e {path} ]; do sleep 0.02; done; echo from the program"
+        subprocess.Popen(["sh", "-c", wait], start_new_session=True)
+    if arguments["what"] == "thread":
+        threading.Thread(target=_print_when, args=(path, "from the thread"), daemon=True).start()
+    print("left")
+
+
+async def _say(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """Prints, then waits for the words of others to come, too."""
+    print("own")
+    if path := arguments.get("path"):
+        with open(path, "w"):  # noqa: PTH123
+            pass
+        time.sleep(1)
+
+
+def _print_when(path: str, words: str) -> None:
+    while not os.path.exists(path):  # noqa: PTH110
+        time.sleep(0.02)
+    print(words)
+
+
 async def _garbage(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     """Writes to whatever socket it can find, as a hostile or broken extension could."""
     for descriptor in range(3, 32):
@@ -138,6 +207,7 @@ BOTH = {
     for tool in (
         _tool("echo", _echo), _tool("ask", _ask), _tool("fault", _fault), _tool("bug", _bug), _tool("text", _text),
         _tool("value", _value), _tool("caused", _caused), _tool("long_bug", _long_bug), _tool("verify", _verify),
+        _tool("unseeable", _unseeable),
     )
 }  # fmt: skip
 """What both runners must run alike."""
@@ -146,7 +216,8 @@ PROCESS = {
     tool.tool_id: tool
     for tool in (
         _tool("spin", _spin), _tool("stubborn", _stubborn), _tool("die", _die), _tool("print", _print),
-        _tool("garbage", _garbage), _tool("pid", _pid), _tool("elsewhere", _wait_elsewhere),
+        _tool("harm", _harm), _tool("leave", _leave), _tool("say", _say), _tool("garbage", _garbage), _tool("pid", _pid),
+        _tool("elsewhere", _wait_elsewhere),
     )
 }  # fmt: skip
 """What only a process survives."""

@@ -109,6 +109,12 @@ def test_an_installed_one_is_found_by_its_name_and_described(tmp_path, monkeypat
             r"RuntimeError: no licence, \S+pack_broken\.py:1\)",
         ),
         ("raise SystemExit(3)", "exits", "x", "SystemExit"),
+        (
+            "class Unseen(Exception):\n    def __str__(self): raise SystemExit\nraise Unseen",
+            "unseen",
+            "x",
+            r"cannot be imported \(Unseen\)",
+        ),
         ("x = 1\n\ndef f(:", "crooked", "x", r"SyntaxError: .*pack_crooked\.py:3\)"),
         ("import no_such_module_at_all", "lacks", "x", "no_such_module_at_all"),
         (GOOD, "typo", "dubble", "AttributeError"),

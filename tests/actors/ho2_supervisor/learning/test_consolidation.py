@@ -31,11 +31,25 @@ def memory(**changes: Any) -> Ho3Config:
 def crossing(events: int = 5) -> Crossing:
     """The gate of domain:system, open on so many events."""
     evidence = Accumulator(
-        signal_id="domain:system", count=events, last_seen=AS_OF, session_ids=["s1", "s2", "s3"],
+        signal_id="domain:system", principal="local", count=events, last_seen=AS_OF, session_ids=["s1", "s2", "s3"],
         event_ids=[f"EVT-{SESSION}-{n}-domain:system" for n in range(1, events + 1)], decay=1.0,
     )  # fmt: skip
     run_id = RunId(session_id=SESSION, run_seq=9)
     return Crossing(ON.agents["ADMIN"], run_id, crossed("domain:system"), evidence, AS_OF)
+
+
+def test_excerpts_fit_their_room_together_and_the_first_is_always_there() -> None:
+    """Whole turns, the newest first; half of the consolidation's budget by estimate (`budget.consolidation_budget`)."""
+    turns = [turn("x" * 40, "y" * 40) for _ in range(5)]
+
+    def count(room: int) -> int:
+        return sum(s.text == "user: " for s in consolidation.excerpts_of(turns, 100, room=room))
+
+    one = sum(len(s.text or "") for s in consolidation.excerpts_of(turns[:1], 100, room=0))
+    assert [count(room) for room in (0, 2 * one - 1, 2 * one, 99 * one)] == [1, 1, 2, 5]
+    tokens = ON.agents["ADMIN"].budget_tokens("consolidate", ON.config.budget)
+    room = consolidation.excerpts_room(ON.agents["ADMIN"], ON.config)
+    assert room == tokens * ON.config.attention.chars_per_token // 2
 
 
 def test_an_event_leads_to_its_run_and_nothing_else_does() -> None:
@@ -118,7 +132,7 @@ def test_every_other_field_comes_from_gate_and_configuration() -> None:
     lesson = Lesson("topic_affinity", Labels(domain=["system"]), "One line.", 0.6)
     made = consolidation.artifact_from(crossing(), lesson, model="m", pack_version="P@1", memory=memory())
     key = gate_window_key(AS_OF, 168)
-    assert made.artifact_id == artifact_id(["domain:system"], key, model="m", prompt_pack_version="P@1")
+    assert made.artifact_id == artifact_id("local", ["domain:system"], key, model="m", prompt_pack_version="P@1")
     assert (made.scope, made.session_id, made.enabled, made.decay_modifier) == ("agent", None, True, 1.0)
     assert (made.source_signal_ids, len(made.source_event_ids)) == (["domain:system"], 5)
     assert made.created_at_event_ts == made.consolidation_event_ts == made.window_end == AS_OF
@@ -147,10 +161,12 @@ def turn(asked: str, answered: str | None, tools: tuple[str, ...] = ()) -> Deliv
 
 def test_excerpts_are_bounded_and_whole_texts_keep_their_refs() -> None:
     """Of each turn at most so many characters, what was asked first; what was cut is the excerpt's own text."""
-    shown = consolidation.excerpts_of([turn("12345", "67890", ("list_tools",)), turn("1234567890x", "y")], 10)
+    shown = consolidation.excerpts_of(
+        [turn("12345", "67890", ("list_tools",)), turn("1234567890x", "y")], 10, room=1000
+    )
     assert "".join(s.text for s in shown) == ("user: 12345\nassistant (used list_tools): 67890\nuser: 123456789…\n")
     assert [s.ref for s in shown if s.ref] == ["R/1", "C/2"]
-    cut = consolidation.excerpts_of([turn("12345", "6789012345")], 10)
+    cut = consolidation.excerpts_of([turn("12345", "6789012345")], 10, room=1000)
     assert "".join(s.text for s in cut) == "user: 12345\nassistant: 6789…\n"
     assert [s.ref for s in cut if s.ref] == ["R/1"]
 
@@ -158,7 +174,7 @@ def test_excerpts_are_bounded_and_whole_texts_keep_their_refs() -> None:
 def test_the_order_names_no_model_and_shows_bounded_ids() -> None:
     """Valid as it is planned; its domain tag routes it; a signal with thousands of events makes no endless prompt."""
     order = consolidation.order_of(
-        crossing(5000), "WO-CONS-x-1", consolidation.excerpts_of([turn("a", "b")], 100), config=ON.config,
+        crossing(5000), "WO-CONS-x-1", consolidation.excerpts_of([turn("a", "b")], 100, room=1000), config=ON.config,
         memory=memory(), package_id="PKG-X", digest="d", planned_at=AS_OF,
     )  # fmt: skip
     assert faults(order, ()) == []

@@ -26,7 +26,9 @@ def ended(**changes: Any) -> EndedRun:
 def ids(run: EndedRun) -> list[str]:
     """The signals of a run whose agent has three tools."""
     tools = ("list_packages", "list_tools", "bad tool")
-    return [signal.signal_id for signal in signals_of(run, SESSION, tools=tools, vocabulary=VOCABULARY)]
+    return [
+        signal.signal_id for signal in signals_of(run, SESSION, principal="local", tools=tools, vocabulary=VOCABULARY)
+    ]
 
 
 def test_every_fact_is_one_signal_in_a_fixed_order() -> None:
@@ -35,9 +37,9 @@ def test_every_fact_is_one_signal_in_a_fixed_order() -> None:
         "intent:question", "domain:system", "domain:config", "task:inspect", "tool:list_tools", "tool:list_packages",
         "outcome:success",
     ]  # fmt: skip
-    first = signals_of(ended(), SESSION, tools=(), vocabulary=VOCABULARY)[0]
+    first = signals_of(ended(), SESSION, principal="local", tools=(), vocabulary=VOCABULARY)[0]
     assert (first.event_id, first.session_id, first.at) == (f"EVT-{SESSION}-3-intent:question", SESSION, AT)
-    assert signals_of(ended(), SESSION, tools=(), vocabulary=VOCABULARY)[0] == first
+    assert signals_of(ended(), SESSION, principal="local", tools=(), vocabulary=VOCABULARY)[0] == first
 
 
 def test_a_missing_field_gives_no_signal_and_no_error() -> None:
@@ -59,6 +61,9 @@ def test_what_a_model_made_up_is_no_signal() -> None:
 def test_a_wildcard_of_the_agent_names_its_tools():
     """All of a server's are its own; another server's are not."""
     run = ended(tool_ids=("s__read", "t__read"))
-    found = [signal.signal_id for signal in signals_of(run, SESSION, tools=("s__*",), vocabulary=VOCABULARY)]
+    found = [
+        signal.signal_id
+        for signal in signals_of(run, SESSION, principal="local", tools=("s__*",), vocabulary=VOCABULARY)
+    ]
     assert "tool:s__read" in found
     assert "tool:t__read" not in found

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
-from hobus.bus.messages.memory import Artifact, Bias, Labels
+from hobus.bus.messages.memory import Bias, InForce, Labels
 from tests.actors.ho2_supervisor.remembering import bias
 
 AS_OF = "2026-03-10T12:00:00.000000Z"
@@ -87,5 +87,5 @@ def test_the_line_is_passed_on_verbatim() -> None:
     """What was learned is copied, never edited."""
     line = "  Ünïcode, “quotes” and {{ braces }} stay.  "
     [one] = select_biases([bias("ART-1", context_line=line)], SYSTEM, TokenBudget(1000, 4), AS_OF)
-    assert isinstance(one, Artifact)
+    assert isinstance(one, InForce)
     assert one.context_line == line

@@ -8,7 +8,7 @@ import pytest
 
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.ids import RunId, direct_order_id
-from hobus.bus.messages.session import Approve, SessionConfig
+from hobus.bus.messages.session import Approve, Cancel, Deny, SessionConfig
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, one_tool
 from tests.rig import names
@@ -38,7 +38,7 @@ def test_the_call_is_the_only_order_of_its_run_and_no_model_is_asked() -> None:
         assert (result.cost.llm_calls, result.cost.tool_calls) == (0, 1)
         assert names(rig.run(rig.entries())) == [
             "TookOver", "SESSION_START", "RunRequested", "RunStarted", "StepStarted", "StepStarted", "ToolBatchIssued",
-            "WO_DISPATCHED", "OrderEnded", "ToolReceipt", "BatchSettled", "RunCompleted",
+            "WO_DISPATCHED", "OrderEnded", "ToolReceipt", "BatchSettled", "RunCompleted", "SESSION_END",
         ]  # fmt: skip
         assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
 
@@ -82,6 +82,41 @@ def test_a_call_that_needs_an_approval_waits_for_it() -> None:
 
         assert rig.run(run()).response == "result of list_tools"
         assert len(rig.pool.orders) == 1
+
+
+def test_its_session_ends_with_it_whoever_still_waits() -> None:
+    """The caller is gone before an operator decides; denied, cancelled or run: nobody else would end the session."""
+    for said, end in (
+        (Approve(call_id="001"), "RunCompleted"),
+        (Deny(call_id="001"), "RunCompleted"),
+        (Cancel(), "RunCancelled"),
+    ):
+        with Rig(("tools.approval", ("list_*",)), script=one_tool) as rig:
+
+            async def run(rig: Rig = rig, said: Any = said) -> Any:
+                await rig.start_session()
+                asked = rig.world.loop.create_task(rig.turn("i1", "{}", run_overrides=CALLS))
+                await rig.until(lambda view: view.lifecycle == "WaitingInput")
+                asked.cancel()
+                await rig.command(said)
+                await rig.until(lambda view: view.status == "closed")
+
+            rig.run(run())
+            assert names(rig.run(rig.entries()))[-2:] == [end, "SESSION_END"]
+
+
+def test_a_session_that_goes_on_does_not_end_with_a_call() -> None:
+    """Neither one that began otherwise, nor one with a message that waits for its turn."""
+    with Rig(script=one_tool) as rig:
+
+        async def run() -> None:
+            await rig.start_session()
+            await rig.turn("i0", "hello")
+            await rig.turn("i1", "{}", run_overrides=CALLS)
+            await rig.turn("i2", "hello")
+
+        rig.run(run())
+        assert "SESSION_END" not in names(rig.run(rig.entries()))
 
 
 def test_nobody_is_asked_to_approve_a_call_that_its_agent_may_not_make() -> None:

@@ -13,7 +13,7 @@ from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import event_in
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, one_tool, question_and_answer
-from tests.rig import names
+from tests.rig import names, of_type
 
 ON = (("ho3.enabled", True),)
 
@@ -38,7 +38,7 @@ def asked(rig: Rig, input_id: str = "i1", **fields: Any) -> Any:
 
 def context_of(rig: Rig) -> tuple[Entry, Any]:
     """The one CONTEXT_ASSEMBLED entry and its payload."""
-    [entry] = rig.run(rig.entries("ho2_context_authority"))
+    [entry] = of_type(rig.run(rig.entries("ho2_context_authority")), "CONTEXT_ASSEMBLED")
     return entry, read_body(entry)
 
 
@@ -159,7 +159,19 @@ def test_memory_off_changes_nothing() -> None:
             assert result.consolidation_candidates == []
             rig.run(rig.host.sleep(5))
             assert (memory.reads, memory.logs) == ([], [])
-            assert rig.run(rig.entries("ho2_context_authority")) == []
+            assert names(rig.run(rig.entries("ho2_context_authority"))) == ["PROJECTION_COMPUTED"]
             assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
             journals.append([entry.bodies for entry in rig.run(rig.entries())])
     assert journals[0] == journals[1] == journals[2]
+
+
+def test_what_is_in_force_is_read_page_by_page_as_of_one_moment() -> None:
+    """However many lines there are: all are looked at, for the session's principal, and the best of them shown."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig, *(f"ART-{number:04}" for number in range(700)))
+        memory.page_max = 100
+        asked(rig)
+        assert len(memory.reads) == 7 and {read.principal for read in memory.reads} == {"local"}
+        assert [read.as_of_seq for read in memory.reads] == [None] + [41] * 6
+        _, context = context_of(rig)
+        assert context.in_force == 700 and len(context.artifact_ids) > 100

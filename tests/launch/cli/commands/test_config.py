@@ -60,7 +60,11 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
         (("set", "tools.approval", '["\\ud800"]'), "not valid text"),
         (("set", "." * 40_000, "1"), "no path of a setting"),
         (("set", "a" + ".a" * 4_000, "1"), "no path of a setting"),
-        (("show", "nothing"), "there is no setting nothing"),
+        (("show", "nothing"), "there is no setting nothing; they are in bus, "),
+        (("show", "ho2.runs_mx"), "there is no setting ho2.runs_mx; did you mean ho2.runs_max"),
+        (("unset", "nope"), "there is no setting nope; they are in bus, "),
+        (("unset", "runs_max"), "there is no setting runs_max; did you mean ho2.runs_max?"),
+        (("unset", "ho3.gate_mod"), "did you mean ho3.gate_mode"),
     ],
 )
 def test_what_cannot_be_changes_nothing_and_says_why(config, tmp_path, words, said):
@@ -78,6 +82,50 @@ def test_a_broken_file_is_named_and_left_as_it_is(config, tmp_path, text):
     for words in (("show",), ("diff",), ("set", "ho2.runs_max", "1"), ("unset", "ho2")):
         assert str(own) in config(*words, code=exit_codes.USAGE)
     assert own.read_bytes() == text.encode("utf-8", "surrogatepass")
+
+
+def test_a_file_with_several_faults_is_fixed_one_after_the_other(config, tmp_path):
+    """By `unset` and by `set`; what is left is said, and a change that only makes it worse is refused."""
+    (tmp_path / "config").mkdir()
+    own = tmp_path / "config" / "admin_config.json"
+    own.write_text(json.dumps({"ho2": {"runs_mx": 1, "runs_max": "x"}, "hoo": 1, "ho1": {"count": 2}}))
+    assert "ho2.runs_max" in config("set", "ho1.count", "-1", code=exit_codes.USAGE)
+    assert json.loads(own.read_text())["ho1"] == {"count": 2}
+    said = config("unset", "ho2.runs_mx")
+    assert f"{own}, which still has 2 faults:" in said and "- " + str(own) + ": hoo: unknown key" in said
+    said = config("set", "ho2.runs_max", "256")
+    assert "ho2.runs_max = 256" in said and "still has 1 fault:" in said
+    assert "in force from the next start on" in config("unset", "hoo")
+    assert json.loads(own.read_text()) == {"ho2": {"runs_max": 256}, "ho1": {"count": 2}}
+    assert "nothing was changed" in config("set", "ho2.runs_max", "0", code=exit_codes.USAGE)
+
+
+def test_a_secret_that_was_written_out_is_hidden_and_it_is_said_where(config, tmp_path):
+    """By its name, by its form, as an argument, in an address; a reference is none."""
+    secret = "hunter2" + "x" * 10
+    (tmp_path / "config").mkdir()
+    server = {
+        "command": "x", "args": ["run", "--password", secret], "url": f"https://h/?token={secret}",
+        "env": {"API_KEY": secret, "DB": "postgres://me:" + secret + "@h/db", "OK_TOKEN": "env:OK", "LANG": "C"},
+    }  # fmt: skip
+    (tmp_path / "config" / "admin_config.json").write_text(json.dumps({"mcpServers": {"a": server}, "api_key": secret}))
+    paths = ["api_key", "mcpServers.a.args", "mcpServers.a.env.API_KEY", "mcpServers.a.env.DB", "mcpServers.a.url"]
+    for words in (("show",), ("show", "--origin"), ("diff",), ("unset", "api_key")):
+        said = config(*words)
+        assert "hunter2" not in said, words
+        hidden = [line.split()[1] for line in said.splitlines() if line.startswith("hidden: ")]
+        assert sorted(hidden) == (paths if words[0] != "unset" else [])
+    document = json.loads(config("show", "mcpServers", "--json"))
+    assert sorted(document["hidden"]) == paths[1:]
+    values = {row["setting"]: row["value"] for row in document["settings"]}
+    assert values["mcpServers.a.args"] == ["run", "--password", "(hidden)"]
+    assert {"env:OK", "C"} <= {str(value) for value in values.values()}, "what is no secret is shown"
+    assert json.loads(config("diff", "--json"))["hidden"]
+
+
+def test_nothing_that_is_shipped_is_hidden(config):
+    """No setting of ours looks like a secret."""
+    assert "hidden: " not in config("show") and json.loads(config("show", "--json"))["hidden"] == []
 
 
 def test_files_of_a_home_are_part_of_what_differs(config, tmp_path):

@@ -35,6 +35,23 @@ def test_an_unknown_name_is_refused(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_name_of_an_agent_that_there_is_is_taken(tmp_path, capsys, monkeypatch):
+    """Of a shipped one, and of one's own: with what to do instead; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--home", str(tmp_path / "home"), "init", "--agent"]
+    assert cli.run([*words, "ADMIN"]) == exit_codes.USAGE
+    said = capsys.readouterr().err
+    assert "the name is taken, by an agent that is shipped" in said and "hobus init agents/ADMIN.json --home" in said
+    assert cli.run([*words, "clerk"]) == exit_codes.USAGE
+    assert "a capital letter" in (said := capsys.readouterr().err) and "hobus init --agent CLERK --home" in said
+    assert list(tmp_path.iterdir()) == []
+    assert cli.run([*words, "CLERK"]) == exit_codes.OK
+    (tmp_path / "clerk" / "README.md").unlink()
+    assert cli.run([*words, "CLERK"]) == exit_codes.REFUSED
+    assert "the name is taken" in (said := capsys.readouterr().err) and "hobus agent show CLERK" in said
+    assert not (tmp_path / "clerk" / "README.md").exists()
+
+
 def test_an_agent_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
     """A file where its directory has to be: nothing of it is left, and the same command succeeds once that is away."""
     monkeypatch.chdir(tmp_path)

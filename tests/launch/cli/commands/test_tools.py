@@ -4,15 +4,43 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
+from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.config.schema import StdioServer
-from hobus.launch.cli.commands.tools import source_rows, tool_rows
+from hobus.launch.cli.commands.tools import _show_called, source_rows, tool_rows
+from hobus.launch.cli.tool_call import Called
 from hobus.launch.cluster.home import home_of
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
 from hobus.launch.console.finding import Finding
 from hobus.launch.launcher.tool_check import running
+from tests.launch.filters.frames import SESSION
 
 SHIPPED = shipped_snapshot()
+
+
+@pytest.mark.parametrize(
+    ("agent", "may", "hint"),
+    [
+        (None, ["CLERK"], "the same command again, with --agent CLERK"),
+        ("ADMIN", ["BARD", "CLERK"], "BARD, CLERK may use it"),
+        (None, [], "no agent may use notes: hobus tools"),
+    ],
+)
+def test_a_call_that_its_agent_may_not_make_says_who_may(agent, may, hint):
+    """And its code once."""
+    calls = [ToolCallSummary(tool_id="notes", status="Failed", code="tool_not_permitted")]
+    said = "error tool_not_permitted: notes is not in this order's tools_allowed"
+    result = TurnResult(
+        response=said, outcome="success", session_id=SESSION, run_id=None, input_id="in-1", tool_calls=calls
+    )
+    with pytest.raises(CommandError) as refused:
+        _show_called(Called(result, None), "notes", "in-1", agent, may)
+    assert (refused.value.message, refused.value.hint) == (said.removeprefix("error "), hint)
+    assert refused.value.exit_code == exit_codes.REFUSED
 
 
 def row(tool_id, *, writes, workers=("ho1/1@a",)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hobus.bus.messages.ids import NO_TURN, TurnRef
@@ -17,7 +19,7 @@ def test_no_line_is_wider_than_the_terminal(width):
     table = Table(width=width, utc=True, with_latency=True)
     long = frame(type="a.type.with.a.very.long.name", verdict="denied", code="some_long_reason", sequence=123_456)
     lines = [table.heading(0.0), table.row(frame(), TURN, 12.25), table.row(long, NO_TURN, None)]
-    least = 7 + 23 + 9 + 9 + 9 + 4 * 2
+    least = 7 + 12 + 9 + 9 + 9 + 4 * 2
     assert all(len(line) <= max(width, least) for line in lines)
     assert all("KIND" in lines[0] and word in lines[0] for word in ("TYPE", "FROM", "TO", "VERDICT"))
 
@@ -35,6 +37,15 @@ def test_no_line_is_wider_than_the_terminal(width):
 def test_a_wider_terminal_shows_more(width, columns):
     """What tells most is there first; a usual one of 80 columns has the time."""
     assert Table(width=width, utc=True, with_latency=False).heading(0.0).split() == columns.split()
+
+
+def test_the_heading_is_bold_and_shows_no_code_of_a_terminal(monkeypatch):
+    """Each word by itself; what is seen is the same as without colours."""
+    plain = Table(width=80, utc=True, with_latency=False).heading(0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    bold = Table(width=80, utc=True, with_latency=False).heading(0.0)
+    assert "\x1b[1m" in bold and re.sub(r"\x1b\[[0-9;]*m", "", bold) == plain and "u001b" not in bold
 
 
 def test_a_pipe_gets_everything():

@@ -1,0 +1,75 @@
+"""What one call prints, for people: a pipe that is read by its worker, also once the call is over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from hobus.actors.ho1_executor.tools.both_ends import BothEnds
+
+_PIPE_BYTES = 1 << 16
+"""What a pipe of Linux holds: one read of so much leaves nothing in it."""
+
+
+class Caller(NamedTuple):
+    """Whose words they are: the tool, and the order of its call; empty while it is described."""
+
+    tool_id: str
+    wo_id: str
+
+
+def caller_of(fields: Mapping[str, Any]) -> Caller:
+    """Of what a tool process is asked."""
+    return Caller(fields["tool_id"], fields.get("context", {}).get("wo_id", ""))
+
+
+class PrintPipe:
+    """Read as it comes, so that a process that prints much never waits for its worker.
+
+    Its tool process has the other end, and so has whatever the call starts: that goes on writing here when it is over.
+    """
+
+    def __init__(self, max_bytes: int, caller: Caller) -> None:
+        """On the running loop. `max_bytes`: kept of what comes between two questions."""
+        self.caller = caller
+        self.is_over = False
+        """Everybody who could write is gone, and all is read."""
+        self._max_bytes = max_bytes
+        self._kept = BothEnds(max_bytes)
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._read_end, self._read)
+
+    def handed(self) -> None:
+        """The process has its end, or never will: this one holds it no more."""
+        os.close(self.write_end)
+
+    def taken(self) -> str:
+        """What has come since it was last asked, up to this moment."""
+        self._read()
+        text, self._kept = self._kept.text(), BothEnds(self._max_bytes)
+        return text
+
+    def close(self) -> None:
+        """What is still in it is lost."""
+        if not self.is_over:
+            self._end()
+
+    def _read(self) -> None:
+        if self.is_over:
+            return
+        with suppress(BlockingIOError):
+            piece = os.read(self._read_end, _PIPE_BYTES)
+            self._kept.add(piece)
+            if not piece:
+                self._end()
+
+    def _end(self) -> None:
+        self.is_over = True
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._read_end)
+        os.close(self._read_end)

@@ -1,0 +1,75 @@
+"""Answers to what is asked of memory, page by page. Pure.
+
+An answer that could be large holds so many lines and ids, and says where the next page begins; asked as of the same
+moment, all pages together are one answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.event_time import PointInTime
+from hobus.bus.messages import memory as m
+
+T = TypeVar("T")
+
+
+def signals(
+    asked: m.ReadSignals, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
+) -> m.Signals:
+    """Accumulators, sorted by signal and principal."""
+    found = memory.signals(
+        moment, signal_id=asked.signal_id, principal=asked.principal, min_count=asked.min_count, with_ids=asked.with_ids
+    )
+    rows = (one for one in found if _place_of_signal(one) > asked.after)
+    page, has_more = page_of(rows, page_max, lambda one: len(one.event_ids) + len(one.session_ids))
+    return m.Signals(signals=page, next=_place_of_signal(page[-1]) if has_more else "", as_of=as_of)
+
+
+def overlays(
+    asked: m.ReadOverlays, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
+) -> m.Overlays:
+    """Overlays, in append order."""
+    found = memory.overlays(
+        moment,
+        signal_id=asked.signal_id,
+        principal=asked.principal,
+        active_only=asked.active_only,
+        after=asked.after,
+    )
+    page, has_more = page_of(found, page_max, lambda one: len(one.artifact.source_event_ids) + len(one.changed_by))
+    return m.Overlays(overlays=page, next=_place(memory, page[-1].artifact) if has_more else None, as_of=as_of)
+
+
+def biases(
+    asked: m.ReadActiveBiases, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
+) -> m.Biases:
+    """What is in force, in append order."""
+    found = memory.active_biases(moment, principal=asked.principal, session_id=asked.session_id, after=asked.after)
+    page, has_more = page_of(found, page_max, lambda one: len(one.artifact.source_signal_ids))
+    return m.Biases(biases=page, next=_place(memory, page[-1].artifact) if has_more else None, as_of=as_of)
+
+
+def page_of(rows: Iterable[T], page_max: int, ids_in: Callable[[T], int]) -> tuple[list[T], bool]:
+    """The first rows that are so many lines and ids together, at least one; and whether there are more."""
+    page: list[T] = []
+    size = 0
+    for row in rows:
+        size += 1 + ids_in(row)
+        if page and size > page_max:
+            return page, True
+        page.append(row)
+    return page, False
+
+
+def _place_of_signal(found: m.Accumulator) -> str:
+    """Where a signal of a principal stands among all, in order of both: a space sorts before what stands in either."""
+    return f"{found.signal_id} {found.principal}"
+
+
+def _place(memory: AgentMemory, artifact: m.ArtifactFacts) -> int:
+    """Where an artifact stands in append order."""
+    log = memory.overlay_log(artifact.artifact_id)
+    return m.FIRST_PAGE if log is None else log.first_seq

@@ -1,0 +1,97 @@
+"""The artifacts of one principal, or everybody's, and which of them newer ones have superseded.
+
+A newer artifact of the same signal stands for the older one from its own event time on, so that what is learned again
+and again is one line and not ten near-doubles. What has once held supersedes for good: switched off, it does not bring
+the older one back. What waits for a person, or was rejected, supersedes nothing. An artifact of several signals is
+superseded once each of them has a newer one; one for a session alone supersedes in that session alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hobus.actors.ho3_memory.event_time import PointInTime
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing
+
+_EVERYWHERE = ""
+_NEVER = PointInTime(0, -1)
+_Held = dict[tuple[str, str], PointInTime]
+"""(a session, or everywhere; a signal) -> when the newest artifact of it was made that has ever held."""
+
+
+class Shelf:
+    """Grows by `put`; what it says as of the latest moment is kept, so that a prompt costs what is in it."""
+
+    def __init__(self) -> None:
+        self._logs: dict[str, OverlayLog] = {}
+        self._newest = _NEVER
+        self._held: _Held = {}
+        self._left: dict[str, OverlayLog] | None = {}  # what no newer one has superseded; None: to be looked at anew
+        self._holding: dict[str, Standing] = {}  # those that have ever held, as they stand in `_held`
+
+    def put(self, log: OverlayLog) -> None:
+        """This artifact is here, and has just changed."""
+        self._logs[log.overlay_id] = log
+        self._newest = PointInTime(max(self._newest.at_us, log.newest.at_us), max(self._newest.seq, log.newest.seq))
+        now = log.now
+        if now is None or not _goes_on(self._holding.get(log.overlay_id), now):
+            self._left = None
+            return
+        if now.has_held:
+            self._holding[log.overlay_id] = now
+            _note(self._held, now)
+        if self._left is not None:
+            self._left[log.overlay_id] = log
+            self._left = {name: one for name, one in self._left.items() if one.now and _is_left(one.now, self._held)}
+
+    def standing(self, as_of: PointInTime) -> list[tuple[OverlayLog, Standing]]:
+        """What no newer one has superseded as of then, in append order; in any other state it may be."""
+        if as_of.at_us < self._newest.at_us or as_of.seq < self._newest.seq:
+            return _in_order(_not_superseded(self._logs.values(), as_of)[0])
+        if self._left is None:
+            left, self._held = _not_superseded(self._logs.values(), as_of)
+            self._left = {log.overlay_id: log for log, _ in left}
+            self._holding = {log.overlay_id: log.now for log in self._logs.values() if log.now and log.now.has_held}
+        return _in_order([(log, log.now) for log in self._left.values() if log.now is not None])
+
+    def superseded(self, as_of: PointInTime) -> set[str]:
+        """Ids of the overlays that newer ones have superseded."""
+        return self._logs.keys() - {log.overlay_id for log, _ in self.standing(as_of)}
+
+
+def _goes_on(before: Standing | None, now: Standing) -> bool:
+    """Whether it supersedes all that it did: not so a constraint that is logged anew, and waits again."""
+    if before is None:
+        return True
+    was, is_now = before.artifact, now.artifact
+    is_same = (was.source_signal_ids, was.session_id) == (is_now.source_signal_ids, is_now.session_id)
+    return is_same and now.has_held and now.made >= before.made
+
+
+def _not_superseded(logs: Iterable[OverlayLog], as_of: PointInTime) -> tuple[list[tuple[OverlayLog, Standing]], _Held]:
+    there = [(log, found) for log in logs if (found := log.standing(as_of)) is not None]
+    held: _Held = {}
+    for _, found in there:
+        if found.has_held:
+            _note(held, found)
+    return [(log, found) for log, found in there if _is_left(found, held)], held
+
+
+def _note(held: _Held, standing: Standing) -> None:
+    for signal_id in standing.artifact.source_signal_ids:
+        place = (standing.artifact.session_id or _EVERYWHERE, signal_id)
+        held[place] = max(standing.made, held.get(place, _NEVER))
+
+
+def _is_left(standing: Standing, held: _Held) -> bool:
+    """Whether one of its signals at least has no newer artifact where this one reaches."""
+    reach = standing.artifact.session_id or _EVERYWHERE
+    return any(
+        held.get((_EVERYWHERE, signal_id), _NEVER) <= standing.made
+        and held.get((reach, signal_id), _NEVER) <= standing.made
+        for signal_id in standing.artifact.source_signal_ids
+    )
+
+
+def _in_order(found: list[tuple[OverlayLog, Standing]]) -> list[tuple[OverlayLog, Standing]]:
+    return sorted(found, key=lambda one: one[0].first_seq)

@@ -1,0 +1,38 @@
+"""What differs between two frozen configurations, by the names that people know. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hobus.config.own_settings import settings_in
+from hobus.config.snapshot import Snapshot
+
+_ASSETS = {
+    "agents": "agent", "contracts": "contract", "prompt_packs": "prompt pack", "frameworks": "framework",
+    "specs": "spec", "packages": "package",
+}  # fmt: skip
+NOT_THERE = object()
+
+
+class Difference(NamedTuple):
+    """A setting by its dotted path, with its values; or an asset, such as `agent CLERK`, without."""
+
+    name: str
+    before: Any = None
+    after: Any = None
+
+    @property
+    def is_setting(self) -> bool:
+        """Whether it has values, `NOT_THERE` where a side knows no such setting."""
+        return (self.before, self.after) != (None, None)
+
+
+def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
+    """Settings in the order of the configuration, then assets by kind and id."""
+    was, now = (settings_in(one.config.model_dump(mode="json")) for one in (before, after))
+    settings = [Difference(path, was.get(path, NOT_THERE), now.get(path, NOT_THERE)) for path in {**was, **now}]
+    found = [one for one in settings if one.before != one.after]
+    for mapping, kind in _ASSETS.items():
+        there, here = getattr(before, mapping), getattr(after, mapping)
+        found += [Difference(f"{kind} {name}") for name in sorted({*there, *here}) if there.get(name) != here.get(name)]
+    return found

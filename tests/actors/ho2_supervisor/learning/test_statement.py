@@ -1,0 +1,156 @@
+"""What a turn states is a signal and, at once, an artifact; the answer says what became of it, whoever answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hobus.actors.ho2_supervisor.learning import statement
+from hobus.actors.ho2_supervisor.session.record import EndedRun
+from hobus.actors.ho2_supervisor.turn.classification import Stated, read_stated
+from hobus.bus.errors import MemoryFault, RuntimeFault
+from hobus.bus.messages.ids import artifact_id, statement_signal_id
+from hobus.bus.messages.memory import Artifact, Labels
+from hobus.bus.messages.session import Remembered, TurnResult
+from hobus.bus.messages.work_order import WorkOrder
+from hobus.bus.record.catalog import read_body
+from hobus.config.schema import ClassifyLabels, Ho3Config
+from tests.actors.ho2_supervisor.rig import CLASSIFIED, SESSION, Answer, Rig, classified, snapshot, text_of
+from tests.actors.ho2_supervisor.turn.test_recall import ON, asked, remembering
+
+VOCABULARY = ClassifyLabels(domain=["system", "config"], task=["inspect"])
+AT = "2026-03-10T12:00:00.000000Z"
+BRIEF = {"statement": "Always answer briefly.", "scope": "global"}
+SIGNAL = statement_signal_id(BRIEF["statement"])
+
+
+def memory(**changes: Any) -> Ho3Config:
+    """The shipped section with some values changed."""
+    shipped = snapshot(*ON).config.ho3
+    assert shipped is not None
+    return shipped.model_copy(update=changes)
+
+
+def ended(**said: Any) -> EndedRun:
+    """A run whose message was classified as stating this."""
+    return EndedRun(3, "i3", AT, CLASSIFIED | {"explicit_preference": said}, (), "success", "RunCompleted:x")
+
+
+def made(**said: Any) -> Artifact:
+    """The artifact of such a run."""
+    stated = statement.stated_in(ended(**said), VOCABULARY, memory())
+    assert stated is not None
+    signal = statement.signal_of(stated, ended(**said), SESSION, "key/bob")
+    return statement.artifact_of(stated, signal, memory())
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (BRIEF, Stated("Always answer briefly.")),
+        (BRIEF | {"statement": "  Always\nanswer  briefly. "}, Stated("Always answer briefly.")),
+        (BRIEF | {"scope": "config"}, Stated("Always answer briefly.", domain="config")),
+        (BRIEF | {"scope": "weather"}, Stated("Always answer briefly.")),
+        (BRIEF | {"kind": "constraint"}, Stated("Always answer briefly.", is_constraint=True)),
+        (BRIEF | {"kind": ["constraint"]}, Stated("Always answer briefly.")),
+        ({"statement": " "}, None),
+        ({"statement": 7, "scope": "global"}, None),
+        ({}, None),
+    ],
+)
+def test_a_statement_is_read_of_a_checked_answer(said: dict[str, Any], expected: Stated | None) -> None:
+    """White space is single; a scope outside the vocabulary is everywhere; nothing else is guessed."""
+    assert read_stated({"explicit_preference": said}, VOCABULARY) == expected
+
+
+def test_without_a_classification_nothing_is_stated() -> None:
+    """Failed, absent, or of another form."""
+    for parsed in (None, {}, {"explicit_preference": "always"}):
+        assert read_stated(parsed, VOCABULARY) is None
+
+
+def test_a_statement_rests_on_its_own_turn() -> None:
+    """Window key `explicit`, no gate, no model; its principal the session's; its event the turn's own."""
+    artifact = made(**BRIEF)
+    assert artifact.artifact_id == artifact_id("key/bob", [SIGNAL], "explicit", model="", prompt_pack_version="")
+    assert (artifact.principal, artifact.artifact_type, artifact.scope) == ("key/bob", "interaction_style", "global")
+    assert (artifact.source_signal_ids, artifact.source_event_ids) == ([SIGNAL], [f"EVT-{SESSION}-3-{SIGNAL}"])
+    assert (artifact.gate_snapshot, artifact.weight, artifact.expires_at_event_ts) == (None, 1.0, None)
+    assert {artifact.created_at_event_ts, artifact.window_start, artifact.window_end} == {AT}
+    assert "briefly" not in artifact.model_dump_json(exclude={"context_line"})
+    of_config = made(statement="Never edit it.", kind="constraint", scope="config")
+    assert (of_config.artifact_type, of_config.scope) == ("constraint", "agent")
+    assert of_config.labels == Labels(domain=["config"])
+
+
+def test_the_same_words_are_the_same_statement() -> None:
+    """Whatever their case and spaces; other words, or another principal, are another one."""
+    assert statement_signal_id("Always  ANSWER briefly.") == SIGNAL != statement_signal_id("Always answer in full.")
+
+
+def test_a_weight_of_zero_learns_nothing_that_is_stated() -> None:
+    """`ho3.stated_weight`."""
+    assert statement.stated_in(ended(**BRIEF), VOCABULARY, memory(stated_weight=0.0)) is None
+
+
+# --- in a turn --------------------------------------------------------------------------------------------------------
+
+
+def stating(**said: Any) -> Any:
+    """A pool that finds this stated in every message."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type == "classify":
+            return classified(CLASSIFIED | {"explicit_preference": BRIEF | said})
+        return f"answer to {text_of(order, 'user_input')}"
+
+    return script
+
+
+def due(rig: Rig) -> Any:
+    """What CONSOLIDATION_DUE says."""
+    [entry] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
+    assert entry.bodies[1] == b"Always answer briefly." and b"briefly" not in (entry.bodies[0] or b"")
+    return read_body(entry)
+
+
+def test_an_answer_says_what_was_remembered_and_says_so_again_after_a_crash() -> None:
+    """One signal more in the turn's one message, then the artifact; the record has it, and every later answer."""
+    with Rig(*ON, script=stating()) as rig:
+        memory = remembering(rig)
+        result: TurnResult = asked(rig)
+        [log] = memory.logs
+        assert log.signals[-1].signal_id == SIGNAL and {one.principal for one in log.signals} == {"local"}
+        [artifact] = memory.overlays
+        expected = Remembered(statement=BRIEF["statement"], artifact_id=artifact.artifact_id, state="active")
+        assert (result.remembered, result.consolidation_candidates) == (expected, [])
+        assert due(rig).remembered_id == artifact.artifact_id
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        assert rig.run(rig.turn("i1", "what packages are installed?")) == result
+
+
+def test_a_statement_that_memory_refuses_goes_into_quarantine_and_is_told_as_refused() -> None:
+    """With the reason and the line, under the statement's own signal; the turn is a success all the same."""
+    with Rig(*ON, script=stating()) as rig:
+        memory = remembering(rig)
+        memory.overlay_fault = MemoryFault("invalid_overlay", "ART-x: context_line holds a role marker")
+        result: TurnResult = asked(rig)
+        assert result.outcome == "success" and result.remembered is not None
+        assert result.remembered.state == due(rig).remembered_state == "refused"
+        [failure] = memory.failures
+        assert (failure.signal_id, failure.principal, failure.line) == (SIGNAL, "local", BRIEF["statement"])
+        assert "role marker" in failure.reason
+
+
+def test_memory_that_is_away_remembers_nothing_and_the_record_says_so() -> None:
+    """The statement's signal is among those of which nobody knows whether they count."""
+    with Rig(*ON, script=stating()) as rig:
+        memory = remembering(rig)
+        memory.overlay_fault = RuntimeFault("unavailable", "away")
+        result: TurnResult = asked(rig)
+        assert (result.outcome, result.remembered) == ("success", None)
+        [warning] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "MEMORY_WARNING"]
+        said: Any = read_body(warning)
+        assert SIGNAL in said.signal_ids

@@ -1,0 +1,81 @@
+"""A cluster that runs under another configuration than the one on disk."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hobus.bus.errors import ConfigError
+from hobus.launch.cluster.config_changed import changed_since, in_force_after
+from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import make_plan
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Starts a run, as far as it is seen on disk: its home and its run file."""
+
+    def begin(**options):
+        home = home_of(tmp_path / "home")
+        prepare(home)
+        plan = make_plan(home, StartOptions(**options))
+        home.snapshot.write_bytes(plan.snapshot.to_bytes())
+        run = RunFile(
+            phase="running", launcher_pid=1, launcher_mark="m", started_at=1.0, sockets="/s", drain_bound_s=1.0,
+            config_digest=plan.snapshot.digest, config_origin=plan.origin, children=[],
+        )  # fmt: skip
+        return home, run
+
+    return begin
+
+
+def say(file, **settings):
+    """The file holds these settings."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(settings))
+
+
+def test_nothing_is_said_of_a_configuration_that_is_as_it_was(begun):
+    """The addresses of a start's options stand in no file, and are no difference."""
+    assert changed_since(*begun()) == ""
+    assert changed_since(*begun(listen="127.0.0.1:0", http="127.0.0.1:0")) == ""
+
+
+def test_what_was_changed_since_is_named_with_both_values(begun):
+    """Five of it by name; an agent that was added, too."""
+    home, run = begun()
+    say(home.config / "admin_config.json", ho1={"slots": 7}, http={"listen": "127.0.0.1:9"})
+    said = changed_since(home, run)
+    assert "ho1.slots is 4, on disk 7" in said and 'http.listen is "", on disk "127.0.0.1:9"' in said
+    say(home.config / "admin_config.json", ho1={"slots": 7, "retry_interval_ms": 1, "gateway_wait_ms": 1, "end_reserve_ms": 1},
+        ho2={"runs_max": 1, "order_timeout_ms": 1, "sessions_max": 1})  # fmt: skip
+    assert changed_since(home, run).count(" is ") == 5 and changed_since(home, run).endswith("; and 2 more")
+    assert in_force_after(home, run) == f"hobus down --home {home.root}, then up again"
+
+
+def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path, monkeypatch):
+    """Wherever whoever asks stands; a start with another one would differ by that."""
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "mine.json"
+    say(mine, ho1={"slots": 7})
+    home, run = begun(config_file=mine.relative_to(tmp_path))
+    monkeypatch.chdir("/")
+    assert changed_since(home, run) == ""
+    say(mine, ho1={"slots": 8})
+    assert "ho1.slots is 7, on disk 8" in changed_since(home, run)
+    assert in_force_after(home, run).endswith(f"then up again with --config {mine}")
+    say(tmp_path / "other.json", ho1={"slots": 9})
+    assert "ho1.slots is 7, on disk 9" in changed_since(home, run, tmp_path / "other.json")
+
+
+def test_one_with_faults_is_no_configuration(begun):
+    """Its fault is said by whoever asks."""
+    home, run = begun()
+    say(home.config / "admin_config.json", ho1={"slots": "many"})
+    with pytest.raises(ConfigError):
+        changed_since(home, run)
+    home.snapshot.unlink()
+    assert changed_since(home, run) == ""

@@ -1,0 +1,51 @@
+"""What `hobus logs` says where nothing that was asked for is there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ids import iso
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+
+OLD_S = 3_600
+
+
+@pytest.fixture
+def logs(tmp_path, capsys):
+    """Exit code and words of `hobus logs`, where ho1/1 has logged an hour ago."""
+    line = {"at": iso(SystemClock().now() - OLD_S), "level": "info", "event": "begun", "actor": "ho1/1"}
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "ho1-1.log").write_text(f"{json.dumps(line)}\n")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = cli.run(["logs", *words, "--home", str(tmp_path)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_where_no_line_is_that_new_the_last_one_is_named(logs):
+    """That is no mistake: of everybody, of a role, of one process."""
+    for words in ((), ("ho1",), ("ho1/1",)):
+        code, out, err = logs(*words, "--since", "1s")
+        assert (code, out) == (exit_codes.OK, "") and "no line is that new; the last one is of ho1/1, at " in err, err
+        assert logs(*words, "--since", "2h")[1].count("begun") == 1
+
+
+def test_who_logged_nothing_is_told_who_did(logs):
+    """By the names that are typed."""
+    for words in (("ho2",), ("ho2", "--since", "1s")):
+        code, out, err = logs(*words)
+        assert (code, out) == (exit_codes.USAGE, "") and "no line of ho2; there are logs of ho1/1" in err, err
+
+
+def test_an_empty_turn_is_none(logs):
+    """It used to be everybody's lines."""
+    code, out, err = logs("--turn", "")
+    assert (code, out) == (exit_codes.USAGE, "") and "names no turn" in err

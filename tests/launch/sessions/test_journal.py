@@ -1,0 +1,61 @@
+"""Which entry stands for each session in a list of them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
+from hobus.launch.cli.commands import session as command
+from hobus.launch.cluster.home import Home
+from hobus.launch.sessions import journal
+from hobus.launch.sessions.journal import FromDirectory, first_of_each
+
+
+def entry(sequence: int, session: str, event_type: str) -> Entry:
+    """A beginning."""
+    return Entry(
+        sequence=sequence, submission_id=f"s{sequence}", origin="host/1@a", stream=f"session/{session}",
+        event_type=event_type, decision="", reason="", provenance=Provenance(session_id=session), parents=[], trace="",
+        at_us=0, ledger_at_us=0, body_hashes=[], body_lengths=[], prev=None, tenure=None, once=None, chain=b"",
+    )  # fmt: skip
+
+
+def test_a_session_is_there_once_by_its_start_or_else_by_its_first_degraded_turn():
+    """Newest first; a degraded turn before the start, or after it, makes no other session."""
+    found = first_of_each(
+        [
+            entry(2, "a", "SESSION_START"),
+            entry(5, "b", "SESSION_START"),
+            entry(1, "a", "TurnDegraded"),
+            entry(3, "c", "TurnDegraded"),
+            entry(4, "c", "TurnDegraded"),
+            entry(6, "b", "TurnDegraded"),
+        ]
+    )
+    assert [(one.sequence, one.event_type) for one in found] == [
+        (5, "SESSION_START"),
+        (3, "TurnDegraded"),
+        (2, "SESSION_START"),
+    ]
+
+
+def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeypatch):
+    """Besides once for each way to begin; not once for each session, however many there are."""
+    starts = [entry(number, f"s{number}", "SESSION_START") for number in range(30)]
+    asked: list[str | None] = []
+
+    def read(_path, wanted, **_options):
+        asked.append(wanted.stream)
+        return iter(starts if wanted.stream == EVERY_SESSION or wanted.event_type == "SESSION_START" else [])
+
+    @asynccontextmanager
+    async def journals_of(_home):
+        yield FromDirectory(Path("/nowhere"))
+
+    monkeypatch.setattr(journal, "read_entries", read)
+    monkeypatch.setattr(command, "journals_of", journals_of)
+    rows = asyncio.run(command._listed(Home(Path("/nowhere")), 100, is_all=True))
+    assert [start.sequence for start, _standing in rows] == list(range(29, -1, -1))
+    assert len(asked) == 3 and asked.count(EVERY_SESSION) == 1

@@ -1,0 +1,153 @@
+"""Why a turn was answered so, from the record of a whole simulated cluster: every stretch, line and gate has its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from hobus.actors.ho3_memory.records import STREAMS
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.memory import DeactivateOverlay, OverlayChanged
+from hobus.config.snapshot import Snapshot
+from hobus.launch.sessions.account import entries_of_turn
+from hobus.launch.sessions.why import ERASED, Evidence, Explanation, differences, explain, settings_of, text_behind
+from tests.actors.ho2_supervisor.rig import snapshot
+from tests.simulation.test_memory import QUESTION, Lesson, lesson
+
+OTHER = "is the ledger intact?"
+
+
+def explained(entries: Sequence[Entry], session_id: str, run: int, *snapshots: Snapshot) -> Explanation:
+    """The explanation of one turn, read as the command reads it."""
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    beginning = next(one for one in of_session if one.event_type == "RunRequested" and one.provenance.run_seq == run)
+    return explain(
+        Evidence(
+            turn=entries_of_turn(of_session, beginning),
+            session=of_session,
+            memory=[one for one in entries if one.stream in STREAMS],
+            snapshots={one.digest: one for one in snapshots},
+        )
+    )
+
+
+def said(found: Explanation) -> list[list[tuple[str, str]]]:
+    """(role, words) of each message of each prompt, stretches of one role that stand together joined."""
+    prompts: list[list[tuple[str, str]]] = []
+    for prompt in found.prompts:
+        messages: list[tuple[str, str]] = []
+        for one in prompt.shown:
+            if messages and messages[-1][0] == one.role:
+                messages[-1] = (one.role, messages[-1][1] + one.text)
+            else:
+                messages.append((one.role, one.text))
+        prompts.append(messages)
+    return prompts
+
+
+@pytest.fixture(scope="module")
+def taught() -> tuple[Lesson, list[Entry], list[Explanation], str]:
+    """Three turns in one session after a habit was learned; then its line is switched off, and a fourth."""
+    with lesson() as one:
+        one.ask_until_crossed()
+        session_id = one.ask().session_id
+        one.ask(OTHER, session_id=session_id)
+        one.ask(session_id=session_id)
+        for overlay in one.overlays():
+            at = iso(one.operator.now())
+            off = DeactivateOverlay(agent_id="ADMIN", artifact_id=overlay.artifact.artifact_id, reason="no more", at=at)
+            one.tell(off, OverlayChanged)
+        one.ask(session_id=session_id)
+        entries = one.cluster.entries()
+    return (
+        one,
+        entries,
+        [explained(entries, session_id, run, snapshot(("ho3.enabled", True))) for run in (1, 2, 3, 4)],
+        session_id,
+    )
+
+
+def test_each_prompt_is_told_word_for_word_with_the_places_of_its_texts(taught):
+    """Against what the model was asked; a stretch that is no pack's and not made here names entries of the record."""
+    lesson_, entries, turns, session_id = taught
+    asked = [
+        [(message.role, message.text) for message in prompt.messages]
+        for prompt in lesson_.model.prompts
+        if prompt.session_id == session_id and "CONSOLIDATE" not in prompt.contract_id
+    ]
+    told = [messages for turn in turns for messages in said(turn)]
+    assert [joined(one) for one in asked] == [joined(one) for one in told]
+    known = {one.sequence for one in entries}
+    for turn in turns:
+        for prompt in turn.prompts:
+            assert prompt.answered in known and prompt.input_tokens
+            for one in prompt.shown:
+                assert ERASED not in one.text and set(one.sequences) <= known
+                assert one.sequences or one.name == "pack" or one.source == "made for this prompt"
+
+
+def joined(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Messages of one role that follow each other as one."""
+    found: list[tuple[str, str]] = []
+    for role, text in messages:
+        if found and found[-1][0] == role:
+            found[-1] = (role, found[-1][1] + text)
+        elif text:
+            found.append((role, text))
+    return found
+
+
+def test_a_turn_is_told_of_its_own_entries_alone(taught):
+    """A session's later turns have the same trace: none."""
+    _, entries, turns, session_id = taught
+    runs = {one.sequence: one.provenance.run_seq for one in entries if one.provenance.session_id == session_id}
+    for number, turn in enumerate(turns, 1):
+        assert {runs[one.sequence] for one in turn.prompts} == {number}
+        assert {runs[sequence] for span in turn.spans for sequence in span.sequences} == {number}
+        assert all(span.end_us is not None for span in turn.spans)
+        assert turn.classification is not None and turn.classified is not None
+
+
+def test_a_line_of_memory_is_told_with_the_events_behind_it_and_one_that_is_off_with_why(taught):
+    """Shown: its signal's events, each an entry; left out: the reason."""
+    _, entries, turns, _ = taught
+    first, last = turns[0].memory, turns[3].memory
+    assert first is not None and last is not None and first.shown and not last.shown
+    signals = {one.sequence for one in entries if one.event_type == "HO3_SIGNAL"}
+    for line in first.shown:
+        assert line.line and line.signals and line.events and line.weight and line.score
+        assert {one["sequence"] for one in line.events} <= signals
+        assert next(one for one in entries if one.sequence == line.sequence).event_type == "HO3_OVERLAY"
+    assert {one.reason for one in last.left_out} == {"a person switched it off"}
+    assert {one.artifact_id for one in last.left_out} >= {one.artifact_id for one in first.shown}
+
+
+def test_gates_are_told_as_of_the_turn(taught):
+    """One per signal of the turn; each says how far it is."""
+    _, _, turns, _ = taught
+    gates = {one.signal_id: one for one in turns[1].gates}
+    assert {"intent:question", "tool:verify_ledger"} <= set(gates)
+    assert gates["tool:verify_ledger"].count == 1 and "1 of 5 events" in gates["tool:verify_ledger"].reason
+
+
+def test_two_turns_differ_in_what_they_were_asked_and_shown(taught):
+    """Message, history and the memory lines that are gone; not in the words of the pack."""
+    _, _, turns, _ = taught
+    names = {one.name.partition(" ")[2] for one in differences(turns[0], turns[3])}
+    assert {"history", "ho3_biases"} <= names and "pack" not in names
+    message = next(one for one in differences(turns[0], turns[1]) if one.name.endswith("user_input"))
+    assert (message.before, message.after) == (QUESTION, OTHER)
+    assert differences(turns[0], turns[0]) == []
+    assert settings_of(turns[0])["memory"] != settings_of(turns[3])["memory"] == []
+
+
+def test_without_its_configuration_the_rest_is_told_and_that_is_said(taught):
+    """The pack's own words are missing, and nothing else."""
+    _, entries, _, session_id = taught
+    found = explained(entries, session_id, 1)
+    assert len(found.missing) == 1 and "lacks the configuration" in found.missing[0]
+    texts = {one.name: one.text for one in found.prompts[-1].shown}
+    assert texts["pack"] == ERASED and texts["user_input"] == QUESTION
+    assert text_behind("nowhere/1", {}) == ERASED
