@@ -59,7 +59,9 @@ def with_snapshot() -> Written:
     """A journal with one in its middle."""
     written = journal()
     record = SessionRecord(SESSION, LIMITS)
-    record.replay([one for one in map(recorded, written.entries) if one is not None])
+    for entry in map(recorded, written.entries):
+        if entry is not None:
+            record.take(entry)
     event, bodies = snapshot.of(record, "STATE_SNAPSHOT:x", AT)
     return written.add(event, *bodies).run("in-3").failed("in-3")
 
