@@ -65,7 +65,7 @@ class Permissions(Asset):
     tools: tuple[str, ...] = Field(description="ids, `<server>__*`, `*`; what writes by its exact id alone")
     providers: tuple[str, ...] = Field(description="providers of models, by their names; `*`: all")
     models: tuple[str, ...] = Field(description="models, by their ids; `*`: all")
-    paths: tuple[str, ...] = Field(description="roots below which file tools may read")
+    paths: tuple[str, ...] = Field(description="roots below which file tools and attention templates may read")
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
         """True if `name` stands in that list, or the list holds `*`; of tools also by `<server>__*`."""
@@ -91,8 +91,8 @@ class Agent(Asset):
     )
     system_prompt: Text = Field(description="who it is and how it answers: the beginning of each of its prompts")
     attention: tuple[TemplateId, ...] = Field(
-        description="attention templates (`ATT-…`) that shall fill its context; none: history and memory as "
-        "configured. Declared, and not read yet"
+        description="attention templates (`ATT-…`) of which one fills its contexts, the most specific; none: of all "
+        "that there are, the most specific that applies to it"
     )
     tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
     budget: dict[str, str] = Field(

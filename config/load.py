@@ -13,6 +13,8 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes
 from hobus.config import files, mcp_block
 from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
+from hobus.config.attention_rules import attention_faults
+from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
 from hobus.config.parse import BadText, checked, json_value
@@ -21,6 +23,7 @@ from hobus.config.schema import AdminConfig
 _MODELS: dict[Kind, tuple[type[Asset], str]] = {
     "agent": (Agent, "agent_id"),
     "contract": (Contract, "contract_id"),
+    "template": (Template, "template_id"),
     "framework": (Framework, "framework_id"),
     "spec": (Spec, "spec_id"),
     "package": (Package, "package_id"),
@@ -37,6 +40,7 @@ class Governed(BaseModel):
     agents: dict[str, Agent]
     contracts: dict[str, Contract]
     prompt_packs: dict[str, str]
+    templates: dict[str, Template]
     frameworks: dict[str, Framework]
     specs: dict[str, Spec]
     packages: dict[str, Package]
@@ -63,6 +67,7 @@ def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, di
     by_kind: dict[str, dict[str, Any]] = {**assets, "prompt_pack": prompt_packs}
     governed = Governed(config=config, **{f"{kind}s": dict(sorted(found.items())) for kind, found in by_kind.items()})
     faults = inconsistencies(config, governed.agents, governed.contracts, governed.prompt_packs, governed.frameworks)
+    faults += attention_faults(config, governed.templates, governed.agents, governed.contracts, governed.frameworks)
     faults = [mcp_block.where_written(fault, pasted) for fault in faults]
     if faults := faults or snapshot_faults(config, len(canonical_bytes(governed))):
         raise _error(faults)

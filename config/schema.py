@@ -303,6 +303,13 @@ class AttentionConfig(Section):
     """Context assembly."""
 
     chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
+    cache_ttl_s: Positive = Field(description="a context assembled for the same order is used again for so long")
+    cache_max: Positive = Field(description="assembled contexts that a supervisor keeps; then the oldest goes")
+    required_file_max_bytes: Positive = Field(description="a file that a contract requires; a larger one is refused")
+    required_queries_max: NonNegative = Field(
+        description="questions of an assembly where no template applies: for what the contract requires"
+    )
+    required_timeout_ms: Positive = Field(description="wall time of such an assembly")
 
 
 class ClassifyLabels(Section):

@@ -11,9 +11,7 @@ from tests.architecture.test_defaults import SECTIONS
 
 DECLARED_IN = ("hobus.config.schema", "hobus.bus.settings", "hobus.config.consistency")
 
-NOT_USED_YET: dict[str, str] = {
-    "BudgetConfig.projection_budget": "with the projection",
-}
+NOT_USED_YET: dict[str, str] = {}
 """Setting -> which later part uses it; its place in the file is final."""
 
 

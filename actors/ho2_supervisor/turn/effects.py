@@ -15,6 +15,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
 from hobus.actors.ho2_supervisor.turn import order_codec, pool, text_parts, work_orders
+from hobus.actors.ho2_supervisor.turn.history import NAME as HISTORY
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import body_ref, dispatched_id
@@ -44,6 +45,7 @@ class Effects:
         self.receipts: dict[str, Receipt] = {}  # of the orders that have ended so far, in order
         self._refs: dict[str, str] = {}  # text that an order has brought -> where it stands
         self._composed: dict[str, Sequence[TextPart]] = {}  # text -> its parts
+        self._told: set[str] = set()  # those of them that begin with the lines of older turns
         self._session = task.session
         self._task = task
         self._memo = memo
@@ -96,10 +98,12 @@ class Effects:
 
     def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
-        if len(parts) <= 1:
+        if len(parts) <= 1 and not any(part.stretch for part in parts):
             return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
         segment = text_parts.whole(name, parts)
         self._composed[segment.text] = parts
+        if name == HISTORY:
+            self._told.add(segment.text)
         return [segment]
 
     @property
@@ -176,6 +180,9 @@ class Effects:
             parts = self._composed.get(text)
             if parts is None:
                 bodies.append(text.encode())
+                continue
+            if text not in self._told:
+                bodies.append(text_parts.body_of(parts))
                 continue
             new_ref = body_ref(submission_id, len(brought) + len(fresh) + 1)
             body, kept = text_parts.shared(parts, self._session.older_lines, new_ref)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
 from hobus.bus.messages.work_order import Segment
 
 ERASED = "[erased]"
-_NAME = "history"
+NAME = "history"
+"""What prompt packs call it."""
 _ASKED = "user: "
 _END = "\n"
 _AROUND_CHARS = len(_ASKED) + len(_END)
@@ -110,11 +111,16 @@ def digest(turn: DeliveredTurn, chars_max: int) -> str:
     return f"- user: {asked if len(asked) <= room else asked[: max(0, room - 1)] + '…'}{tail}"
 
 
-def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
-    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
+class Shown(NamedTuple):
+    """A turn as a prompt shows it, or the lines of all that stand before the first whole one."""
 
-    In as few parts as can be: what stands between two recorded texts is one.
-    """
+    source_id: str
+    """Input id of the turn; of lines that of the newest."""
+    parts: tuple[TextPart, ...]
+
+
+def shown(history: History, limits: HistoryLimits) -> list[Shown]:
+    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
     left = limits.budget_tokens
     first = len(history.turns)
     while first:
@@ -125,26 +131,36 @@ def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
         first -= 1
     lines = [line for _, line in history.digests]
     lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
-    found: list[TextPart] = []
-    between = _lines_that_fit(lines, left, limits)
-    for turn in history.turns[first:]:
-        for lead, ref, text in (
-            (_ASKED, turn.input_ref, turn.input_text),
-            (_answered(turn.tool_ids), turn.reply_ref, turn.reply_text),
-        ):
-            between += lead
-            if text is None:  # a mark without ref, so that the record shows what the model saw
-                between += ERASED
-            else:
-                found += (TextPart(None, between), TextPart(ref, text))
-                between = ""
-        between += _END
-    return [*found, TextPart(None, between)] if between else found
+    found: list[Shown] = []
+    if told := _lines_that_fit(lines, left, limits):
+        newest = history.turns[first - 1].input_id if first else history.digests[-1][0]
+        found.append(Shown(newest, (TextPart(None, told),)))
+    return found + [Shown(turn.input_id, _verbatim(turn)) for turn in history.turns[first:]]
+
+
+def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
+    """The same as one text, in as few parts as can be: what stands between two recorded texts is one."""
+    return merged(part for one in shown(history, limits) for part in one.parts)
+
+
+def _verbatim(turn: DeliveredTurn) -> tuple[TextPart, ...]:
+    return (
+        TextPart(None, _ASKED),
+        _said(turn.input_ref, turn.input_text),
+        TextPart(None, _answered(turn.tool_ids)),
+        _said(turn.reply_ref, turn.reply_text),
+        TextPart(None, _END),
+    )
+
+
+def _said(ref: str, text: str | None) -> TextPart:
+    """A mark without ref for an erased one, so that the record shows what the model saw."""
+    return TextPart(None, ERASED) if text is None else TextPart(ref, text)
 
 
 def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
     """The newest turn as one line: enough to tell a first message from a later one."""
-    return [Segment(name=_NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
+    return [Segment(name=NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
 
 
 @lru_cache(maxsize=64)

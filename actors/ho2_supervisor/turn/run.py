@@ -202,9 +202,10 @@ class Run:
         """Whether an earlier drive of this run began this round."""
         return self._is_recorded(self._step(number, 1))
 
-    async def recorded_inputs(self, round_number: int) -> list[Segment] | None:
-        """The input_context of the order that an earlier drive of this run sent in this round; None: it sent none."""
-        return await self.effects.recorded_inputs(work_order_id(self._step(round_number, 1)))
+    @property
+    def answer_order_id(self) -> str:
+        """Of the order that first asks a model for the answer, sent or not."""
+        return work_order_id(self._step(2 if self.is_classified else 1, 1))
 
     def _is_recorded(self, step_id: StepId) -> bool:
         return f"StepStarted:{step_id}" in self.memo.steps

@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.actors.ho2_supervisor.learning.learning import beside
 from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,
     classification,
+    context,
     direct_call,
     history,
     quality_gate,
-    recall,
     tool_batch,
     turn_record,
     work_orders,
@@ -54,11 +53,11 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     run.begin()
     if run.called_tool is not None:
         return await direct_call.take(run, run.called_tool)
-    labels, context = await _begun(run, progress)
+    labels, inputs = await _begun(run, progress)
 
     while True:
         _require_round(run, progress)
-        receipt = await _synthesize(run, context, progress)
+        receipt = await _synthesize(run, inputs, progress)
         output = _completed_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
@@ -92,8 +91,7 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
     Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
     """
     if run.requested.continues is None:
-        labels, memory_lines = await _understand(run, progress)
-        return labels, _context(run, labels, memory_lines)
+        return await _understand(run, progress)
     earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     run.steers += earlier.steers
@@ -111,15 +109,16 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
 
 
 async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
-    """The message's labels and, read meanwhile, the memory lines that match them; lines once shown stay as they are."""
-    recorded = await recall.recorded_lines(run) if run.learning is not None else []
-    if run.learning is None or recorded is not None:
-        return await _classify(run, progress), recorded or []
-    recalled = run.learning.recall(
-        run.agent.agent_id, run.session.session_id, as_of_ts=run.requested.at, trace=run.trace
+    """The message's labels, and the prompt's inputs: what was once shown stays as it is."""
+    labels, shown = await context.understood(
+        run, history_limits(run.config, run.agent), lambda: _classify(run, progress)
     )
-    labels, found = await beside(_classify(run, progress), recalled)
-    return labels, recall.chosen_lines(run, labels, found)
+    return labels, [
+        Segment(name="system", text=run.agent.system_prompt),
+        *shown,
+        Segment(name="classification", text=labels.as_text()),
+        Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
+    ]
 
 
 async def _classify(run: Run, progress: Progress) -> Classification:
@@ -159,25 +158,14 @@ def _message_to_classify(run: Run) -> Segment:
     return Segment(name="user_input", text=run.input_text[:chars_max])
 
 
-def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> list[Segment]:
-    """The prompt's inputs that stay the same in every round, the stable ones first."""
-    return [
-        Segment(name="system", text=run.agent.system_prompt),
-        *memory_lines,
-        *run.effects.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
-        Segment(name="classification", text=labels.as_text()),
-        Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
-    ]
-
-
-async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> Receipt:
+async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Receipt:
     """One model round towards the answer."""
     config = run.config
     note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
     return await run.effects.order(
         work_orders.synthesize(
             await run.new_round(),
-            inputs=[*context, *note, *_steered(run, progress)],
+            inputs=[*inputs, *note, *_steered(run, progress)],
             exchanges=progress.exchanges,
             run_config=run.run_config,
             token_budget=_round_budget(run, progress.tokens_used),
