@@ -525,6 +525,9 @@ class Ho2Config(Section):
     takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive = Field(description="turns of a session read for its history")
+    history_step_turns: Positive = Field(
+        description="turns by which the oldest one shown verbatim moves on at once: meanwhile prompts begin alike"
+    )
     history_digest_chars: Positive = Field(description="one line for a turn that is no longer shown verbatim")
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 

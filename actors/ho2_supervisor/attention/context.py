@@ -34,8 +34,7 @@ class AttentionRequest:
     template_override: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(NamedTuple):
     """A piece of context, and where it came from."""
 
     source: Source

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.attention import structuring
@@ -121,7 +121,7 @@ class Pipeline:
             async with asyncio.timeout(self.account.seconds_left), aclosing(source(config, room)) as found:
                 async for fragment in found:
                     self.account.charge(fragment.chars)
-                    self.fragments.append(replace(fragment, stage=number))
+                    self.fragments.append(fragment._replace(stage=number))
         except TimeoutError:
             status, reached = "timeout", LimitReached("time")
         except LimitReached as limit:

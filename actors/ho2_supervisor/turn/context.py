@@ -21,7 +21,6 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import requested_id
-from hobus.bus.messages.memory import Labels
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, FragmentTrace, StageTrace
 from hobus.config.attention_rules import tokens_of
@@ -131,7 +130,6 @@ def _record(run: Run, context: AssembledContext, labels: Classification, found: 
     """CONTEXT_ASSEMBLED leaves before the prompt does."""
     lines = context.of("memory")
     cpt = run.config.attention.chars_per_token
-    turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
     payload = ContextAssembled(
         as_of_ts=run.requested.at if found.as_of is None else found.as_of.as_of_ts,
         as_of_seq=None if found.as_of is None else found.as_of.as_of_seq,
@@ -139,8 +137,8 @@ def _record(run: Run, context: AssembledContext, labels: Classification, found: 
         budget=run.config.budget.ho3_bias_budget,
         tokens_used=sum(len(line.content) // cpt for line in lines),
         artifact_ids=tuple(line.source_id for line in lines),
-        domain_labels=tuple(turn_labels.domain),
-        task_labels=tuple(turn_labels.task),
+        domain_labels=labels.domain,
+        task_labels=labels.task,
         template_id=context.template_id,
         template_version=context.template_version,
         template_hash=context.template_hash,

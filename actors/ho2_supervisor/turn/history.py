@@ -34,6 +34,8 @@ class HistoryLimits:
     chars_per_token: int
     known_max: int
     """Inputs, and commands, whose outcome stays in memory."""
+    step_turns: int = 1
+    """Turns by which the first one that is shown whole moves on at once; meanwhile prompts begin alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +122,36 @@ class Shown(NamedTuple):
 
 
 def shown(history: History, limits: HistoryLimits) -> list[Shown]:
-    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
-    left = limits.budget_tokens
-    first = len(history.turns)
-    while first:
-        tokens = _tokens(history.turns[first - 1], limits)
-        if tokens > left:
-            break
-        left -= tokens
-        first -= 1
+    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
+
+    What is shown whole, and which lines, moves on by steps of `step_turns`: in between a prompt begins as the one
+    before did, and a provider that keeps beginnings of prompts has it.
+    """
+    first = _first_whole(history, limits)
+    left = limits.budget_tokens - sum(_tokens(turn, limits) for turn in history.turns[first:])
     lines = [line for _, line in history.digests]
     lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
     found: list[Shown] = []
-    if told := _lines_that_fit(lines, left, limits):
+    if told := _lines_that_fit(lines, left, history.count - len(history.turns) + first, limits):
         newest = history.turns[first - 1].input_id if first else history.digests[-1][0]
         found.append(Shown(newest, (TextPart(None, told),)))
     return found + [Shown(turn.input_id, _verbatim(turn)) for turn in history.turns[first:]]
+
+
+def _first_whole(history: History, limits: HistoryLimits) -> int:
+    """Place of the oldest turn that is shown whole: the oldest that fits, and from there the next that begins a step.
+
+    Where no step begins behind it, as of a few large turns, it is the oldest that fits.
+    """
+    left, fits = limits.budget_tokens, len(history.turns)
+    while fits and (tokens := _tokens(history.turns[fits - 1], limits)) <= left:
+        left -= tokens
+        fits -= 1
+    before = history.count - len(history.turns)
+    if before + fits == 0:
+        return fits
+    first = fits + -(before + fits) % limits.step_turns
+    return first if first < len(history.turns) else fits
 
 
 def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
@@ -169,13 +185,16 @@ def _answered(tool_ids: tuple[str, ...]) -> str:
     return f"\nassistant{used}: "
 
 
-def _lines_that_fit(lines: Sequence[str], budget_tokens: int, limits: HistoryLimits) -> str:
-    chars, start = 0, len(lines)
-    for line in reversed(lines):
-        chars += len(line) + 1
-        if -(-chars // limits.chars_per_token) > budget_tokens:
-            break
+def _lines_that_fit(lines: Sequence[str], budget_tokens: int, count: int, limits: HistoryLimits) -> str:
+    """The newest lines within the budget; `count`: of all turns up to the newest of these. Lines go by steps, too."""
+    room = budget_tokens * limits.chars_per_token
+    start = len(lines)
+    while start and len(lines[start - 1]) < room:
+        room -= len(lines[start - 1]) + 1
         start -= 1
+    if start:
+        stepped = start + -(count - len(lines) + start) % limits.step_turns
+        start = stepped if stepped < len(lines) else start
     return "\n".join([*lines[start:], ""]) if start < len(lines) else ""
 
 

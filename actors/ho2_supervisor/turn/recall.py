@@ -21,6 +21,8 @@ SEGMENT = "ho3_biases"
 
 def chosen(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[Artifact]:
     """The artifacts whose lines this turn's labels and the budget admit."""
+    if not found.biases:
+        return []
     turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
     budget = TokenBudget(budget_tokens, run.config.attention.chars_per_token)
     return select_biases(found.biases, turn_labels, budget, run.requested.at)

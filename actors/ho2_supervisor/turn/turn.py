@@ -263,4 +263,5 @@ def history_limits(config: AdminConfig, *agents: Agent) -> HistoryLimits:
         digest_chars=config.ho2.history_digest_chars,
         chars_per_token=config.attention.chars_per_token,
         known_max=config.sessions.known_max,
+        step_turns=config.ho2.history_step_turns,
     )
