@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from hobus.bus.messages import control, gateway, ledger, memory, session, streams, work_order
+from hobus.bus.messages import control, files, gateway, ledger, memory, session, streams, work_order
 from hobus.bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
@@ -75,6 +75,7 @@ _ROWS = (
     Row(
         work_order.ExecuteWorkOrder, "ho1", work_order.Receipt, frozenset({"ho2"}), "slot", sensitive=True, by_tool=True
     ),
+    Row(files.ReadFile, "ho1", files.FileText, frozenset({"ho2"}), sensitive=True, by_tool=True, reads=True),
     # gateway
     Row(gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True, timed="call"),
     Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
@@ -99,6 +100,7 @@ _ROWS = (
     Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
     Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
     Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
+    Row(ledger.Search, "ledger", ledger.Hits, frozenset({"ho2", "operator"}), sensitive=True, reads=True, work=_PAGE),
     Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
     # broker

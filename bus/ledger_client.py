@@ -31,12 +31,14 @@ from hobus.bus.messages.ledger import (
     Entry,
     Found,
     GetBody,
+    Hits,
     LedgerStats,
     Lookup,
     Part,
     Query,
     Read,
     ReadLedgerStats,
+    Search,
     Write,
     WriteEntry,
     Written,
@@ -292,6 +294,10 @@ class LedgerClient:
     async def page(self, question: Read | Query) -> Entries:
         """A page of a stream, up to the last acknowledged entry, or of what the index finds."""
         return await self._ask(question, Entries)
+
+    async def search(self, question: Search) -> Hits:
+        """Texts of the record by their words. Raises BusError(denied), LedgerError(unavailable)."""
+        return await self._ask(question, Hits)
 
     async def body(self, ref: str) -> bytes:
         """The bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""

@@ -65,7 +65,10 @@ class Permissions(Asset):
     tools: tuple[str, ...] = Field(description="ids, `<server>__*`, `*`; what writes by its exact id alone")
     providers: tuple[str, ...] = Field(description="providers of models, by their names; `*`: all")
     models: tuple[str, ...] = Field(description="models, by their ids; `*`: all")
-    paths: tuple[str, ...] = Field(description="roots below which file tools and attention templates may read")
+    paths: tuple[str, ...] = Field(
+        description="roots below which files may be read for its contexts, each beginning with `/` or `~/`; `*`: all. "
+        "Never the home of the cluster, nor a link that leads out"
+    )
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
         """True if `name` stands in that list, or the list holds `*`; of tools also by `<server>__*`."""

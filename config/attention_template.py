@@ -20,7 +20,7 @@ Tokens = Positive | Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")]
 """A number of tokens, or the name of a budget of section `budget`."""
 
 LedgerField = Literal["decision", "origin", "reason", "run_seq", "stream", "work_order_id"]
-SearchSource = Literal["ledger", "registry", "files"]
+SearchSource = Literal["ledger"]
 Scope = Literal["session", "agent", "cluster"]
 Registry = Literal["frameworks", "specs", "packages", "file_ownership"]
 Handler = Literal["moment"]
@@ -56,21 +56,25 @@ class RegistryQuery(Asset):
 
 
 class FileRead(Asset):
-    """Files below the roots that the agent may read (permissions.paths), by a service that has a disk."""
+    """Files below the roots that the agent may read (permissions.paths), by an executor on the cluster's machine."""
 
     paths: tuple[Text, ...] = Field(
         description="relative to those roots; an absolute one, one with `..` and a link that leads outside are refused"
     )
-    max_size_bytes: Positive = Field(description="a larger file is refused")
+    max_size_bytes: Positive = Field(description="of a larger file its beginning, with a warning")
 
 
 class HorizontalSearch(Asset):
-    """Key words, ranked by BM25, over several sources."""
+    """Texts of the record by their words, ranked by BM25: what people, models and tools said, of tier hot."""
 
     query: Text = Field(description="what to look for; `{{ user_input }}` stands for the turn's message")
     tiers: tuple[Tier, ...] = Field(default=(), description="left out: as tier_select says, or all")
-    sources: tuple[SearchSource, ...] = Field(description="ledger, registry, files")
-    scope: Scope = Field(default="session", description="whose entries of the record")
+    sources: tuple[SearchSource, ...] = Field(description="ledger")
+    scope: Literal["session", "agent"] = Field(
+        default="session",
+        description="session: what was said in this one; agent: to whomever, in all its sessions, so only where its "
+        "users may read one another",
+    )
     max_results: Positive = Field(description="at most so many; twice as many when it is asked once more")
     relevance_threshold: Share = Field(description="a lower score is left out; half of it when it is asked once more")
 

@@ -94,6 +94,7 @@ _NOT_ABOVE = (
     # A turn that brings results of tools is recorded as its words and result by result.
     ("twice host.prompt_max_bytes", "ledger.bodies_max_bytes"),
     ("ledger.entry_max_bytes + ledger.bodies_max_bytes", "bus.body_max_bytes"),
+    ("ho1.file_max_bytes", "ledger.bodies_max_bytes"),  # it stands in the record of the turn that it is shown in
     ("ho2.owners_entries", "ledger.read_entries_max"),
     ("ledger.read_bytes_max", "bus.body_max_bytes"),
     ("host.degrade_reserve_ms", "host.turn_timeout_ms"),
@@ -218,10 +219,17 @@ def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Fr
     for tool in agent.tools:
         if not _is_permitted(agent, tool):
             yield f"tools: {tool!r} is not permitted; add it to permissions.tools or remove it"
+    yield from _path_faults(agent.permissions.paths)
     for provider in agent.permissions.providers:
         if provider != "*" and provider not in config.gateway.providers:
             known = _names(config.gateway.providers)
             yield f"permissions.providers: no provider {provider!r}; configured: {known}"
+
+
+def _path_faults(paths: Iterable[str]) -> Iterator[str]:
+    for number, root in enumerate(paths):
+        if root != "*" and not root.startswith(("/", "~/")):
+            yield f"permissions.paths.{number}: {root[:200]!r} is another place for each process; begin it with / or ~/"
 
 
 def _is_permitted(agent: Agent, tool: str) -> bool:

@@ -18,6 +18,22 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+class SearchConfig(Section):
+    """Search of the record by words."""
+
+    enabled: bool = Field(description="false: no text is indexed, what was is removed, and nothing can be searched")
+    text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
+    query_max_chars: Positive = Field(description="of a question so much is looked at")
+    words_max: Positive = Field(
+        description="different words of a question; streams and types that it may name, of each"
+    )
+    hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
+    excerpt_chars: Positive = Field(description="of a text that is found, around the first of the words")
+    wait_ms: NonNegative = Field(
+        description="a question waits so long for entries that are not indexed yet, then says how far it saw"
+    )
+
+
 class LedgerConfig(LedgerClientSettings):
     """The record."""
 
@@ -45,6 +61,7 @@ class LedgerConfig(LedgerClientSettings):
     spool_retry_ms: Positive = Field(
         description="pause before records that the ledger could not take (its disk is full) are handed over again"
     )
+    search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")
 
 
 class ModelConfig(Section):
@@ -305,7 +322,7 @@ class AttentionConfig(Section):
     chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
     cache_ttl_s: Positive = Field(description="a context assembled for the same order is used again for so long")
     cache_max: Positive = Field(description="assembled contexts that a supervisor keeps; then the oldest goes")
-    required_file_max_bytes: Positive = Field(description="a file that a contract requires; a larger one is refused")
+    required_file_max_bytes: Positive = Field(description="of a file that a contract requires, so much is read")
     required_queries_max: NonNegative = Field(
         description="questions of an assembly where no template applies: for what the contract requires"
     )
@@ -496,6 +513,9 @@ class Ho1Config(Section):
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
     snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
+    file_max_bytes: Positive = Field(
+        description="of a file that is read for a context, at most so much, from its beginning"
+    )
 
 
 class Ho2Config(Section):

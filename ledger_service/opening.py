@@ -142,7 +142,7 @@ def discard_index(disk: Disk) -> None:
     """Nothing stands in the index's place, and the next start rebuilds it. Raises LedgerError where that cannot be."""
     for name in FILES:
         try:
-            _clear(disk, name)
+            clear(disk, name)
         except OSError as error:
             raise no_index(disk, error) from error
 
@@ -154,8 +154,8 @@ def no_index(disk: Disk, error: Exception) -> LedgerError:
     return LedgerError("rejected", f"{what}: see that this user may write in its directory, then start again")
 
 
-def _clear(disk: Disk, name: str) -> None:
-    """A file or link is removed; a directory, which somebody may miss, is moved aside."""
+def clear(disk: Disk, name: str) -> None:
+    """Nothing stands there: a file or link is removed; a directory, which somebody may miss, is moved aside."""
     try:
         disk.remove(name)
     except FileNotFoundError:

@@ -5,8 +5,10 @@ A role is that of the stamped sender (`<role>/<n>@<epoch>`), never of the payloa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hobus.bus.messages.ledger import EVERY_SESSION, STREAMS
-from hobus.bus.record.catalog import EVENT_TYPES, KINDS, SESSION, stream_kind
+from hobus.bus.record.catalog import EVENT_TYPES, KINDS, SEARCHED_STREAMS, SESSION, stream_kind
 
 _EVERYTHING = frozenset({*STREAMS, SESSION})
 
@@ -46,6 +48,28 @@ ENTRIES: dict[str, frozenset[tuple[str, str]]] = {
 
 What the host answers again names what CONSOLIDATION_DUE says; the HTTP door finds the session of a transcript.
 """
+
+
+SEARCHES: dict[str, frozenset[str]] = {
+    "operator": frozenset(SEARCHED_STREAMS),
+    "ho2": frozenset({SESSION}),
+}
+"""role -> streams whose texts it may search by words. Nobody else may: a search tells what was said by anybody."""
+
+OF_ONE = frozenset({"ho2"})
+"""Roles that search one session's texts, or one agent's, and name it."""
+
+
+def searched_by(role: str, streams: Sequence[str], *, names_one: bool) -> frozenset[str]:
+    """Which kinds of streams this role has searched when it asks for these (none: for all); none: it may not.
+
+    `names_one`: the question names a session or an agent.
+    """
+    may = SEARCHES.get(role, frozenset())
+    if role in OF_ONE and not names_one:
+        return frozenset()
+    wanted = frozenset(streams) or may
+    return wanted if wanted <= may else frozenset()
 
 
 def may_read(role: str, stream: str | None, *, with_bodies: bool, event_type: str = "") -> bool:

@@ -1,7 +1,8 @@
 """The ledger's actor: messages arrive here, nowhere else.
 
-Every request is held against `scope.py` first. Three long-lived tasks belong to it: one commits whatever is queued, one
-keeps the index close behind, one records what was denied. A fourth one reads, after a start, which ids the index has.
+Every request is held against `scope.py` first. Four long-lived tasks belong to it: one commits whatever is queued, one
+keeps the index close behind, one the full text, one records what was denied. A fifth one reads, after a start, which
+ids the index has.
 When one ends with an error the ledger is fenced: all requests are answered `fenced`, `failed` gets the reason, the
 process must exit.
 """
@@ -22,10 +23,12 @@ from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import may_write_entry
 from hobus.config.schema import LedgerConfig
 from hobus.ledger_service.denials import Denials
+from hobus.ledger_service.full_text import FullText
+from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
 from hobus.ledger_service.intake import Surroundings, salts
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
-from hobus.ledger_service.scope import READS, may_read, may_read_entry
+from hobus.ledger_service.scope import READS, may_read, may_read_entry, searched_by
 from hobus.ledger_service.writer import Outcome, shortage
 
 
@@ -45,6 +48,8 @@ class LedgerService(Actor):
         self._queued = asyncio.Event()
         self._lazily: asyncio.TimerHandle | None = None  # set while only writes that nobody waits for are queued
         self._dirty = asyncio.Event()
+        self._unsearched = asyncio.Event()
+        self._full_text: FullText | None = None  # off, or not begun yet
         self._followers: list[asyncio.Future[None]] = []
         self._waiting: dict[str, int] = {}  # long polls of each principal
         self._denials: Denials
@@ -78,8 +83,22 @@ class LedgerService(Actor):
             opening.close()
             raise
         opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
-        works = (self._commit_queued(), self._keep_index(), self._record_denials(), self._learn_known())
+        self._full_text = self._begin_search(opening)
+        works = (
+            self._commit_queued(), self._keep_index(), self._keep_search(), self._record_denials(), self._learn_known(),
+        )  # fmt: skip
         self._tasks = [self._own(work) for work in works]
+
+    def _begin_search(self, opening: Opening) -> FullText | None:
+        """What an earlier start left unsearched comes in while writes are taken already."""
+        if not self._config.search.enabled:
+            with suppress(
+                OSError
+            ):  # what could not be removed is told apart by its chain value, should it be used again
+                remove_search(self._disk)
+            return None
+        self._unsearched.set()
+        return FullText(self._bus, self._disk, self._config.search, opening.tables, opening.files)
 
     async def _caught_up(self, bus: Bus) -> Opening:
         opening = open_ledger(self._disk, self._config)
@@ -117,6 +136,8 @@ class LedgerService(Actor):
             task.cancel()
         self._tasks.clear()
         self._fault = self._fault or LedgerError("unavailable", "the ledger has stopped; resubmit to the next one")
+        if self._full_text is not None:
+            self._full_text.close()
         if self._ledger is not None:
             self._ledger.writer.fail_all(self._fault)
             self._ledger.close()
@@ -217,6 +238,16 @@ class LedgerService(Actor):
         if not found and wait_s > 0:
             found = await self._tail_later(message, wait_s)
         return self._page(found, message.limit, with_bodies=message.with_bodies)
+
+    async def on_search(self, message: m.Search, call: Call) -> m.Hits:
+        """Texts by their words, from the full-text index. Failures: denied, malformed, unavailable."""
+        names_one = bool(message.session_id or message.agent_id)
+        streams = searched_by(call.role, message.streams, names_one=names_one)
+        self._demand(bool(streams), call, message.TYPE, " ".join(message.streams))
+        ledger = await self._up_to_date()
+        if self._full_text is None:
+            raise LedgerError("unavailable", "search is switched off (ledger.search.enabled)", retryable=False)
+        return await self._full_text.answer(message, streams=sorted(streams), head=ledger.writer.head)
 
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
         """One body. Failures: denied, not_found, damaged."""
@@ -344,6 +375,7 @@ class LedgerService(Actor):
                 writer.commit()
                 if writer.commits > commits:
                     self._dirty.set()
+                    self._unsearched.set()
                 self._wake_followers()
                 if writer.has_work:
                     await self._bus.sleep(0)  # what arrived meanwhile joins the next frame
@@ -377,6 +409,14 @@ class LedgerService(Actor):
             if tables.indexed >= sequence:
                 return
             await self._bus.sleep(clock.monotonic() - began)
+
+    async def _keep_search(self) -> None:
+        """Like the index, after half its interval: then most of what was committed is still in memory."""
+        while self._full_text is not None:
+            await self._unsearched.wait()
+            self._unsearched.clear()
+            await self._bus.sleep(self._config.index_interval_ms / 2000)
+            await self._full_text.keep_up(self._open().writer.head)
 
     async def _learn_known(self) -> None:
         """Ends when the index need not be asked about new ids any more; writes are taken meanwhile."""

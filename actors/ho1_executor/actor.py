@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import structlog
 
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
+from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.job import Job, job_of
 from hobus.actors.ho1_executor.known_tools import KnownTools
 from hobus.actors.ho1_executor.model_step import ModelStep, Outage
@@ -23,6 +24,7 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.bus.messages.ids import dispatched_id, turn_in
 from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
@@ -33,13 +35,21 @@ _log = structlog.get_logger("ho1_executor")
 
 
 class Executor(Actor):
-    """Answers `ExecuteWorkOrder`."""
+    """Answers `ExecuteWorkOrder`, and on the cluster's own machine `ReadFile`."""
 
     service = "ho1"
     needs = ("gateway",)  # without one, tool calls are still taken
 
-    def __init__(self, snapshot: Snapshot, tools: ToolRunner, tool_specs: Mapping[str, ToolDefinition]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        tools: ToolRunner,
+        tool_specs: Mapping[str, ToolDefinition],
+        files: FileReads | None = None,
+    ) -> None:
+        """`files`: those of the cluster's own machine; None: this worker is elsewhere, and reads none."""
         self._snapshot = snapshot
+        self._files = files
         self._config = snapshot.config
         self._tools = tools
         self._specs = tool_specs
@@ -119,6 +129,14 @@ class Executor(Actor):
         finally:
             del self._at_work[order.wo_id]
             at_work.set_result(None)
+
+    async def read_file(self, message: ReadFile, _call: Call) -> FileText:
+        """A file below the roots of an agent, or why not. Raises WorkOrderFault for an unknown configuration."""
+        if self._files is None:
+            return FileText(refused="not_permitted", warning="this worker reads no files of the cluster's machine")
+        agent = (await self._snapshots.get(message.config_digest)).agents.get(message.agent_id)
+        roots = () if agent is None else agent.permissions.paths
+        return self._files.read(message.path, roots, min(message.max_bytes, self._config.ho1.file_max_bytes))
 
     async def _answer(self, job: Job) -> Receipt:
         if job.is_repeat and (recorded := await self._recorded(job)) is not None:

@@ -14,7 +14,7 @@ from zlib import crc32
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.ledger import Ack, Entry, Lookup, Part, Read, Tail, Write, WriteEntry
 from hobus.bus.sim.disk import SimDisk, SimMedium
-from hobus.config.schema import LedgerConfig
+from hobus.config.schema import LedgerConfig, SearchConfig
 from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
 from hobus.ledger_service.service import LedgerService
 from hobus.ledger_service.writer import Outcome
@@ -23,9 +23,9 @@ MASK = bytes(range(101, 117))
 SESSION = "session/0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
 
-def ledger_config(**changed: int) -> LedgerConfig:
+def ledger_config(**changed: Any) -> LedgerConfig:
     """Small figures, so that borders are near."""
-    values = {
+    values: dict[str, Any] = {
         "segment_bytes": 65_536,
         "reserve_bytes": 4_096,
         "zero_fill_chunk_bytes": 4_096,
@@ -49,8 +49,23 @@ def ledger_config(**changed: int) -> LedgerConfig:
         "principal_tails_max": 2,
         "denied_interval_ms": 100,
         "denied_max": 3,
+        "search": search_config(),
     }
     return LedgerConfig(**{**values, **changed})
+
+
+def search_config(**changed: Any) -> SearchConfig:
+    """Small figures, too."""
+    values: dict[str, Any] = {
+        "enabled": True,
+        "text_max_bytes": 1_000,
+        "query_max_chars": 200,
+        "words_max": 8,
+        "hits_max": 10,
+        "excerpt_chars": 40,
+        "wait_ms": 100,
+    }
+    return SearchConfig(**{**values, **changed})
 
 
 def stored_frame(

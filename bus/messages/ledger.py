@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from hobus.bus.messages.base import Count, Message, pack
+from hobus.bus.messages.base import Count, Message, Record, pack
 from hobus.bus.messages.failure import Failure
 from hobus.bus.record.entry import (
     Ack,
@@ -188,6 +188,61 @@ class Tail(Message, wire="ledger.tail"):
         default=None, description="only this stream; `session`: the journals of all sessions; None: all"
     )
     with_bodies: bool = Field(default=False, description="give the bodies too")
+
+
+class Search(Message, wire="ledger.search"):
+    """Texts of the record by their words: what people, models and tools said, each once (docs/ledger.md).
+
+    Words are words, whatever stands between them: nothing in them is syntax.
+    """
+
+    words: str = Field(
+        description="any of these; beyond ledger.search.query_max_chars and words_max none is looked for"
+    )
+    session_id: str = Field(default="", description="only of this session (full id); empty: of all")
+    agent_id: str = Field(default="", description="only of this agent; empty: of all")
+    streams: list[str] = Field(
+        default_factory=list[str], description="only of these; `session`: the journals; none: all that one may search"
+    )
+    event_types: list[str] = Field(
+        default_factory=list[str], description="only of entries of these types; none: of all"
+    )
+    after: int = Field(default=-1, description="only entries with a greater sequence")
+    before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
+    since_us: Count = Field(
+        default=0, description="only entries of this ledger time and later, microseconds since 1970"
+    )
+    score_min: float = Field(default=0.0, ge=0, le=1, description="only texts that answer so well")
+    limit: int = Field(ge=1, description="hits, at most ledger.search.hits_max")
+
+
+class Hit(Record):
+    """One text that was found."""
+
+    sequence: int = Field(description="of the entry that brought it")
+    submission_id: str = Field(description="of that entry")
+    stream: str = Field(description="named stream or `session/<id>`")
+    event_type: str = Field(description="what happened, e.g. RunRequested")
+    session_id: str = Field(description="full id; empty: none")
+    agent_id: str = Field(description="empty: none")
+    at_us: Count = Field(description="the ledger's time, microseconds since 1970 UTC")
+    kind: str = Field(description="message, steer, reply, result (of a tool), line (that was learned) or reason")
+    ref: str = Field(description="`<submission id>/<n>` of the body that holds the whole text")
+    score: float = Field(description="0 to 1: its BM25 as a share of the most that any text could have for these words")
+    excerpt: str = Field(description="the part of the text around the first word that was found")
+    excerpt_at: Count = Field(description="where the excerpt begins in the text, in characters")
+    text_chars: Count = Field(description="characters of the whole text")
+    spans: list[list[int]] = Field(description="words found in the excerpt, each as [start, end), in characters of it")
+
+
+class Hits(Message, wire="ledger.hits"):
+    """What answers best, best first."""
+
+    hits: list[Hit] = Field(description="by score, of equal ones the newest first")
+    more: bool = Field(description="true: further texts answer, too")
+    words: list[str] = Field(description="that were looked for: without case and diacritics, each once, sorted")
+    head: int = Field(description="sequence of the last acknowledged entry of the ledger, -1 if empty")
+    reached: int = Field(description="of the last entry that was searched; below head: what came behind it was not")
 
 
 class GetBody(Message, wire="ledger.get_body"):

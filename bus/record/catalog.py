@@ -64,6 +64,13 @@ class Form(NamedTuple):
     fits: Callable[[Named], bool]
 
 
+class SearchedBody(NamedTuple):
+    """A body whose text is found by its words."""
+
+    number: int
+    kind: str  # what it is to a reader: message, steer, reply, result, line or reason
+
+
 class EntryKind(NamedTuple):
     """One row."""
 
@@ -76,6 +83,7 @@ class EntryKind(NamedTuple):
     behind: tuple[Payload | None, ...] = ()  # of the bodies behind it; None: plain text
     rests_on: Callable[[Named], str] | None = None  # the once key that must have been claimed before
     texts: tuple[str, ...] = ()  # what its bodies behind the payload are; each of them can be erased
+    searched: tuple[SearchedBody, ...] = ()  # which of these are searched: what was said, each once (`searched.py`)
     is_barrier: bool = False  # a turn waits until it is durable
     has_type_in_id: bool = True
     said: str = ""  # where its payload's own sentence does not say what it means
@@ -199,6 +207,13 @@ _EVENT_TEXTS = {
     "TurnDegraded": ("the message", "the answer"),
     "HostCommandReceived": ("the text of a steer",),
 }
+_EVENT_SEARCHED = {
+    "RunRequested": (SearchedBody(1, "message"),),
+    "HostCommandReceived": (SearchedBody(1, "steer"),),
+    "OrderEnded": (SearchedBody(1, "result"),),
+    "RunCompleted": (SearchedBody(2, "reply"),),
+    "TurnDegraded": (SearchedBody(1, "message"), SearchedBody(2, "reply")),
+}
 
 
 def _journal() -> list[EntryKind]:
@@ -217,6 +232,7 @@ def _journal() -> list[EntryKind]:
                 said=(cls.__doc__ or "").partition("\n")[0],
                 once=_DEGRADED if is_hosts else _TURN if event_type in RUN_ENDS else None,
                 texts=_EVENT_TEXTS.get(event_type, ()),
+                searched=_EVENT_SEARCHED.get(event_type, ()),
                 is_barrier=event_type in _BARRIERS,
             )
         )
@@ -280,9 +296,18 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("BREAKER_CHANGED", "prompts", ("gateway",), _OWN, prompts.BreakerChanged),
     # HO3
     EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, memory.SignalLogged),
-    EntryKind("HO3_OVERLAY", "overlays", ("ho3",), _OWN, memory.OverlayWritten, texts=("its line",)),
-    EntryKind("HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, memory.OverlayDeactivated, texts=("the reason",)),
-    EntryKind("HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, memory.WeightUpdated, texts=("the reason",)),
+    EntryKind(
+        "HO3_OVERLAY", "overlays", ("ho3",), _OWN, memory.OverlayWritten,
+        texts=("its line",), searched=(SearchedBody(1, "line"),),
+    ),
+    EntryKind(
+        "HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, memory.OverlayDeactivated,
+        texts=("the reason",), searched=(SearchedBody(1, "reason"),),
+    ),
+    EntryKind(
+        "HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, memory.WeightUpdated,
+        texts=("the reason",), searched=(SearchedBody(1, "reason"),),
+    ),
     EntryKind("HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, memory.ConsolidationFailed),
     # everybody else
     EntryKind("DEGRADATION", "governance", ("host",), _OWN, governance.Degradation),
@@ -311,6 +336,9 @@ EVENT_TYPES = frozenset(row.event_type for row in KINDS)
 
 _CLASSES = {(row.stream, row.event_type): (row.payload, *row.behind) for row in KINDS}
 _ROWS = {(row.stream, row.event_type, role): row for row in KINDS for role in row.writers}
+_SEARCHED = {(row.stream, row.event_type): row.searched for row in KINDS if row.searched}
+SEARCHED_STREAMS = tuple(dict.fromkeys(stream for stream, _ in _SEARCHED))
+"""Those with texts that are searched; SESSION stands for every journal."""
 
 
 @lru_cache(maxsize=_STREAMS_KEPT)
@@ -329,6 +357,11 @@ def stream_kind(stream: str) -> str:
 def kind_of(role: str, stream: str, event_type: str) -> EntryKind | None:
     """The row of such an entry by this role; None where it may write none."""
     return _ROWS.get((stream_kind(stream), event_type, role))
+
+
+def searched_bodies(stream: str, event_type: str) -> tuple[SearchedBody, ...]:
+    """Which bodies of such an entry are searched; most have none."""
+    return _SEARCHED.get((stream_kind(stream), event_type), ())
 
 
 def read_body(entry: Entry | WriteEntry, number: int = 0) -> tuple[Any, ...] | None:

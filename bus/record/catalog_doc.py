@@ -34,7 +34,8 @@ def _row(kind: EntryKind) -> str:
     name = f"`{kind.named.text}`" + ("" if kind.has_type_in_id else ", that alone")
     once = f"`{kind.once.text}`" if kind.once else ""
     payload = ", ".join(f"`{field}`" for field in getattr(kind.payload, "_fields", ()))
-    texts = ", ".join(kind.texts)
+    searched = {body.number for body in kind.searched}
+    texts = ", ".join(f"*{text}*" if number in searched else text for number, text in enumerate(kind.texts, start=1))
     cells = (f"{kind.event_type}{mark}", ", ".join(kind.writers), name, once, payload, texts, kind.means)
     return f"| {' | '.join(cells)} |"
 

@@ -109,7 +109,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.launcher.control.*", "hobus.launch.launcher.options.PROCESSES_MAX", "hobus.launch.cli.commands.steering.EPOCH_MAX",
     ),
     "the record's format, in docs/ledger.md, and ids that stand in it: a record outlives every configuration": (
-        "hobus.bus.record.entry.*", "hobus.ledger_service.frame.*", "hobus.ledger_service.index.SCHEMA_VERSION",
+        "hobus.bus.record.entry.*", "hobus.ledger_service.frame.*", "hobus.ledger_service.search_index._BITS", "hobus.ledger_service.index.SCHEMA_VERSION",
         "hobus.actors.ho3_memory.checkpoint._FORMAT",
         "hobus.ledger_service.index._HASH_MIN", "hobus.ledger_service.index.(_PARTITION_BITS, _PARTITIONS_BITS)",
         "hobus.ledger_service.mask.*", "hobus.ledger_service.scan._WRITTEN_BYTES_MIN", "hobus.ledger_service.segment._DIGITS",
@@ -124,7 +124,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.config.assets.Boundary.*", "hobus.config.schema.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
-        "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
+        "hobus.ledger_service.search_index.(_K1, _B)", "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
          "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.host_process._PIPE_BYTES", "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*",
         "hobus.gateway_service.breaker.*", "hobus.gateway_service.pricing.TOKENS_MAX",
         "hobus.gateway_service.providers.http.wire._COUNT_MAX", "hobus.gateway_service.providers.http.faults._LEAST_ERROR",
@@ -164,12 +164,12 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",
         "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
         "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.index._TRIES",
-        "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",
+        "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.full_text.*", "hobus.ledger_service.search_reader._AT_ONCE", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",
         "hobus.ledger_service.source._WINDOW_BYTES", "hobus.ledger_service.scan.TRIES_BESIDE_WRITER",
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
-        "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.actor._SHOWN_IDS",
+        "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.actor._SHOWN_IDS",
         "hobus.bus.codec._NAME_SHOWN", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits._BAR_CELLS",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN",

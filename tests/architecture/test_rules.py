@@ -11,6 +11,7 @@ import ast
 from tests.architecture.source import imports, modules
 
 SHELLS: dict[str, str] = {
+    "hobus.actors.ho1_executor.file_reads": "reads files of this machine",
     "hobus.actors.ho1_executor.actor": "where orders arrive",
     "hobus.actors.ho1_executor.ends": "asks the ledger whether an order has ended",
     "hobus.actors.ho1_executor.job": "one order from start to receipt",
@@ -50,6 +51,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.attention.pipeline": "asks sources that wait",
     "hobus.actors.ho2_supervisor.attention.sources": "asks the record for facts",
     "hobus.actors.ho2_supervisor.turn.context": "a turn's context and its record",
+    "hobus.actors.ho2_supervisor.turn.lookups": "asks for files and texts of the record",
     "hobus.actors.ho2_supervisor.drive": "drives a run to its one answer",
     "hobus.actors.ho2_supervisor.turn.effects": "journals steps, and sends orders to the executors",
     "hobus.actors.ho2_supervisor.ownership.owner": "owns a session: reads and appends its journal",
@@ -60,6 +62,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.runs": "begins runs, and ends them",
     "hobus.actors.ho2_supervisor.ownership.take_over": "reads sessions, and fences their former owners",
     "hobus.actors.ho2_supervisor.turn.tool_batch": "sends the calls of one batch side by side",
+    "hobus.actors.ho2_supervisor.turn.sources": "asks for old texts and files",
     "hobus.actors.ho2_supervisor.turn.turn": "the linear turn",
     "hobus.actors.ho2_supervisor.turn.turn_record": "writes the turn's records",
     "hobus.actors.ho3_memory.actor": "where READ and LOG arrive",
@@ -86,6 +89,9 @@ SHELLS: dict[str, str] = {
     "hobus.ledger_service.recovery": "reads the record at start",
     "hobus.ledger_service.reader": "reads entries and bodies",
     "hobus.ledger_service.index": "the SQLite index, and how it is read beside its writer or without one",
+    "hobus.ledger_service.full_text": "keeps the index of words, and answers from it",
+    "hobus.ledger_service.search_index": "the SQLite index of words",
+    "hobus.ledger_service.search_reader": "searches without a running ledger",
     "hobus.ledger_service.source": "the record as files, for reading without a cluster",
     "hobus.ledger_service.verify": "reads the whole record",
     "hobus.actors.session_host.actor": "where clients arrive",

@@ -274,3 +274,14 @@ def test_an_agent_names_the_settings_that_bound_it() -> None:
     assert agent.budget_tokens("classify", budget) == budget.classify_budget
     assert agent.budget_tokens("consolidate", budget) == budget.consolidation_budget
     assert agent.budget_tokens("agent", budget) == budget.agent_token_limit
+
+
+@pytest.mark.parametrize(
+    ("root", "count"),
+    [("/srv/docs", 0), ("~/docs", 0), ("*", 0), ("docs", 1), ("./docs", 1), ("", 1), ("~other/docs", 1)],
+)
+def test_a_root_for_files_means_the_same_place_for_every_process(root: str, count: int) -> None:
+    """A relative one would be read from wherever a process happens to stand."""
+    permissions = GOVERNED.agents["ADMIN"].permissions.model_dump() | {"paths": (root,)}
+    said = faults(agent=admin(permissions=permissions))
+    assert len(said) == count and all("permissions.paths.0" in fault for fault in said)

@@ -11,6 +11,7 @@ import os
 import sys
 from pathlib import Path
 
+from bench.ledger_drills.rig import search_config
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.ledger import WriteEntry
@@ -60,6 +61,7 @@ CONFIG = LedgerConfig(
     principal_tails_max=16,
     denied_interval_ms=500,
     denied_max=64,
+    search=search_config(),
 )
 
 

@@ -18,6 +18,7 @@ from hobus.actors.ho2_supervisor.learning.learning import Recalled, beside
 from hobus.actors.ho2_supervisor.turn import history, recall, work_orders
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
+from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import requested_id
@@ -116,7 +117,8 @@ def _sources(
     own = own_sources(
         request, run.resources.snapshot, run.resources.client, entries_max=run.config.ledger.read_entries_max
     )
-    return own | {"history": said, "memory": learned}
+    shown = {run.requested.input_ref, *(ref for turn in run.history.turns for ref in (turn.input_ref, turn.reply_ref))}
+    return own | lookups(run, request, frozenset(shown)) | {"history": said, "memory": learned}
 
 
 def _others(context: AssembledContext) -> list[Fragment]:

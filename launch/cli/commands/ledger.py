@@ -1,4 +1,4 @@
-"""`hobus ledger`: show, follow and verify the record, with or without a running cluster."""
+"""`hobus ledger`: show, follow, search and verify the record, with or without a running cluster."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
+from hobus.launch.cli.commands.ledger_search import search
 from hobus.launch.cli.commands.options import Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, is_wanted, shown_bodies
 from hobus.launch.cluster import run_file, spools
@@ -50,7 +51,10 @@ _PROGRESS_STEP = 1_000
 
 @click.group()
 def ledger() -> None:
-    """Show, follow and verify the record."""
+    """Show, follow, search and verify the record."""
+
+
+ledger.add_command(search)
 
 
 def _filters(command: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
@@ -29,23 +30,25 @@ def make(place: Place) -> Made:
         servers=config.tools.mcp_servers,
         slots=config.ho1.slots,
         ledger_dir=str(place.home.ledger),
+        files=FileReads(closed=(str(place.home.root),)),
     )
 
 
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
-    """The executor on another host: without the tools that read the record's files."""
+    """The executor on another host: without the tools that read the record's files, and without files."""
     tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
     return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
 
 
-def _made(
+def _made(  # noqa: PLR0913 - what a worker has of its machine
     snapshot: Snapshot,
     tools: Mapping[str, ToolDefinition],
     *,
     servers: Mapping[str, McpServerConfig],
     slots: int,
     ledger_dir: str,
+    files: FileReads | None = None,
 ) -> Made:
     """Its tool processes run already, before there is a socket that they could inherit."""
     config = snapshot.config
@@ -66,7 +69,7 @@ def _made(
         bus=config.bus,
         random=SystemClock().random,
     )
-    actor = Executor(snapshot, runner, table)
+    actor = Executor(snapshot, runner, table, files)
     return Made(
         actor, slots=slots, tools=children.available(), begin=runner.begin, give=runner.give, close=runner.close
     )

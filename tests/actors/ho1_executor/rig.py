@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, end_entry, failed
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolHost
 from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
@@ -116,7 +117,7 @@ class Cluster(SimulatedRig):
         self.executors: list[Peer] = []
         self.actors: list[Executor] = []
 
-    def executor(self) -> str:
+    def executor(self, files: FileReads | None = None) -> str:
         """One more executor; its instance."""
         tools = self.snapshot.config.tools
         runner = InProcessToolRunner(
@@ -124,7 +125,7 @@ class Cluster(SimulatedRig):
             view=snapshot_view(self.snapshot, self.tools),
             bounds=Bounds(tools.output_max_bytes, tools.said_max_bytes),
         )
-        actor = Executor(self.snapshot, runner, self.tools)
+        actor = Executor(self.snapshot, runner, self.tools, files)
         peer = self.world.start(actor, role="ho1", slots=4, tools=runner.available())
         self.executors.append(peer)
         self.actors.append(actor)

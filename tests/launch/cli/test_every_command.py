@@ -43,7 +43,7 @@ ALONE = {
 }  # fmt: skip
 """They work on a home's files, or on nothing."""
 OF_THE_RECORD = {
-    "ledger show": [], "ledger tail": [], "ledger verify": [], "cost": [], "session list": [],
+    "ledger search": ["lamp"], "ledger show": [], "ledger tail": [], "ledger verify": [], "cost": [], "session list": [],
     "session show": ["SES-12345678"], "session replay": ["SES-12345678"],
 }  # fmt: skip
 OF_THE_LOGS = {"logs": []}

@@ -1,11 +1,13 @@
 """`hobus ledger` on files alone: what it says and the exit code it ends with."""
 
+import asyncio
 import json
 
 import pytest
 
-from bench.ledger_drills.rig import ledger_config, running, write
+from bench.ledger_drills.rig import SESSION, append, ledger_config, running, take_over, write
 from hobus.bus.disk import RealDisk
+from hobus.bus.messages.ledger import Provenance
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 from hobus.ledger_service.segment import segment_name
@@ -116,3 +118,62 @@ async def test_what_does_not_exist_is_told_from_what_has_no_entry(tmp_path, caps
     else:
         assert not shown.out and said in json.loads(shown.err)["error"]["message"]
         assert cli.run(["ledger", "tail", *words, "--home", str(tmp_path)]) == code
+
+
+async def _said(home, *texts):
+    about = Provenance(agent_id="ADMIN", session_id=SESSION.removeprefix("session/"))
+    first = take_over(1, "")
+    entries, prev = [first], first.submission_id
+    for number, text in enumerate(texts):
+        name = f"RunRequested:{number}"
+        bodies = [b"\x90", text]
+        entries.append(append(name, prev, 1, event_type="RunRequested", provenance=about, bodies=bodies))
+        prev = name
+    async with running(RealDisk(home / "ledger"), ledger_config()) as ledger:
+        await ledger.write(*entries)
+
+
+def test_search_without_a_cluster_reads_the_files(tmp_path, capsys):
+    """The best answer first, one line per text, escapes harmless; as JSON with scores and places."""
+    asyncio.run(
+        _said(tmp_path, b"a lamp\x1b[31m in\nthe attic", b"the weather", b"lamp and lamp", b"x " * 500 + b"lamp")
+    )
+    where = ["--home", str(tmp_path)]
+    assert cli.run(["ledger", "search", "LAMP", *where]) == exit_codes.OK
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert lines[0].split()[0] == "SEQ" and lines[1].startswith("#3") and len(lines) == 4
+    assert "\x1b" not in said.out and "in the attic" in said.out and "…x x" in lines[3]
+    assert "no cluster runs" in said.err
+    assert cli.run(["ledger", "search", "lamp", "attic", "--json", *where]) == exit_codes.OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["hits"][0]["sequence"] == 1 and found["words"] == ["attic", "lamp"]
+    assert found["hits"][0]["ref"] == "RunRequested:0/1" and found["reached"] == found["head"] == 4
+
+
+def test_search_narrows_and_says_what_it_does_not_know(tmp_path, capsys):
+    """By session, agent, type, stream and time; a name that there is not is a usage fault with the ones that there are."""
+    asyncio.run(_said(tmp_path, b"a lamp", b"the lamp"))
+    where = ["--json", "--home", str(tmp_path)]
+
+    def count(*options):
+        assert cli.run(["ledger", "search", "lamp", *options, *where]) == exit_codes.OK
+        return len(json.loads(capsys.readouterr().out)["hits"])
+
+    session = SESSION.removeprefix("session/")
+    assert count() == count("--session", session) == count("--agent", "ADMIN") == 2
+    assert count("--agent", "GUIDE") == count("--stream", "overlays") == count("--type", "HO3_OVERLAY") == 0
+    assert count("--type", "RunRequested", "--type", "OrderEnded", "--stream", "session") == 2
+    assert count("--limit", "1") == 1
+    assert count("--since", "5m") == 0 and count("--since", "9000d") == 2
+    for option, value, known in (("--type", "WO_FAILED", "RunRequested"), ("--stream", "nowhere", "overlays")):
+        assert cli.run(["ledger", "search", "lamp", option, value, "--home", str(tmp_path)]) == exit_codes.USAGE
+        assert known in capsys.readouterr().err
+    assert cli.run(["ledger", "search", "--home", str(tmp_path)]) == exit_codes.USAGE
+    capsys.readouterr()
+    for words in ("***", "\udcff", "NEAR("):
+        assert cli.run(["ledger", "search", words, "--home", str(tmp_path)]) == exit_codes.OK
+        assert "nothing found" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert cli.run(["ledger", "search", "lamp", "--home", str(tmp_path / "empty")]) == exit_codes.USAGE
+    assert "there is no record in" in capsys.readouterr().err

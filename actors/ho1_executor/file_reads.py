@@ -1,0 +1,163 @@
+"""Reads text below allowed roots, and nothing else: no `..`, no way out by links, no device, no pipe.
+
+A file is held first (O_PATH: nothing is opened that could act or wait), looked at (what it is, where it really lies),
+and then opened by that very handle: whoever swaps names or links meanwhile changes nothing of what is read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import PurePosixPath
+
+from hobus.bus.messages.files import FileText, Refused
+
+_NO_FILES = ("/proc", "/sys", "/dev")
+"""What lies there looks like files, and is the kernel's and the processes' (their environment, for one)."""
+_EVERYTHING = "*"
+_SHOWN_CHARS = 200
+
+
+class _Refusal(Exception):
+    def __init__(self, code: Refused, why: str) -> None:
+        super().__init__(why)
+        self.code: Refused = code
+
+
+@dataclass(frozen=True, slots=True)
+class FileReads:
+    """The files of this machine, but for those below `closed` (the home: keys, tokens, the record)."""
+
+    closed: tuple[str, ...]
+
+    def read(self, path: str, roots: Sequence[str], max_bytes: int) -> FileText:
+        """The beginning of a text file below one of the roots (absolute, `~/…`, or `*` for all); or the refusal."""
+        try:
+            held = self._held(path, roots)
+        except _Refusal as refusal:
+            return _refused(path, refusal)
+        try:
+            return self._text(path, held, roots, max_bytes)
+        except _Refusal as refusal:
+            return _refused(path, refusal)
+        except OSError as error:
+            return _refused(path, _Refusal("unreadable", f"it cannot be read ({error.strerror})"))
+        finally:
+            os.close(held)
+
+    def _held(self, path: str, roots: Sequence[str]) -> int:
+        """A descriptor that only names the file."""
+        refusal = _Refusal("not_found", "no such file below the roots that are permitted")
+        for place in _places(path, roots):
+            try:
+                return os.open(place, os.O_PATH | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                refusal = _Refusal("unreadable", f"it cannot be reached ({error.strerror})")
+        raise refusal
+
+    def _text(self, path: str, held: int, roots: Sequence[str], max_bytes: int) -> FileText:
+        found = os.fstat(held)
+        real = os.readlink(_by(held))  # noqa: PTH115 - a string, as the roots are
+        if not found.st_nlink:
+            raise _Refusal("not_found", "it was just removed")
+        if not any(_is_below(real, os.path.realpath(root)) for root in _plain(roots)):
+            raise _Refusal("outside", "a link leads out of the roots that are permitted (permissions.paths)")
+        if any(_is_below(real, os.path.realpath(closed)) for closed in (*self.closed, *_NO_FILES)):
+            raise _Refusal(
+                "outside", "it lies where no agent reads: the home of a cluster, or files of the system itself"
+            )
+        if not stat.S_ISREG(found.st_mode):
+            raise _Refusal("not_a_file", f"it is {_kind(found.st_mode)}")
+        opened = os.open(_by(held), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            data = _read(opened, max_bytes)
+            after = os.fstat(opened)
+        finally:
+            os.close(opened)
+        has_changed = _version(found) != _version(after) or len(data) < min(max_bytes, found.st_size)
+        text, kept = _decoded(data, is_cut=after.st_size > len(data))
+        is_cut = after.st_size > kept
+        said = [f"the first {kept} of {after.st_size} bytes"] if is_cut else []
+        said += ["it changed while it was read"] if has_changed else []
+        return FileText(
+            warning=f"{_shown(path)}: {'; '.join(said)}" if said else "",
+            path=real,
+            text=text,
+            digest=f"sha256:{sha256(data[:kept]).hexdigest()}",
+            size_bytes=after.st_size,
+            is_cut=is_cut,
+        )
+
+
+def _places(path: str, roots: Sequence[str]) -> list[str]:
+    """Where the file may be, without a look at the disk: below the roots as they are written, or as they are."""
+    if not path.strip() or "\0" in path or not path.isprintable():
+        raise _Refusal("not_a_path", "that is not a path")
+    if ".." in PurePosixPath(path).parts:
+        raise _Refusal("outside", "a path must not lead upwards (`..`)")
+    if not (known := _plain(roots)):
+        raise _Refusal("not_permitted", "the agent may read no files: name a root in its permissions.paths")
+    given = os.path.expanduser(path)  # noqa: PTH111 - as the roots
+    if not os.path.isabs(given):  # noqa: PTH117 - a string, as it came
+        return [os.path.join(root, given) for root in known]  # noqa: PTH118
+    if not any(_is_below(given, root) or _is_below(given, os.path.realpath(root)) for root in known):
+        raise _Refusal("outside", "it is not below a root that is permitted (permissions.paths)")
+    return [given]
+
+
+def _plain(roots: Sequence[str]) -> list[str]:
+    """Those that are absolute; a relative one would mean another place for every process."""
+    places = ["/" if root == _EVERYTHING else os.path.expanduser(root) for root in roots]  # noqa: PTH111
+    return [os.path.normpath(place) for place in places if os.path.isabs(place)]  # noqa: PTH117
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _by(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _read(descriptor: int, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    left = max_bytes
+    while left and (part := os.read(descriptor, left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _version(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _decoded(data: bytes, *, is_cut: bool) -> tuple[str, int]:
+    """The text, and how many of the bytes it is: of a file that was cut the last character may not be whole."""
+    if b"\0" in data:
+        raise _Refusal("not_text", "it is binary: it holds zero bytes")
+    try:
+        return data.decode(), len(data)
+    except UnicodeDecodeError as error:
+        if is_cut and error.end == len(data) and error.reason == "unexpected end of data":
+            return data[: error.start].decode(), error.start
+        raise _Refusal("not_text", f"it is not UTF-8 (byte {error.start}): convert it") from None
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    return next((name for test, name in kinds if test(mode)), "a device")
+
+
+def _refused(path: str, refusal: _Refusal) -> FileText:
+    return FileText(refused=refusal.code, warning=f"{_shown(path)}: {refusal}")
+
+
+def _shown(path: str) -> str:
+    """As people read it: short, and on one line."""
+    return "".join(char if char.isprintable() else "?" for char in path[:_SHOWN_CHARS]) or "(an empty path)"

@@ -1,0 +1,56 @@
+"""The texts of an entry that a search of the record finds: what people, models and tools said, each once. Pure.
+
+Which bodies they are is the catalogue's to say (`catalog.SearchedBody`). A reply mostly stands in the record of its
+model's answer alone: then it is read from the result that RunCompleted brings, and named by the ref under which later
+prompts show it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.session import RunCompleted
+from hobus.bus.record.catalog import searched_bodies
+from hobus.bus.record.entry import Entry
+from hobus.bus.record.journal import event_in, result_of
+
+
+class SearchedText(NamedTuple):
+    """One of them."""
+
+    number: int
+    """Of its body in the entry that is searched."""
+    kind: str
+    """message, steer, reply, result (of a tool), line (that was learned) or reason."""
+    ref: str
+    """Where it is read, `<submission id>/<n>`; another entry's where this one only quotes it."""
+    text: str
+
+
+def searched_texts(entry: Entry) -> list[SearchedText]:
+    """Those of an entry that was read with its bodies; what was erased, is blank or does not read is none."""
+    found: list[SearchedText] = []
+    for number, kind in searched_bodies(entry.stream, entry.event_type):
+        body = entry.bodies[number] if number < len(entry.bodies) else None
+        if body is not None:
+            text, ref = body.decode("utf-8", "replace"), body_ref(entry.submission_id, number)
+        elif entry.event_type == RunCompleted.kind:
+            text, ref = _reply_elsewhere(entry)
+        else:
+            continue
+        if text.strip():
+            found.append(SearchedText(number, kind, ref, text))
+    return found
+
+
+def _reply_elsewhere(entry: Entry) -> tuple[str, str]:
+    """The reply that the answer quotes, and where it stands; blank where there is none to read."""
+    result = entry.bodies[1] if len(entry.bodies) == 2 else None  # noqa: PLR2004 - the event, and the answer alone
+    try:
+        event = event_in(entry).event
+        if result is not None and isinstance(event, RunCompleted) and event.reply_ref:
+            return result_of(result).response, event.reply_ref
+    except ValueError:  # of another version, or forged: nothing is found in it
+        pass
+    return "", ""

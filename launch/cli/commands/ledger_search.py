@@ -1,0 +1,114 @@
+"""`hobus ledger search`: what was said, by its words; asked of the running ledger, else of the record's files."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ledger import Hit, Hits, Search
+from hobus.bus.record.catalog import KINDS, SEARCHED_STREAMS
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cli import own_config
+from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault
+from hobus.launch.console.output import cell, counted, day_and_minute, note, table, zone
+from hobus.launch.sessions.journal import FromDirectory, journals_of
+from hobus.ledger_service.search_reader import search_directory
+
+_TYPES = tuple(sorted({row.event_type for row in KINDS if row.searched}))
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="WORDS...")
+@click.option("--session", metavar="ID", help="Only texts of this session (its id or first characters).")
+@click.option("--agent", metavar="ID", default="", help="Only texts of this agent.")
+@click.option("--type", "event_types", metavar="TYPE", multiple=True, help="Only of this event type; may be repeated.")
+@click.option("--stream", "streams", metavar="NAME", multiple=True, help="Only of this stream; session: all journals.")
+@click.option("--since", "since_s", type=DURATION, help="Only what was said in the last DURATION, e.g. 2d.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="At most so many.")
+@with_json
+@with_home
+def search(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    words: tuple[str, ...],
+    session: str | None,
+    agent: str,
+    event_types: tuple[str, ...],
+    streams: tuple[str, ...],
+    since_s: float | None,
+    limit: int,
+) -> Output:
+    """Search what was said, by its words: messages, answers, results of tools, learned lines.
+
+    Texts that have any of the WORDS, the best answer first. Nothing in WORDS is syntax; case and diacritics do not
+    count.
+    """
+    _check("--type", event_types, _TYPES)
+    _check("--stream", streams, SEARCHED_STREAMS)
+    since_us = 0 if since_s is None else max(0, round((SystemClock().now() - since_s) * 1_000_000))
+    question = Search(
+        words=" ".join(words).encode("utf-8", "replace").decode(),
+        agent_id=agent,
+        streams=list(streams),
+        event_types=list(event_types),
+        since_us=since_us,
+        limit=limit,
+    )
+    found = asyncio.run(_found(home, question, session))
+    if found.reached < found.head:
+        behind = counted(found.head - found.reached, "entry", "entries")
+        note(f"the newest {behind} of the record were not searched yet; ask again in a moment")
+    document: dict[str, Any] = found.model_dump(mode="json")
+    return Output(document, lambda: _show(found, question))
+
+
+async def _found(home: Home, question: Search, session: str | None) -> Hits:
+    async with journals_of(home) as journals:
+        if session is not None:
+            question = question.model_copy(update={"session_id": await journals.named(session)})
+        if isinstance(journals, FromDirectory):
+            config = load_snapshot(own_config.overrides(home)).config.ledger.search
+            return search_directory(home.ledger, question, config)
+        return await journals.bus.request("ledger", question, expect=Hits, timeout_s=journals.timeout_s)
+
+
+def _check(option: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for one in given:
+        if one not in known:
+            raise UsageFault(f"{option} {one[:80]}: nothing of that is searched; there are {', '.join(known)}")
+
+
+def _show(found: Hits, question: Search) -> None:
+    if not found.hits:
+        looked = ", ".join(found.words) if found.words else "there is no word in it"
+        note(f"nothing found ({looked})")
+        return
+    headings = ("SEQ", f"TIME {zone(SystemClock().now())}", "SESSION", "SAID AS", "SCORE", "TEXT")
+    table(headings, [_cells(hit) for hit in found.hits], spare=("SAID AS",))
+    if found.more:
+        note(f"there is more: --limit {question.limit * 2}")
+
+
+def _cells(hit: Hit) -> tuple[str, ...]:
+    return (
+        f"#{hit.sequence}",
+        day_and_minute(hit.at_us / 1_000_000),
+        shown_session(hit.session_id) if hit.session_id else "-",
+        hit.kind,
+        f"{hit.score:.2f}",
+        _excerpt(hit),
+    )
+
+
+def _excerpt(hit: Hit) -> str:
+    """In one line, with a mark where the text goes on."""
+    text = " ".join(hit.excerpt.split())
+    before = "…" if hit.excerpt_at else ""
+    after = "…" if hit.excerpt_at + len(hit.excerpt) < hit.text_chars else ""
+    return cell(f"{before}{text}{after}")

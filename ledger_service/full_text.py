@@ -1,0 +1,204 @@
+"""Search of the record by words: keeps the full-text index behind the acknowledgements, and answers from it.
+
+Nothing waits for the index but a question about words. It is brought up in steps of a few milliseconds, between which
+the ledger does everything else; what it has not reached yet a question waits for a little, and else says so. What was
+committed last is still in memory then; behind a long standstill entries are read again from the segments, so that it
+holds nothing while it lags. It may be thrown away at any time: an error of its file never stops the ledger.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import structlog
+
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ledger import Hit, Hits, Search
+from hobus.bus.port import Bus, Disk
+from hobus.bus.record.catalog import searched_bodies
+from hobus.bus.record.entry import Entry, to_entry
+from hobus.bus.record.searched import SearchedText, searched_texts
+from hobus.config.schema import SearchConfig
+from hobus.ledger_service.finding import best, each_hit, indexed, terms_of
+from hobus.ledger_service.index import Committed
+from hobus.ledger_service.opening import clear
+from hobus.ledger_service.search_index import BODIES_MAX, FILE, FILES, IndexedText, SearchIndex, Tokens
+from hobus.ledger_service.segment import SegmentFiles
+from hobus.ledger_service.tables import Tables
+
+_STEP_ENTRIES, _STEP_BYTES = 256, 32_768
+"""Brought in within a few milliseconds, as long as a full batch takes: a write may have to wait for either."""
+_REST = 4
+"""Between two steps there is so many times their time for everything else."""
+_log = structlog.get_logger("ledger")
+
+
+class FullText:
+    """The search of one ledger; `close` gives its file back."""
+
+    def __init__(self, bus: Bus, disk: Disk, config: SearchConfig, tables: Tables, files: SegmentFiles) -> None:
+        self._bus, self._disk, self._config = bus, disk, config
+        self._tables, self._files = tables, files
+        self._tokens = Tokens()
+        self._index: SearchIndex | None = None
+        self._fault = ""  # why there is none
+
+    # --- the index, behind the record -------------------------------------------------------------------------------
+
+    async def keep_up(self, head: int) -> None:
+        """The index reaches this entry, or cannot: a little at a time."""
+        clock = self._bus.clock
+        while True:
+            began = clock.monotonic()
+            if not self._step(head):
+                return
+            await self._bus.sleep(_REST * (clock.monotonic() - began))
+
+    def close(self) -> None:
+        """Nothing is kept open, and no file is touched any more."""
+        self._fault = "the ledger has stopped"
+        self._tokens.close()
+        if self._index is not None:
+            self._index.close()
+        self._index = None
+
+    def _step(self, head: int) -> bool:
+        """Whether there is more to bring in. What its file does not take is left for a later commit."""
+        try:
+            index = self._opened()
+            if index is None or index.reached.sequence >= head:
+                return False
+            self._bring_in(index)
+        except sqlite3.Error as error:
+            return self._broken(error)
+        except LedgerError as damage:  # `hobus ledger verify` says where
+            self._stopped(damage.detail)
+            return False
+        return index.reached.sequence < head
+
+    def _bring_in(self, index: SearchIndex) -> None:
+        texts: list[IndexedText] = []
+        size, last = 0, None
+        for last in self._tables.select(None, after=index.reached.sequence, limit=_STEP_ENTRIES):
+            for text in self._texts_of(last):
+                texts.append(indexed(last.place.sequence, last.entry, text, self._config))
+                size += len(texts[-1].text)
+            if size >= _STEP_BYTES:
+                break
+        if last is not None:
+            index.add(texts, sequence=last.place.sequence, chain=last.place.chain)
+
+    def _texts_of(self, committed: Committed) -> list[SearchedText]:
+        place, entry = committed
+        if not searched_bodies(entry.stream, entry.event_type):
+            return []
+        bodies = [data for _, data in self._files.bodies(place, entry)]
+        found = searched_texts(to_entry(entry, place.sequence, place.chain, bodies))
+        return [text for text in found if text.number < BODIES_MAX]
+
+    def forget(self, entry: Entry, numbers: Sequence[int]) -> None:
+        """These bodies of an entry, still as they were, are found no more: for who erases them next."""
+        if self._index is None or entry.sequence > self._index.reached.sequence:
+            return
+        texts = [one for one in searched_texts(entry) if one.number in numbers]
+        try:
+            self._index.forget([indexed(entry.sequence, entry, text, self._config) for text in texts])
+        except sqlite3.Error as error:
+            self._broken(error)
+
+    # --- its file ---------------------------------------------------------------------------------------------------
+
+    def _opened(self) -> SearchIndex | None:
+        if self._index is None and not self._fault:
+            self._index = SearchIndex.open(self._disk.real_path(FILE))
+            if not self._is_of_this_record(self._index):
+                raise sqlite3.DatabaseError("the search index is of another record")
+        return self._index
+
+    def _is_of_this_record(self, index: SearchIndex) -> bool:
+        reached = index.reached
+        if reached.sequence < 0:
+            return True
+        return [one.place.chain for one in self._at(reached.sequence)] == [reached.chain]
+
+    def _broken(self, error: sqlite3.Error) -> bool:
+        """Thrown away and begun anew; where that cannot be, there is no search until the next start."""
+        if self._fault or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return False  # nothing of it is damaged
+        _log.warning("search_index_discarded", why=str(error))
+        try:
+            self._discard()
+            self._index = SearchIndex.open(self._disk.real_path(FILE))
+        except (sqlite3.Error, OSError) as again:
+            self._stopped(f"the search index can be neither used nor made anew ({again})")
+            return False
+        return True
+
+    def _discard(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        self._index = None
+        discard(self._disk)
+
+    def _stopped(self, why: str) -> None:
+        _log.warning("search_stopped", why=why)
+        self._fault = why
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def answer(self, question: Search, *, streams: Sequence[str], head: int) -> Hits:
+        """The texts of these kinds of streams that answer best. Failures: unavailable, malformed."""
+        terms = terms_of(question, self._tokens, self._config)
+        question = question.model_copy(update={"streams": list(streams)})
+        before = head + 1 if question.before is None else min(question.before, head + 1)
+        await self._reach(before - 1)
+        index = self._index
+        if index is None or (self._fault and index.reached.sequence < before - 1):
+            raise LedgerError("unavailable", f"the record cannot be searched: {self._fault or 'no index yet'}")
+        reached = index.reached.sequence
+        after = max(question.after, self._sequence_before(question.since_us, head))
+        found: list[Hit] = []
+        try:
+            for hit in each_hit(
+                index, self._tokens, question, terms, after=after, before=before, config=self._config,
+                text_at=self._text_at,
+            ):  # fmt: skip
+                found.append(hit)
+                await self._bus.sleep(0)
+        except sqlite3.Error as error:
+            self._broken(error)
+            raise LedgerError("unavailable", f"the search index is made anew ({error}): ask again") from error
+        return best(found, question, terms, config=self._config, head=head, reached=reached)
+
+    async def _reach(self, sequence: int) -> None:
+        """The index has this entry, or the time for that is over."""
+        clock = self._bus.clock
+        due = clock.monotonic() + self._config.wait_ms / 1000
+        while self._step(sequence) and clock.monotonic() < due:
+            await self._bus.sleep(0)
+
+    def _text_at(self, sequence: int, number: int) -> tuple[Entry, SearchedText] | None:
+        for committed in self._at(sequence):
+            for text in self._texts_of(committed):
+                if text.number == number:
+                    return committed.entry, text
+        return None  # erased behind the index's back
+
+    def _at(self, sequence: int) -> list[Committed]:
+        return self._tables.select(None, after=sequence - 1, before=sequence + 1, limit=1)
+
+    def _sequence_before(self, since_us: int, head: int) -> int:
+        """Of the last entry that is older than this; the ledger's time never goes back."""
+        low, high = -1, head + 1 if since_us else 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            is_older = all(found.entry.ledger_at_us < since_us for found in self._at(middle))
+            low, high = (middle, high) if is_older else (low, middle)
+        return low
+
+
+def discard(disk: Disk) -> None:
+    """Nothing stands in the place of the search index. Raises OSError."""
+    for name in FILES:
+        clear(disk, name)

@@ -1,0 +1,170 @@
+"""Files below allowed roots, with real files, links, pipes and devices: what is read, and what is refused in words."""
+
+import hashlib
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hobus.actors.ho1_executor import file_reads
+from hobus.actors.ho1_executor.file_reads import FileReads
+
+MAX = 1_000
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """Of two directories side by side the one that is permitted; a home lies in it."""
+    root = tmp_path / "root"
+    (root / "docs").mkdir(parents=True)
+    (root / "docs" / "note.txt").write_text("grün\n", encoding="utf-8")
+    (root / "home").mkdir()
+    (root / "home" / "token").write_text("hidden", encoding="utf-8")
+    (tmp_path / "secret.txt").write_text("secret", encoding="utf-8")
+    return root
+
+
+def read(root, path, max_bytes=MAX, roots=None):
+    """As the executor whose home lies below the root."""
+    return FileReads((str(root / "home"),)).read(str(path), roots or (str(root),), max_bytes)
+
+
+def test_a_file_below_a_root_is_read_with_its_digest(root):
+    """By its absolute path, or relative to the first root that has it; a link inside the roots is followed."""
+    (root / "inside").symlink_to("docs/note.txt")
+    data = "grün\n".encode()
+    for path in (root / "docs/note.txt", "docs/note.txt", "inside", "./docs//note.txt"):
+        found = read(root, path, roots=(str(root / "nowhere"), str(root)))
+        assert (found.refused, found.warning, found.text, found.size_bytes) == ("", "", "grün\n", 6)
+        assert found.path == str((root / "docs/note.txt").resolve()) and not found.is_cut
+        assert found.digest == f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def test_a_root_may_be_a_link_a_home_directory_or_everything(root, tmp_path, monkeypatch):
+    """What the configuration names is followed; `*` leaves out the home and the system's own files."""
+    (tmp_path / "link").symlink_to(root)
+    assert read(root, "docs/note.txt", roots=(str(tmp_path / "link"),)).text == "grün\n"
+    assert read(root, root / "docs/note.txt", roots=(str(tmp_path / "link"),)).text == "grün\n"
+    monkeypatch.setenv("HOME", str(root))
+    assert read(root, "docs/note.txt", roots=("~/",)).text == "grün\n"
+    assert read(root, "~/docs/note.txt", roots=("*",)).text == "grün\n"
+    for path in ("/proc/self/environ", "/sys/kernel/mm/transparent_hugepage/enabled", root / "home/token"):
+        if Path(path).exists():
+            found = read(root, path, roots=("*",))
+            assert (found.refused, found.text) == ("outside", "") and "where no agent reads" in found.warning
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("../secret.txt", "outside"), ("docs/../../secret.txt", "outside"), ("docs/..", "outside"),
+        ("{outside}/secret.txt", "outside"), ("/etc/passwd", "outside"), ("{root}2/x", "outside"), ("{root}/../secret.txt", "outside"),
+        ("out", "outside"), ("out-dir/secret.txt", "outside"), ("absolute", "outside"), ("home/token", "outside"), ("to-home", "outside"),
+        ("loop", "unreadable"), ("dangling", "not_found"), ("nothing", "not_found"), ("docs/note.txt/x", "not_found"),
+        ("docs", "not_a_file"), ("pipe", "not_a_file"), ("socket", "not_a_file"), ("to-null", "outside"),
+        ("", "not_a_path"), ("  ", "not_a_path"), ("docs\0/note.txt", "not_a_path"), ("a\nb", "not_a_path"), ("x" * 5_000, "unreadable"),
+        ("~nobody-here/x", "not_found"), ("binary", "not_text"), ("latin-1", "not_text"), ("torn", "not_text"),
+    ],
+)  # fmt: skip
+def test_everything_else_is_refused_in_words(root, tmp_path, monkeypatch, path, code):
+    """Ways out by `..`, by absolute paths and links; what is no file; what is no text. Nothing waits, nothing is shown."""
+    (root / "out").symlink_to("../secret.txt")
+    (root / "out-dir").symlink_to("..")
+    (root / "absolute").symlink_to(tmp_path / "secret.txt")
+    (root / "to-home").symlink_to("home/token")
+    (root / "to-null").symlink_to("/dev/null")
+    (root / "loop").symlink_to("loop")
+    (root / "dangling").symlink_to("not-there")
+    os.mkfifo(root / "pipe")
+    (root / "binary").write_bytes(b"text\0more")
+    (root / "latin-1").write_bytes("grün".encode("latin-1"))
+    (root / "torn").write_bytes("ü".encode()[:1])
+    monkeypatch.chdir(root)
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind("socket")
+        found = read(root, path.format(root=root, outside=tmp_path))
+    assert (found.refused, found.text, found.digest, found.path) == (code, "", "", "")
+    assert found.warning.isprintable() and len(found.warning) < 400 and ": " in found.warning
+
+
+@pytest.mark.parametrize("roots", [(), ("docs",), ("",)])
+def test_without_a_root_nothing_is_read(root, roots):
+    """A relative root is none: it would be another place for every process."""
+    found = FileReads(()).read(str(root / "docs/note.txt"), roots, MAX)
+    assert found.refused == "not_permitted" and "permissions.paths" in found.warning
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_told_so(root):
+    """By the system's own words."""
+    (root / "docs/note.txt").chmod(0)
+    found = read(root, "docs/note.txt")
+    assert found.refused == "unreadable" and "Permission denied" in found.warning
+
+
+def test_a_huge_file_is_cut_at_a_whole_character_and_says_so(root):
+    """Only what is shown is read, also of terabytes that are no data at all; the digest is of what is shown."""
+    big = root / "big"
+    big.write_bytes(b"a" + "ü".encode() * 600)
+    found = read(root, "big", max_bytes=10)
+    assert (found.text, found.size_bytes, found.is_cut) == ("aüüüü", 1201, True)
+    assert found.digest == f"sha256:{hashlib.sha256('aüüüü'.encode()).hexdigest()}"
+    assert "the first 9 of 1201 bytes" in found.warning
+    with big.open("ab") as file:
+        file.truncate(1 << 40)
+    assert read(root, "big", max_bytes=10).text == "aüüüü"
+    assert read(root, "big", max_bytes=1_201).text.endswith("ü")  # exactly what is text
+
+
+def test_a_file_that_changes_while_it_is_read_says_so(root, monkeypatch):
+    """Grown, rewritten or cut short: the text may be torn."""
+    file = root / "docs/note.txt"
+    inner = file_reads._read
+
+    def changing(descriptor, max_bytes):
+        data = inner(descriptor, max_bytes)
+        with file.open("a", encoding="utf-8") as more:
+            more.write("more")
+        return data
+
+    monkeypatch.setattr(file_reads, "_read", changing)
+    found = read(root, "docs/note.txt")
+    assert found.text == "grün\n" and "it changed while it was read" in found.warning
+
+
+def test_a_name_that_is_swapped_for_a_link_after_the_look_changes_nothing(root, tmp_path, monkeypatch):
+    """What is read is what was looked at, whatever the name means by then."""
+    file = root / "docs/note.txt"
+    inner = os.readlink
+
+    def swapped(path, *rest):
+        real = inner(path, *rest)
+        file.unlink()
+        file.symlink_to(tmp_path / "secret.txt")
+        return real
+
+    monkeypatch.setattr(os, "readlink", swapped)
+    found = read(root, "docs/note.txt")
+    assert "secret" not in found.text
+
+
+def _open():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_no_descriptor_is_left_open(root):
+    """Whatever became of the question."""
+    before = _open()
+    for path in ("docs/note.txt", "docs", "nothing", "home/token", "../x"):
+        read(root, path)
+    assert _open() == before
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=3))
+def test_any_words_are_a_path_or_are_refused(path, roots):
+    """Nothing raises, and nothing is read without a root that is one."""
+    found = FileReads(()).read(path, [root for root in roots if root != "*" and not root.startswith(("/", "~"))], 10)
+    assert found.refused in ("not_permitted", "outside", "not_a_path") and found.warning

@@ -1,0 +1,80 @@
+"""A supervisor asks for a file: who reads it, under whose permissions, and what comes back over the bus."""
+
+from dataclasses import replace
+
+import pytest
+
+from bench.builders import shipped_snapshot
+from hobus.actors.ho1_executor.file_reads import FileReads
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho2_supervisor.turn.sources import file_text
+from hobus.bus.catalog import row_of
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
+from tests.actors.ho1_executor.rig import cluster
+
+HERE = FileReads(())
+
+
+def _snapshot(*paths, file_max_bytes=1_000):
+    shipped = shipped_snapshot()
+    agent = shipped.agents["ADMIN"]
+    allowed = agent.permissions.model_copy(update={"paths": tuple(map(str, paths))})
+    ho1 = shipped.config.ho1.model_copy(update={"file_max_bytes": file_max_bytes})
+    return replace(
+        shipped,
+        agents={"ADMIN": agent.model_copy(update={"permissions": allowed})},
+        config=shipped.config.model_copy(update={"ho1": ho1}),
+    )
+
+
+def _asked(snapshot, path, *, agent_id="ADMIN", digest=None, files=HERE, max_bytes=10_000):
+    """What a supervisor gets."""
+    with cluster(None, executors=0) as made:
+        made.snapshot = snapshot
+        made.executor(files)
+        return made.world.run(
+            file_text(
+                made.ho2,
+                str(path),
+                agent_id=agent_id,
+                config_digest=digest or snapshot.digest,
+                max_bytes=max_bytes,
+                timeout_s=5,
+            )
+        )
+
+
+def test_a_file_below_the_agent_s_roots_comes_back(tmp_path):
+    """Whole, with its digest; bounded by what is asked for and by the setting."""
+    (tmp_path / "note.txt").write_text("a note")
+    found = _asked(_snapshot(tmp_path), "note.txt")
+    assert (found.text, found.refused, found.size_bytes) == ("a note", "", 6)
+    assert FileText.from_bytes(found.to_bytes()) == found
+    assert _asked(_snapshot(tmp_path), "note.txt", max_bytes=3).text == "a n"
+    assert _asked(_snapshot(tmp_path, file_max_bytes=1), "note.txt").text == "a"
+
+
+@pytest.mark.parametrize("agent_id", ["ADMIN", "NOBODY"])
+def test_without_permission_nothing_is_read(tmp_path, agent_id):
+    """Of an agent that has no roots, or that there is not; it is an answer, not a fault."""
+    (tmp_path / "note.txt").write_text("a note")
+    roots = () if agent_id == "ADMIN" else (tmp_path,)
+    found = _asked(_snapshot(*roots), tmp_path / "note.txt", agent_id=agent_id)
+    assert found.refused == "not_permitted" and "permissions.paths" in found.warning and not found.text
+
+
+def test_a_worker_elsewhere_reads_nothing(tmp_path):
+    """It is not asked, since it does not announce the key's tool; were it asked, it would refuse."""
+    (tmp_path / "note.txt").write_text("a note")
+    assert _asked(_snapshot(tmp_path), "note.txt", files=None).refused == "not_permitted"
+    row = row_of("ho1", ReadFile.TYPE)
+    assert row is not None and row.by_tool and row.senders == {"ho2"} and row.mode == "immediate"
+    assert BUILTIN[AT_HOME].needs_ledger  # which workers elsewhere are made without
+
+
+def test_the_permissions_are_those_of_the_configuration_that_is_named(tmp_path):
+    """One that the record does not hold is a fault, and nothing is read."""
+    with pytest.raises(RuntimeFault) as refused:
+        _asked(_snapshot(tmp_path), "note.txt", digest="sha256:" + "0" * 64)
+    assert refused.value.code == "execution_error"

@@ -1,0 +1,361 @@
+"""What is said in a record is found by its words: by whom, how far, and what becomes of the index on the way."""
+
+import sqlite3
+from itertools import count
+
+import pytest
+
+from bench.ledger_drills.rig import (
+    SESSION,
+    SmallBus,
+    append,
+    call,
+    ledger_config,
+    medium,
+    running,
+    search_config,
+    start,
+    take_over,
+    write,
+)  # fmt: skip
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.messages.ids import RunId, session_id_of
+from hobus.bus.messages.ledger import Hits, Provenance, Search
+from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnResult
+from hobus.bus.record.journal import pack_event, pack_result
+from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service import full_text
+from hobus.ledger_service.search_index import FILE
+
+ID = SESSION.removeprefix("session/")
+OTHER_ID = session_id_of("somebody", "else")
+AT_US = 1_700_000_000_000_000
+
+
+def _journal(session_id=ID, agent="ADMIN"):
+    """A function that makes the next entry of a session's journal."""
+    stream, numbers = f"session/{session_id}", count(1)
+    first = take_over(1, "", stream)
+    last = first.submission_id
+
+    def entry(event_type, *bodies, **fields):
+        nonlocal last
+        name = f"{event_type}:{session_id}/{next(numbers)}"
+        made = append(
+            name, last, 1, stream, event_type=event_type, bodies=[b"\x90", *bodies],
+            provenance=Provenance(agent_id=agent, session_id=session_id), **fields,
+        )  # fmt: skip
+        last = name
+        return made
+
+    return first, entry
+
+
+def _line(number, text, agent="ADMIN"):
+    about = Provenance(agent_id=agent)
+    return write(
+        f"HO3_OVERLAY:{number}", "overlays", event_type="HO3_OVERLAY", bodies=[b"\x90", text], provenance=about
+    )
+
+
+async def _ask(ledger, words, *, sender="operator/1@7", **fields) -> Hits:
+    return await ledger.service.on_search(Search(words=words, **{"limit": 10, **fields}), call(sender))
+
+
+def _texts(hits):
+    return [(hit.kind, hit.excerpt) for hit in hits.hits]
+
+
+async def test_what_was_said_is_found_with_where_it_stands_and_other_texts_are_not():
+    """Messages, steers, replies, results and learned lines; no order, no prompt, no payload. The answer reads back."""
+    first, entry = _journal()
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(
+            first,
+            entry("RunRequested", b"my bicycle is GREEN"),
+            entry("HostCommandReceived", b"the other bicycle"),
+            entry("WO_DISPATCHED", b"bicycle in an order"),
+            entry("OrderEnded", b"bicycle found in the cellar"),
+            write(
+                "d", SESSION, event_type="TurnDegraded", once="t", bodies=[b"\x90", b"where is it", b"bicycle unknown"]
+            ),
+            _line(1, b"likes the bicycle"),
+            write("PROMPT_SENT:1", "prompts", event_type="PROMPT_SENT", bodies=[b"\x90", b"bicycle prompt"]),
+            write("a", "ho1m", bodies=[b"bicycle payload"]),
+        )
+        found = await _ask(ledger, "Bicycle!", limit=10)
+        assert sorted(_texts(found)) == [
+            ("line", "likes the bicycle"), ("message", "my bicycle is GREEN"), ("reply", "bicycle unknown"),
+            ("result", "bicycle found in the cellar"), ("steer", "the other bicycle"),
+        ]  # fmt: skip
+        assert (found.words, found.more, found.head, found.reached) == (["bicycle"], False, 8, 8)
+        assert Hits.from_bytes(found.to_bytes()) == found
+        (hit,) = (await _ask(ledger, "green")).hits
+        assert (hit.sequence, hit.ref, hit.session_id, hit.agent_id) == (1, f"RunRequested:{ID}/1/1", ID, "ADMIN")
+        assert (hit.excerpt_at, hit.text_chars, hit.spans, hit.at_us) == (0, 19, [[14, 19]], AT_US)
+        assert 0 < hit.score < 1
+        assert (await _ask(ledger, "cellar of nobody", score_min=0.9)).hits == []
+
+
+async def test_a_reply_that_only_the_models_record_holds_is_found_under_its_ref():
+    """RunCompleted quotes it in its answer; with words of its own these count."""
+    first, entry = _journal()
+    run = RunId(session_id=ID, run_seq=1)
+
+    def completed(ref, *words):
+        result = TurnResult(response="a kingfisher", outcome="success", session_id=ID, run_id=run, input_id="i")
+        made = entry("RunCompleted")
+        at = "2026-11-21T22:00:00.000000Z"
+        event = RunCompleted(input_id="i", result_ref=f"{made.submission_id}/1", reply_ref=ref, at=at)
+        said = SessionEvent(ID, 0, 0, event, run_id=run)
+        payload = pack_event(said, made.submission_id, made.at_us)
+        return made._replace(bodies=[payload, pack_result(result), *words])
+
+    async with running(SimDisk(medium())) as ledger:
+        own = completed("PROMPT_RECEIVED:WO-1#1/1/1")
+        await ledger.write(first, own, completed("", b"a heron, by hand"))
+        (quoted,) = (await _ask(ledger, "kingfisher")).hits
+        assert (quoted.kind, quoted.ref, quoted.excerpt) == ("reply", "PROMPT_RECEIVED:WO-1#1/1/1", "a kingfisher")
+        (own_words,) = (await _ask(ledger, "heron")).hits
+        assert own_words.ref.startswith("RunCompleted:") and own_words.ref.endswith("/2")
+
+
+async def test_filters_narrow_by_session_agent_stream_type_sequence_and_time():
+    """Each alone; a text that has the words outside of them is not found."""
+    first, entry = _journal()
+    theirs, other = _journal(OTHER_ID, agent="GUIDE")
+    bus = SmallBus()
+    async with running(SimDisk(medium()), bus=bus) as ledger:
+        await ledger.write(first, entry("RunRequested", b"a lamp"), entry("HostCommandReceived", b"lamp, please"))
+        bus.clock.at += 60
+        await ledger.write(theirs, other("RunRequested", b"their lamp"), _line(1, b"has a lamp"))
+
+        async def sequences(**fields):
+            return sorted(hit.sequence for hit in (await _ask(ledger, "lamp", **fields)).hits)
+
+        assert await sequences() == [1, 2, 4, 5]
+        assert await sequences(session_id=ID) == [1, 2] and await sequences(session_id=OTHER_ID) == [4]
+        assert await sequences(agent_id="GUIDE") == [4] and await sequences(agent_id="NOBODY") == []
+        assert await sequences(streams=["session"]) == [1, 2, 4] and await sequences(streams=["overlays"]) == [5]
+        assert await sequences(event_types=["RunRequested"]) == [1, 4]
+        assert await sequences(event_types=["RunRequested", "HO3_OVERLAY"], agent_id="ADMIN") == [1, 5]
+        assert await sequences(after=1) == [2, 4, 5] and await sequences(before=4) == [1, 2]
+        assert await sequences(after=1, before=2) == []
+        assert await sequences(since_us=AT_US + 60_000_000) == [4, 5] and await sequences(since_us=AT_US) == [
+            1,
+            2,
+            4,
+            5,
+        ]
+        assert await sequences(since_us=AT_US + 60_000_001) == []
+
+
+async def test_what_answers_better_comes_first_and_the_answer_is_bounded():
+    """More of the words, rarer words, more of the text; of equals the newest. `more` says that others were left out."""
+    first, entry = _journal()
+    texts = [b"red red red", b"red and blue", b"blue ship with a red sail", *[b"blue"] * 4]
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, *(entry("RunRequested", text) for text in texts))
+        found = await _ask(ledger, "red sail")
+        assert [hit.sequence for hit in found.hits] == [3, 1, 2]
+        scores = [hit.score for hit in found.hits]
+        assert scores == sorted(scores, reverse=True) and all(0 < score < 1 for score in scores)
+        assert [hit.sequence for hit in (await _ask(ledger, "blue", limit=2)).hits] == [7, 6]
+        cut = await _ask(ledger, "blue", limit=2)
+        assert (len(cut.hits), cut.more) == (2, True)
+        assert len((await _ask(ledger, "blue", limit=1_000)).hits) == 6  # hits_max is 10
+
+
+async def test_an_excerpt_shows_the_words_that_were_found_and_where():
+    """A long text: the part around the first one, at its place in the text, in characters."""
+    first, entry = _journal()
+    text = "ä" * 60 + " the needle is here " + "z" * 60 + " needle"
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, entry("RunRequested", text.encode()))
+        (hit,) = (await _ask(ledger, "NEEDLE")).hits
+        assert len(hit.excerpt) == 40 and text[hit.excerpt_at :][:40] == hit.excerpt
+        assert [hit.excerpt[start:end] for start, end in hit.spans] == ["needle"]
+        assert hit.text_chars == len(text)
+
+
+async def test_of_a_long_text_the_beginning_is_searched():
+    """`ledger.search.text_max_bytes`, cut at a whole character; what is behind it is not found."""
+    first, entry = _journal()
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, entry("RunRequested", ("begin " + "ü" * 600 + " ending").encode()))
+        assert len((await _ask(ledger, "begin")).hits) == 1 and not (await _ask(ledger, "ending")).hits
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        '"', "lamp AND", "NEAR(lamp lamp)", "text:lamp", "{about} : lamp", "^lamp", "lamp*", "-lamp", "(((lamp", "lamp'; DROP TABLE texts",
+        "\0lamp", "lamp\x02\x03", "lamp\ud800", "\x1b[31mlamp", "lamp" + " x" * 500_000, "LAMP " * 40, "\uff4camp lamp",
+    ],
+)  # fmt: skip
+async def test_a_query_is_words_and_nothing_in_it_is_syntax(words):
+    """Quotes, operators, columns, control characters, a megabyte: what is a word in it is looked for."""
+    first, entry = _journal()
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, entry("RunRequested", b"a lamp"))
+        found = await _ask(ledger, words)
+        assert len(found.words) <= 8 and (not found.words or "lamp" not in found.words or len(found.hits) == 1)
+    for nothing in ("", "   ", "***", "\0"):
+        async with running(SimDisk(medium())) as ledger:
+            await ledger.write(first)
+            assert (await _ask(ledger, nothing)).hits == []
+
+
+async def test_a_text_of_any_bytes_goes_in_and_comes_out():
+    """Zeros, marks of ours, no UTF-8: found by its words, at their places."""
+    first, entry = _journal()
+    raw = b"\x00\x02lamp\x03\xff tail"
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, entry("RunRequested", raw))
+        (hit,) = (await _ask(ledger, "tail lamp")).hits
+        assert hit.excerpt == raw.decode("utf-8", "replace")
+        assert [hit.excerpt[start:end] for start, end in hit.spans] == ["lamp", "tail"]
+
+
+async def test_who_may_search_what():
+    """HO2 one session's journal, or one agent's; operators everything; nobody else anything. What is denied is recorded."""
+    first, entry = _journal()
+    bus = SmallBus()
+    async with running(SimDisk(medium()), bus=bus) as ledger:
+        await ledger.write(first, entry("RunRequested", b"a lamp"), _line(1, b"lamp"))
+        assert len((await _ask(ledger, "lamp")).hits) == 2
+        for narrow in ({"session_id": ID}, {"agent_id": "ADMIN"}):
+            assert [hit.kind for hit in (await _ask(ledger, "lamp", sender="ho2/1@7", **narrow)).hits] == ["message"]
+        refused = [
+            ("ho2/1@7", {}),
+            ("ho2/1@7", {"session_id": ID, "streams": ["overlays"]}),
+            *(
+                (f"{role}/1@7", {"session_id": ID})
+                for role in ("ho1", "ho3", "gateway", "host", "http", "door", "broker")
+            ),
+        ]
+        for sender, fields in refused:
+            with pytest.raises(BusError) as denied:
+                await _ask(ledger, "lamp", sender=sender, **fields)
+            assert denied.value.code == "denied"
+        await bus.release()
+        noted = [entry for entry in await ledger.all() if entry.event_type == "DENIED"]
+        assert noted and all("lamp" not in str(entry) for entry in noted)
+
+
+async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(monkeypatch):
+    """A question is answered up to the head; where time does not do, `reached` says how far."""
+    first, entry = _journal()
+    monkeypatch.setattr(full_text, "_STEP_ENTRIES", 2)
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
+        found = await _ask(ledger, "lamp")
+        assert (len(found.hits), found.reached, found.head) == (7, 7, 7)
+    config = ledger_config(search=search_config(wait_ms=0))
+    async with running(SimDisk(medium()), config) as ledger:
+        first, entry = _journal()
+        await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
+        found = await _ask(ledger, "lamp")
+        assert (len(found.hits), found.reached, found.head) == (1, 1, 7)
+        assert len((await _ask(ledger, "lamp", before=2)).hits) == 1
+
+
+async def test_the_index_is_brought_up_behind_the_acknowledgement(tmp_path):
+    """By itself, after half an index interval, with nobody asking; and a start goes on where the last one ended."""
+    bus = SmallBus()
+    first, entry = _journal()
+    ledger = await start(RealDisk(tmp_path), bus=bus)
+    await ledger.write(first, entry("RunRequested", b"a lamp"))
+    assert not (tmp_path / FILE).exists()  # nothing of it before the acks
+    for _ in range(4):
+        await bus.release()
+    assert _reached(tmp_path) == 1
+    await ledger.service.drain()
+    async with running(RealDisk(tmp_path), ledger_config(search=search_config(wait_ms=0))) as again:
+        assert len((await _ask(again, "lamp")).hits) == 1
+
+
+def _reached(path):
+    db = sqlite3.connect(path / FILE)
+    try:
+        return db.execute("SELECT sequence FROM reached").fetchone()[0]
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("ruin", ["gone", "garbage", "directory", "emptied", "other record", "cut"])
+async def test_a_ruined_index_is_made_anew_and_nothing_else_notices(tmp_path, ruin):
+    """The ledger starts as ever, and a question finds what it found before."""
+    first, entry = _journal()
+    async with running(RealDisk(tmp_path)) as ledger:
+        await ledger.write(
+            first, entry("RunRequested", b"a lamp"), *(entry("RunRequested", b"x " * 400) for _ in range(9))
+        )
+        assert len((await _ask(ledger, "lamp")).hits) == 1
+    file = tmp_path / FILE
+    match ruin:
+        case "gone":
+            file.unlink()
+        case "garbage":
+            file.write_bytes(b"no database" * 1000)
+        case "directory":
+            file.unlink()
+            file.mkdir()
+        case "emptied":
+            file.write_bytes(b"")
+        case "cut":
+            file.write_bytes(file.read_bytes()[:8192])
+        case _:
+            db = sqlite3.connect(file)
+            db.execute("UPDATE reached SET chain = x'00'")
+            db.commit()
+            db.close()
+    async with running(RealDisk(tmp_path)) as ledger:
+        assert len((await _ask(ledger, "lamp")).hits) == 1
+        await ledger.write(entry("RunRequested", b"another lamp"))
+        assert len((await _ask(ledger, "lamp")).hits) == 2
+
+
+async def test_what_was_forgotten_is_found_no_more():
+    """As an erasure will: the words leave the index; a text that is gone from the record alone is no hit either."""
+    first, entry = _journal()
+    async with running(SimDisk(medium())) as ledger:
+        said = entry("RunRequested", b"a lamp")
+        await ledger.write(first, said, entry("RunRequested", b"the lamp"))
+        assert len((await _ask(ledger, "lamp")).hits) == 2
+        search = ledger.service._full_text
+        search.forget((await ledger.lookup(said.submission_id, bodies=True))[0], [1])
+        assert [hit.sequence for hit in (await _ask(ledger, "lamp")).hits] == [2]
+
+
+async def test_a_damaged_entry_stops_the_search_and_not_the_ledger(tmp_path, monkeypatch):
+    """The search says so; writes go on."""
+    first, entry = _journal()
+    async with running(RealDisk(tmp_path)) as ledger:
+        await ledger.write(first, entry("RunRequested", b"a lamp"))
+
+        def damaged(*_arguments):
+            raise LedgerError("damaged", "segments/0.seg, byte 7: nothing reads here")
+
+        monkeypatch.setattr(ledger.service._full_text._files, "bodies", damaged)
+        with pytest.raises(LedgerError, match="byte 7") as refused:
+            await _ask(ledger, "lamp")
+        assert refused.value.code == "unavailable"
+        await ledger.write(entry("RunRequested", b"more"))
+        assert await ledger.service.ready() == ""
+
+
+async def test_switched_off_nothing_is_indexed_and_what_was_is_gone(tmp_path):
+    """And a question is told how to switch it on."""
+    first, entry = _journal()
+    async with running(RealDisk(tmp_path)) as ledger:
+        await ledger.write(first, entry("RunRequested", b"a lamp"))
+        await _ask(ledger, "lamp")
+    assert (tmp_path / FILE).exists()
+    async with running(RealDisk(tmp_path), ledger_config(search=search_config(enabled=False))) as ledger:
+        assert not (tmp_path / FILE).exists()
+        with pytest.raises(LedgerError, match=r"ledger\.search\.enabled"):
+            await _ask(ledger, "lamp")
+        await ledger.write(entry("RunRequested", b"more"))
+    assert not (tmp_path / FILE).exists()
