@@ -25,6 +25,7 @@ from hobus.bus.messages.ids import (
     ToolBatchId,
     TurnId,
     body_ref,
+    intent_id,
     iso,
     lease_id_of,
     parse_iso,
@@ -183,7 +184,9 @@ def _boundary(life: Life) -> Move:
 
 def _order(life: Life) -> Move:
     wo_id = work_order_id(life.step(), life.pick(CALLS) if life.state.tool_batch else "")
-    order = events.OrderDispatched(wo_id=wo_id, wo_type="synthesize", step_id=life.step(), order={}, at=life.now)
+    newest = life.state.intents.newest
+    form: dict[str, Any] = {} if newest is None else {"intent_id": newest.intent_id}
+    order = events.OrderDispatched(wo_id=wo_id, wo_type="synthesize", step_id=life.step(), order=form, at=life.now)
     return order, []
 
 
@@ -191,7 +194,8 @@ def _order_end(life: Life) -> Move:
     wo_id = life.pick([*life.state.open_orders, f"{work_order_id(life.step())}"])
     if f"OrderEnded:{wo_id}" in {entry.submission_id for entry in life.entries}:
         return _time(life)  # its id was used: the ledger would not take it
-    return events.OrderEnded(wo_id=wo_id, receipt={}, at=life.now), []
+    failed = {"state": "failed", "error": {"code": "expired", "message": "late"}}
+    return events.OrderEnded(wo_id=wo_id, receipt=life.pick([{}, {}, failed]), at=life.now), []
 
 
 def _fan_out(life: Life) -> Move:
@@ -289,6 +293,37 @@ def _leased(life: Life) -> Move:
     return lease, []
 
 
+def _declare(life: Life) -> Move:
+    number = life.state.intents.next_seq + life.pick([0, 0, 0, 1])
+    intent = intent_id(SESSION, number)
+    message = body_ref(f"RunRequested:{SESSION}/{life.input()}", 1)
+    ref = life.pick([body_ref(f"INTENT_DECLARED:{SESSION}/{number:03d}", 1), message])
+    words = [] if ref == message else [f"intent {number}".encode()]
+    return events.IntentDeclared(intent_id=intent, scope="session", objective_ref=ref, at=life.now), words
+
+
+def _supersede(life: Life) -> Move:
+    newest, number = life.state.intents.newest, life.state.intents.next_seq
+    event = events.IntentSuperseded(
+        intent_id=newest.intent_id if newest else intent_id(SESSION, 1),
+        superseded_by_intent_id=intent_id(SESSION, number), reason="new_objective", at=life.now,
+    )  # fmt: skip
+    return event, []
+
+
+def _close(life: Life) -> Move:
+    newest = life.state.intents.newest
+    closed = newest.intent_id if newest else intent_id(SESSION, 1)
+    return events.IntentClosed(intent_id=closed, outcome="closed", reason="close_signal", at=life.now), []
+
+
+def _doubt(life: Life) -> Move:
+    active = life.state.intents.active_ids
+    chosen = life.pick([*active, intent_id(SESSION, 999)])
+    doubt = events.IntentConflict(reason="several_active", active_intent_ids=active, chosen=chosen, at=life.now)
+    return doubt, []
+
+
 def _time(life: Life) -> Move:
     return events.TimePassed(at=life.now), []
 
@@ -344,6 +379,10 @@ MOVES: dict[str, Callable[[Life], Move]] = {
     "received": _received,
     "applied": _applied,
     "rejected": _rejected,
+    "declare": _declare,
+    "supersede": _supersede,
+    "close": _close,
+    "doubt": _doubt,
     "time": _time,
     "snapshot": _snapshot,
     "end": lambda life: (events.SessionEnded(reason="x", turn_count=life.record.turn_count, at=life.now), []),
@@ -352,6 +391,8 @@ OPENING = ["degraded", "take over", "start"]
 FORWARD = [
     ["request", "run", "lease"],
     ["boundary", "order", "order end"],
+    ["order end", "declare", "doubt"],
+    ["supersede", "declare", "close"],
     ["boundary", "batch", "order", "order", "order", "order end", "order end"],
     ["receipt", "receipt", "receipt", "receipt", "settle"],
     ["order end", "order end", "receipt", "receipt", "receipt", "settle"],
@@ -413,6 +454,9 @@ def faults(before: SessionState, event: SessionEvent, outcome: Reduced) -> list[
         ),
         "terminal states are left at once": after.lifecycle not in ("Completed", "Failed", "Cancelled"),
         "whoever waits knows since when": waits == ((after.run and after.run.waiting_since) is not None),
+        "intents are counted on": after.intents.next_seq >= before.intents.next_seq,
+        "no intent comes twice": len(set(after.intents.active_ids)) == len(after.intents.active),
+        "a closed session has no intent": after.status == "open" or not after.intents.active,
         "a closed session has no run": after.status == "open" or after.run_id is None,
         "a closed session stays closed": before.status == "open" or after.status == "closed",
         "a step belongs to the active run": (after.run and after.run.step_id) is None
@@ -464,6 +508,8 @@ def from_snapshot(entries: Sequence[WriteEntry], number: int) -> SessionRecord:
     }
     record.history = record.history.filled(texts)
     record.follow_ups = {ref: texts[ref] for ref in record.state.pending_follow_up}
+    for ref in record.missing_objectives():
+        record.name_objective(ref, texts.get(ref))
     record.replay(map(_recorded, entries[number:]))
     return record
 
@@ -480,6 +526,8 @@ def fingerprint(record: SessionRecord) -> bytes:
         record.inputs_forgotten,
         record.unrequested_forgotten,
         record.follow_ups,
+        record.objectives,
+        record.orders.known(),
     )
     return pack(
         [

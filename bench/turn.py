@@ -43,7 +43,10 @@ HISTORY, MEASURED = 10, 10
 GOAL = 1.5
 LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2")
 ROWS = (
-    ("2 model calls + 1 tool (ho2.classify and ho3.enabled off)", {"ho2.classify": False, "ho3.enabled": False}),
+    (
+        "2 model calls + 1 tool (ho2.classify, ho3.enabled and projection.mode off)",
+        {"ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"},
+    ),
     ("as shipped: memory, classify, 2 model calls, 1 tool", {}),
 )
 

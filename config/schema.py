@@ -313,7 +313,10 @@ class BudgetConfig(Section):
 class ProjectionConfig(Section):
     """Which context feeds the model."""
 
-    mode: Literal["off"] = Field(description="shadow and enforce come with the projection itself")
+    mode: Literal["off", "shadow", "enforce"] = Field(
+        description="enforce: prompts show the projection; shadow: it is computed, and recorded beside what they show; "
+        "off: neither"
+    )
 
 
 class AttentionConfig(Section):

@@ -23,7 +23,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.runs import Runs
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.turn import turn, views
+from hobus.actors.ho2_supervisor.turn import intent_rules, turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
@@ -353,6 +353,8 @@ class Supervisor(Actor):
     def _append_end(self, session: OwnedSession, reason: str, trace: str) -> None:
         record = session.record
         total = {"total_tokens": record.total_tokens, "cost_usd": record.total_cost_usd}
+        for closed in intent_rules.at_session_end(record.state.intents.active, session.now()):
+            session.append(closed, trace=trace)
         session.append(
             SessionEnded(reason=reason, turn_count=record.turn_count, at=session.now()),
             bodies=[pack({"total_cost": total})],

@@ -158,6 +158,17 @@ def caller_call_id(run: RunId, turn_seq: int, call: str) -> str:
     return f"call_{run.session_id[:8]}_{run.run_seq}_{turn_seq}_{call}"
 
 
+def intent_id(session_id: str, number: int) -> str:
+    """`INT-<session>-<nnn>`: the n-th intent of a session, counting from 1."""
+    return f"INT-{session_id}-{number:03d}"
+
+
+def intent_entry_id(event_type: str, intent: str) -> str:
+    """`<event type>:<session>/<nnn>`: an intent is declared, superseded and closed once at most."""
+    session_id, _, number = intent.removeprefix("INT-").rpartition("-")
+    return entry_id(event_type, f"{session_id}/{number}")
+
+
 def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
     """`EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
     return f"EVT-{session_id}-{run_seq}-{signal_id}"

@@ -371,6 +371,46 @@ class StateSnapshot(SessionFact):
     record_version: Count = Field(description="form of the packed record; another one is not read")
 
 
+IntentScope = Literal["session"]
+IntentOutcome = Literal["closed", "session_ended"]
+"""How an intent ended: by what the person said, or with its session."""
+
+
+class IntentDeclared(SessionFact):
+    """Entry INTENT_DECLARED: what the session is for from now on."""
+
+    intent_id: str = Field(description="`INT-<session>-<nnn>`, counted in the session")
+    scope: IntentScope = Field(description="how far it reaches")
+    objective_ref: str = Field(
+        description="where its words are: body 1 of this entry, or the message itself where no model has put it shorter"
+    )
+    parent_intent_id: str | None = Field(default=None, description="the intent whose place it takes; None: none")
+
+
+class IntentSuperseded(SessionFact):
+    """Entry INTENT_SUPERSEDED: another intent takes its place; that one is declared next."""
+
+    intent_id: str = Field(description="`INT-<session>-<nnn>`, was active")
+    superseded_by_intent_id: str = Field(description="the one that comes next")
+    reason: str = Field(description="closed code: new_objective")
+
+
+class IntentClosed(SessionFact):
+    """Entry INTENT_CLOSED: nothing takes its place."""
+
+    intent_id: str = Field(description="`INT-<session>-<nnn>`, was active")
+    outcome: IntentOutcome = Field(description="closed: by what the person said; session_ended: with its session")
+    reason: str = Field(description="closed code: close_signal, session_ended")
+
+
+class IntentConflict(SessionFact):
+    """Entry INTENT_CONFLICT: the turn went on under one intent although that is not certain."""
+
+    reason: str = Field(description="closed code: unclear_signal, several_active")
+    active_intent_ids: list[str] = Field(description="active then, in the order of their declaration")
+    chosen: str = Field(description="the one under which the turn goes on")
+
+
 class SessionEnded(SessionFact):
     """Last fact of a session (entry SESSION_END)."""
 
@@ -384,6 +424,10 @@ ENTRY_NAMES = {
     "SessionEnded": "SESSION_END",
     "OrderDispatched": "WO_DISPATCHED",
     "StateSnapshot": "STATE_SNAPSHOT",
+    "IntentDeclared": "INTENT_DECLARED",
+    "IntentSuperseded": "INTENT_SUPERSEDED",
+    "IntentClosed": "INTENT_CLOSED",
+    "IntentConflict": "INTENT_CONFLICT",
 }
 """Event kinds whose ledger entry has another name; all others are recorded under their own."""
 
@@ -671,6 +715,23 @@ class RunView(Record):
     lease_expires_at: Timestamp | None = Field(description="when that is over; None: there is none")
 
 
+class IntentView(Record):
+    """An active intent."""
+
+    intent_id: str = Field(description="`INT-<session>-<nnn>`")
+    objective: str = Field(description="its words, cut to ho2.history_digest_chars")
+    declared_at: Timestamp
+
+
+class ConflictView(Record):
+    """The newest conflict of a session's intents."""
+
+    reason: str = Field(description="unclear_signal, several_active")
+    active_intent_ids: list[str] = Field(description="active then, in the order of their declaration")
+    chosen: str = Field(description="the one under which the turn went on")
+    at: Timestamp
+
+
 class SessionView(Message, wire="session.view"):
     """Answer to ReadSession."""
 
@@ -689,3 +750,8 @@ class SessionView(Message, wire="session.view"):
     created_at: Timestamp
     updated_at: Timestamp
     state_hash: str = Field(description="SHA-256 of the canonical state bytes")
+    active_intents: list[IntentView] = Field(
+        default_factory=list[IntentView], description="in the order of their declaration; the last one is gone by"
+    )
+    intent_conflicts: Count = Field(default=0, description="INTENT_CONFLICT entries of the session")
+    newest_conflict: ConflictView | None = Field(default=None, description="None: there was none")

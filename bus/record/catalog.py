@@ -21,7 +21,7 @@ from hobus.bus.messages.ledger import STREAMS
 from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, SESSION_FACTS
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_of
-from hobus.bus.record.payloads import governance, memory, orders, prompts
+from hobus.bus.record.payloads import governance, memory, orders, projection, prompts
 
 SESSION = "session"
 """Stands in this table for every session's journal."""
@@ -206,6 +206,7 @@ _EVENT_TEXTS = {
     "STATE_SNAPSHOT": ("the state", "texts of the history"),
     "TurnDegraded": ("the message", "the answer"),
     "HostCommandReceived": ("the text of a steer",),
+    "INTENT_DECLARED": ("the objective",),
 }
 _EVENT_SEARCHED = {
     "RunRequested": (SearchedBody(1, "message"),),
@@ -262,6 +263,13 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind(
         "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _COUNTED, orders.ContextAssembled,
         texts=("a learned line each",),
+    ),
+    EntryKind(
+        "PROJECTION_COMPUTED", "ho2_context_authority", ("ho2",), _COUNTED, projection.ProjectionComputed,
+    ),
+    EntryKind(
+        "PROJECTION_SHADOW_COMPARE", "ho2_context_authority", ("ho2",), _COUNTED, projection.ShadowCompare,
+        texts=("the context that the model was shown", "the projection"),
     ),
     # HO1
     EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, orders.ToolStarted, once=_START, is_barrier=True),

@@ -190,7 +190,7 @@ def _ids(texts: Any, about: _About, way: _Way) -> list[Any]:
 
 _PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
     **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
-    **dict.fromkeys(("parent_wo_id", "like"), _id),
+    **dict.fromkeys(("parent_wo_id", "like", "intent_id"), _id),
     **dict.fromkeys(("input_context", "more_context", "results"), _segments),
     "config_digest": lambda value, about, way: way.digest(value, about),
     "prompt_received_ids": _ids,
@@ -428,7 +428,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "wo_id": (_subject, _of_subject),
     "step_id": (_step, _step_of),
     "tool_batch_id": (_batch, _batch_of),
-    "steers": (_shorts, _longs),
+    **dict.fromkeys(("steers", "active_intent_ids"), (_shorts, _longs)),
     "results": (_given, _given_of),
     "open_calls": (_open_calls, _open_calls_of),
     "input_digest": (_hash, _hash_of),
@@ -443,7 +443,8 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     **dict.fromkeys(
         (
             "after", "lease_id", "continues",
-            "input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref",
+            "input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref", "objective_ref",
+            "intent_id", "parent_intent_id", "superseded_by_intent_id", "chosen",
         ),
         (_short, _long),
     ),

@@ -43,6 +43,10 @@ TOLD = {
     "HostCommandApplied": "the command is applied",
     "HostCommandRejected": "the command is refused",
     "LifecycleChanged": "the run changes its state",
+    "INTENT_DECLARED": "an intent of the session is declared",
+    "INTENT_SUPERSEDED": "the intent gives way to another one",
+    "INTENT_CLOSED": "the intent is closed",
+    "INTENT_CONFLICT": "which intent this is about is in doubt",
     "ESCALATION": "{who} gives up on the model's answer",
     "BUDGET_WARNING": "the next round goes over the budget of the run",
     "DEGRADATION": "{who} answers without the supervisor: {reason}",
@@ -216,7 +220,7 @@ def _of_event(taken: Recorded) -> str:
     """Of an entry of the session's journal."""
     event = taken.event.event
     match event:
-        case events.RunRequested(input_ref=ref):
+        case events.RunRequested(input_ref=ref) | events.IntentDeclared(objective_ref=ref):
             return _quoted(own_text(taken, ref))
         case events.TookOver(tenure=tenure):
             return f"tenure {tenure}"
@@ -226,7 +230,7 @@ def _of_event(taken: Recorded) -> str:
             return wo_type
         case events.HostCommandReceived(command=command):
             return f"{command.command.kind.lower()} {_quoted(about(command, taken))}".rstrip()
-        case events.HostCommandRejected(reason=reason):
+        case events.HostCommandRejected(reason=reason) | events.IntentConflict(reason=reason):
             return reason
         case events.LifecycleChanged(lifecycle=lifecycle):
             return lifecycle

@@ -85,6 +85,8 @@ def test_a_home_says_only_what_differs(tmp_path):
         ({"gateway": {"surprise": 1}}, "gateway.surprise: unknown key"),
         ({"budget": {"sesion_token_limit": 1}}, "budget.sesion_token_limit: unknown key; did you mean 'session_token_limit'?"),
         ({"gateway": 5}, "gateway: Input should be"),
+        ({"projection": {"mode": "on"}},
+         "projection.mode: Input should be 'off', 'shadow' or 'enforce'; is 'on'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_path_and_never_a_secret(tmp_path, value, fault):

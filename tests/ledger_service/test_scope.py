@@ -18,7 +18,7 @@ JOURNAL = {
     "SESSION_START", "SESSION_END", "TookOver", "RunRequested", "RunStarted", "RunAttached", "HostCommandReceived",
     "HostCommandApplied", "HostCommandRejected", "LifecycleChanged", "StepStarted", "WO_DISPATCHED", "OrderEnded",
     "ToolBatchIssued", "ToolReceipt", "BatchSettled", "LeaseIssued", "TimePassed", "RunCompleted", "RunFailed",
-    "RunCancelled", "STATE_SNAPSHOT",
+    "RunCancelled", "STATE_SNAPSHOT", "INTENT_DECLARED", "INTENT_SUPERSEDED", "INTENT_CLOSED", "INTENT_CONFLICT",
 }  # fmt: skip
 """What the record table names for HO2 on a session's stream."""
 
@@ -34,6 +34,8 @@ RECORD_TABLE = {
     ("ho2m", "CONSOLIDATION_DUE"): {"ho2"},
     ("ho2m", "WO_DISPATCHED"): {"ho2"},
     ("ho2_context_authority", "CONTEXT_ASSEMBLED"): {"ho2"},
+    ("ho2_context_authority", "PROJECTION_COMPUTED"): {"ho2"},
+    ("ho2_context_authority", "PROJECTION_SHADOW_COMPARE"): {"ho2"},
     ("ho1m", "TOOL_STARTED"): {"ho1"},
     ("ho1m", "WO_COMPLETED"): {"ho1"},
     ("ho1m", "WO_FAILED"): {"ho1", "ho2"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -104,7 +104,7 @@ class AssembledContext:
 
     @cached_property
     def context_text(self) -> str:
-        """Everything in order, each fragment ending its line."""
+        """Everything in order, each fragment on lines of its own."""
         return text_of(self.fragments)
 
     @property
@@ -117,14 +117,21 @@ class AssembledContext:
         return [fragment for fragment in self.fragments if fragment.source in sources]
 
 
-def text_of(fragments: Iterable[Fragment]) -> str:
-    """The text of fragments in order, each ending its line."""
-    return "".join([part.text for part in parts_of(fragments)])
+def text_of(fragments: Sequence[Fragment]) -> str:
+    """The text of fragments in order, each on lines of its own."""
+    return "".join([part.text for part in _pieces(fragments)])
 
 
-def parts_of(fragments: Iterable[Fragment]) -> list[TextPart]:
-    """What fragments are made of, in order, each ending its line; in as few parts as can be."""
-    return merged(part for fragment in fragments for part in (*fragment.parts, *fragment.closing))
+def parts_of(fragments: Sequence[Fragment]) -> list[TextPart]:
+    """What this text is made of, in as few parts as can be."""
+    return merged(_pieces(fragments))
+
+
+def _pieces(fragments: Sequence[Fragment]) -> list[TextPart]:
+    pieces = [part for fragment in fragments for part in (*fragment.parts, *fragment.closing)]
+    if fragments and fragments[-1].closing:
+        pieces.pop()
+    return pieces
 
 
 def plain(source: Source, source_id: str, text: str, *, score: float | None = None, at_us: int = 0) -> Fragment:

@@ -13,7 +13,7 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.attention import merging
 from hobus.actors.ho2_supervisor.attention.account import LIMITS, Account
 from hobus.actors.ho2_supervisor.attention.cache import ContextCache, key_of
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, BudgetUsed
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, BudgetUsed, text_of
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
 from hobus.config.attention_rules import choose, context_tokens
@@ -108,7 +108,9 @@ class Engine:
             template_hash=self.hashes.get(template.template_id, b""),
             fragments=tuple(run.fragments),
             pipeline_trace=tuple(run.trace),
-            budget_used=BudgetUsed(account.tokens, account.queries, account.elapsed_ms),
+            budget_used=BudgetUsed(
+                len(text_of(run.fragments)) // account.chars_per_token, account.queries, account.elapsed_ms
+            ),
             max_context_tokens=tokens_max,
             warnings=tuple(run.warnings),
             stopped_by=stopped_by,

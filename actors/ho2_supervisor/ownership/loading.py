@@ -7,7 +7,7 @@ entry is missing, or does not read, the loading fails and names it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -137,18 +137,22 @@ async def _newest(
 
 
 async def _fill(client: LedgerClient, record: SessionRecord) -> None:
-    """Texts stand where they are needed: of follow-ups that wait, and of the newest turns."""
+    """Texts stand where they are needed: of follow-ups that wait, of active intents, and of the newest turns."""
     waiting = [ref for ref in record.state.pending_follow_up if ref not in record.follow_ups]
-    record.follow_ups |= await texts_of(client, waiting)
-    record.history = await _with_texts(client, record)
+    objectives = record.missing_objectives()
+    texts = await texts_of(client, [*waiting, *objectives, *record.history.missing_refs()])
+    record.follow_ups |= {ref: texts[ref] for ref in waiting if ref in texts}
+    for ref in objectives:
+        record.name_objective(ref, texts.get(ref))
+    record.history = await _with_texts(client, record, texts)
 
 
-async def _with_texts(client: LedgerClient, record: SessionRecord) -> History:
+async def _with_texts(client: LedgerClient, record: SessionRecord, texts: Mapping[str, str]) -> History:
     """The newest turns with their texts. A reply whose own record never committed is in the result of its turn.
 
     One that was erased stays away.
     """
-    history = record.history.filled(await texts_of(client, record.history.missing_refs()))
+    history = record.history.filled(texts)
     results = {
         turn.reply_ref: record.inputs[turn.input_id].result_ref
         for turn in history.turns

@@ -91,6 +91,7 @@ class OwnedSession:
         self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
         self.tenure = 0  # of this owner; 0 until it took the session over
         self.barriers = 0
+        self.durable = -1  # sequence of the newest of its entries that is known to stand
         self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
         self._bus = resources.bus
         self._client = resources.client
@@ -295,6 +296,7 @@ class OwnedSession:
         fault = future.exception()
         if fault is None:
             acks = future.result()[: len(entries)]
+            self.durable = max(self.durable, *(ack.sequence for ack in acks))
             refused = [(ack, entry) for ack, entry in zip(acks, entries, strict=True) if not ack.is_first]
             if refused:
                 self._lose(self._lost or refusal_of(*refused[0]))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session as events
-from hobus.bus.messages.ids import completed_id, entry_id
+from hobus.bus.messages.ids import completed_id, entry_id, intent_entry_id
 from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
 from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionFact
 from hobus.bus.record.journal import Recorded, pack_event, recorded
@@ -50,6 +50,8 @@ def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
             return entry_id(entry_name(event.kind), event.wo_id)
         case events.RunCompleted():
             return completed_id(run)
+        case events.IntentDeclared() | events.IntentSuperseded() | events.IntentClosed():
+            return intent_entry_id(entry_name(event.kind), event.intent_id)
         case _:
             return None
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents, has_own_words
+from hobus.actors.ho2_supervisor.session.order_lives import OrderLives, failure_in
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
@@ -66,6 +68,7 @@ class RunMemo:
     requested: events.RunRequested
     input_text: str | None
     results: tuple[str | None, ...] = ()  # contents behind requested.results; None where erased
+    intents: Intents = NO_INTENTS  # as they were when it was requested
     steps: set[str] = field(default_factory=set[str])
     orders: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     dispatched_in: dict[str, int] = field(default_factory=dict[str, int])
@@ -129,6 +132,8 @@ class SessionRecord:
         self.inputs_forgotten = False  # some were let go: one that is not known here may stand in the ledger
         self.unrequested_forgotten = False  # also of those that the host answered before any run was requested
         self.follow_ups: dict[str, str] = {}  # ref -> text, of those that wait
+        self.objectives: dict[str, str] = {}  # ref -> one line, of the active intents; what was erased is not there
+        self.orders = OrderLives()  # those that are open or have failed
         self.history = History()
         self.total_tokens = 0
         self.total_cost_usd: float | None = 0.0
@@ -177,13 +182,15 @@ class SessionRecord:
         event = entry.event.event
         if self.run is not None:
             self.run.take(entry, before)
+        if self.state.intents is not before.intents:
+            self._name_objectives(entry)
         match event:
+            case events.OrderDispatched() | events.OrderEnded():
+                self._order(event)
             case events.HostCommandReceived():
                 self._hear(entry, event.command)
-            case events.HostCommandApplied():
-                self.commands[event.command_id] = ""
-            case events.HostCommandRejected():
-                self.commands[event.command_id] = event.reason
+            case events.HostCommandApplied() | events.HostCommandRejected():
+                self.commands[event.command_id] = event.reason if isinstance(event, events.HostCommandRejected) else ""
             case events.RunRequested():
                 self._requested(entry, event)
             case events.TurnDegraded():
@@ -195,6 +202,13 @@ class SessionRecord:
             case _:
                 pass
 
+    def _order(self, event: events.OrderDispatched | events.OrderEnded) -> None:
+        if isinstance(event, events.OrderDispatched):
+            self.orders.dispatched(event.wo_id, event.order if self.run is None else self.run.orders[event.wo_id])
+        elif event.wo_id in self.orders:  # else it came so late that the order is forgotten
+            at = event.receipt.get("completed_at", event.at)
+            self.orders.ended(event.wo_id, at, failure=failure_in(event.receipt))
+
     def _forget(self) -> None:
         """What is beyond the bound is let go, the oldest first: a session of any age costs the same.
 
@@ -204,6 +218,7 @@ class SessionRecord:
         for ref in [ref for ref in self.follow_ups if not self._waits(ref)]:
             del self.follow_ups[ref]
         kept = self._limits.known_max
+        self.orders.forget(kept, self.state.intents.active_ids)
         if len(self.inputs) > kept:
             settled = [known for known in self.inputs.values() if known.became != "running"]
             requested = [known.input_id for known in settled if known.run_seq is not None]
@@ -223,6 +238,27 @@ class SessionRecord:
         if text is not None:
             self.follow_ups[ref] = text
 
+    def _name_objectives(self, entry: Recorded) -> None:
+        """The words of the active intents: of one that was declared just now in its entry, or the run's own message."""
+        for ref in self.missing_objectives():
+            text = own_text(entry, ref)
+            if text is None and self.run is not None and ref == self.run.requested.input_ref:
+                text = self.run.input_text
+            self.name_objective(ref, text)
+        active = {intent.objective_ref for intent in self.state.intents.active}
+        self.objectives = {ref: words for ref, words in self.objectives.items() if ref in active}
+
+    def missing_objectives(self) -> list[str]:
+        """Refs of active intents' words that are still to be read."""
+        return [one.objective_ref for one in self.state.intents.active if one.objective_ref not in self.objectives]
+
+    def name_objective(self, ref: str, text: str | None) -> None:
+        """An intent's words are these, of a message its beginning; None: they were erased."""
+        if text is not None:
+            self.objectives[ref] = (
+                text if has_own_words(ref) else history_rules.one_line(text, self._limits.digest_chars)
+            )
+
     def _waits(self, ref: str) -> bool:
         """Whether a follow-up's text may still be asked for: it waits, or its command is not decided yet."""
         command = self.state.received_command
@@ -240,6 +276,7 @@ class SessionRecord:
             event,
             self.follow_ups.get(event.input_ref) if text is None else text,
             tuple(own_text(entry, given.content_ref) for given in event.results),
+            self.state.intents,
         )
 
     def _ended(self, entry: Recorded, end: End) -> None:
@@ -253,10 +290,17 @@ class SessionRecord:
             self.history = history_rules.remember(self.history, turn, self._limits)
             if result is not None:
                 self._spent(result)
+            if result is not None and result.quality_gate_passed is False and self.run is not None:
+                self._escalated(self.run, entry.event.event.at)
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
         if self.run is not None:
             self.last_run = ended_run(self.run, outcome, entry.submission_id)
         self.run = None
+
+    def _escalated(self, run: RunMemo, at: str) -> None:
+        """The run gave up on the answer that its last order brought (ESCALATION says so beside the journal)."""
+        for wo_id in list(run.receipts)[-1:]:
+            self.orders.escalated(wo_id, at, run.orders.get(wo_id))
 
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
         known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
@@ -317,5 +361,9 @@ def step_key(event: events.SessionFact) -> str:
             return f"{event.kind}:{about}"
         case events.ToolReceipt():
             return f"{event.kind}:{event.tool_batch_id}.{event.call_id}"
+        case events.IntentDeclared() | events.IntentSuperseded() | events.IntentClosed():
+            return f"{event.kind}:{event.intent_id}"
+        case events.IntentConflict():  # a run is in doubt once at most
+            return event.kind
         case _:
             return ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hobus.actors.ho2_supervisor.session import commands
+from hobus.actors.ho2_supervisor.session import commands, intents
 from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
@@ -90,7 +90,7 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
         return Rejected("the session is not open")
     if state.run is not None:
         return Rejected(f"run {state.run_id} is active")
-    return state._replace(status="closed", pending_follow_up=[])
+    return state._replace(status="closed", pending_follow_up=[], intents=state.intents._replace(active=[]))
 
 
 def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
@@ -108,6 +108,14 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
         ]
         return state._replace(open_calls=None, pending_follow_up=waiting)
     return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None)
+
+
+def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
+    """Intents change while the session is open, in whatever state its run is: they are facts, no effects."""
+    if not state.is_started or state.status == "closed":
+        return Rejected("session_closed: the session is not open")
+    after = intents.after(state.intents, event, state.session_id)
+    return Rejected(after) if isinstance(after, str) else state._replace(intents=after)
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -361,5 +369,6 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "RunCancelled": lambda state, event: _run_ended(state, event.input_id, "Cancelled"),
     "TurnDegraded": _turn_degraded,
     "StateSnapshot": _state_snapshot,
+    **dict.fromkeys(("IntentDeclared", "IntentSuperseded", "IntentClosed", "IntentConflict"), _intent),
     "SessionEnded": _session_ended,
 }

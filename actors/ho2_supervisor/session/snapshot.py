@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
@@ -24,7 +25,7 @@ from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.session import StateSnapshot
 from hobus.bus.record.journal import Recorded
 
-VERSION = 6
+VERSION = 7
 """Of the packed record. One of another version is not read; the entries before it are."""
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""
@@ -57,6 +58,7 @@ class Packed(Record):
     total_cost_usd: float | None
     last_run: EndedRun | None
     degraded_agent_id: str
+    orders: list[OrderLife]
 
 
 _AS_THEY_ARE = (
@@ -101,6 +103,7 @@ def packed_record(record: SessionRecord) -> bytes:
             turns=list(history.turns),
             line_inputs=[input_id for input_id, _ in history.digests],
             turn_count=history.count,
+            orders=record.orders.known(),
             **{name: getattr(record, name) for name in _AS_THEY_ARE},
         )
     )
@@ -138,6 +141,7 @@ def restored(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionR
     record.commands = {command.command_id: command.reason for command in packed.commands}
     lines = _lines(entry, len(packed.line_inputs), limits)
     digests = tuple(zip(packed.line_inputs, lines, strict=True))
+    record.orders = OrderLives(packed.orders)
     record.history = History(turns=tuple(packed.turns), digests=digests, count=packed.turn_count)
     return record
 

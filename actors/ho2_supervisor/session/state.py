@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
 from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
 from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import HostCommand, LeaseTerms, Lifecycle, OpenCalls, RunConfig, SessionConfig
@@ -135,6 +136,7 @@ class SessionState(NamedTuple):
     applied_command_ids: list[str] = []  # noqa: RUF012 - the same
     applied_commands_max: Count | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn
+    intents: Intents = NO_INTENTS
 
     @property
     def is_started(self) -> bool:
@@ -216,8 +218,9 @@ _SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True))
 
 
 def state_bytes(state: SessionState) -> bytes:
-    """The one byte encoding of a state."""
-    return canonical_value(_SERIALIZED.dump_python(state, mode="json"))
+    """The one byte encoding of a state. Of a session without intents it is what it was before there were any."""
+    fields = _SERIALIZED.dump_python(state, mode="json")
+    return canonical_value(fields[:-1] if state.intents == NO_INTENTS else fields)
 
 
 def state_hash(state: SessionState) -> str:

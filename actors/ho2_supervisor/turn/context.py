@@ -6,22 +6,23 @@ that fails is no end of a turn: it goes on with what there is, and its record sa
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
 from hobus.actors.ho2_supervisor.attention.engine import AssemblyFailed
-from hobus.actors.ho2_supervisor.attention.pipeline import Room, Sources
+from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room, Sources
 from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled, beside
-from hobus.actors.ho2_supervisor.turn import history, recall, work_orders
+from hobus.actors.ho2_supervisor.turn import history, intents, projected, recall, work_orders
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import requested_id
+from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, FragmentTrace, StageTrace
 from hobus.config.attention_rules import tokens_of
@@ -32,13 +33,22 @@ OTHER = "assembled_context"
 _NAMES = (recall.SEGMENT, history.NAME, OTHER)
 
 
+class Shown(NamedTuple):
+    """What a turn's prompts show beside system and message, and what leaves with the first order that shows it."""
+
+    segments: list[Segment]
+    entries: list[WriteEntry]
+
+
 async def understood(
     run: Run, limits: HistoryLimits, classify: Callable[[], Coroutine[Any, Any, Classification]]
-) -> tuple[Classification, list[Segment]]:
+) -> tuple[Classification, Shown]:
     """The message's labels, and the context of its prompts; memory is read while the message is classified."""
     recorded = await _recorded(run)
     if recorded is not None:
-        return await classify(), recorded
+        labels = await classify()
+        intents.settle(run, labels)
+        return labels, Shown(recorded, [])
     request = _request_of(run)
     template = run.resources.attention.template_for(request)
     found = Recalled()
@@ -49,9 +59,20 @@ async def understood(
         labels, found = await beside(classify(), recalled)
     else:
         labels = await classify()
-    context = await _assembled(run, request, template, _sources(run, request, limits, labels, found))
+    intents.settle(run, labels)
+    sources = _sources(run, request, limits, labels, found)
+    mode = run.config.projection.mode
+    alive = projected.fragments(run) if mode != "off" else []
+    context = await _assembled(run, request, template, sources | _liveness(run, alive if mode == "enforce" else []))
     _record(run, context, labels, found)
-    return labels, segments_of(run, context)
+    entries: list[WriteEntry] = []
+    if mode == "enforce":
+        entries = [projected.computed(run, mode, context)]
+    elif mode == "shadow":
+        other = replace(request, work_order_id=f"{request.work_order_id}/projection")
+        projection = await _assembled(run, other, template, sources | _liveness(run, alive))
+        entries = [projected.computed(run, mode, projection), projected.compared(run, context, projection)]
+    return labels, Shown(segments_of(run, context), entries)
 
 
 async def _recorded(run: Run) -> list[Segment] | None:
@@ -65,7 +86,7 @@ def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
     return [
         *recall.segments(context.of("memory")),
         *run.effects.one_segment(history.NAME, parts_of(context.of("history"))),
-        *run.effects.one_segment(OTHER, parts_of(_others(context))),
+        *run.effects.segments(OTHER, parts_of(_others(context))),
     ]
 
 
@@ -98,13 +119,15 @@ async def _assembled(
 
 def _sources(
     run: Run, request: AttentionRequest, limits: HistoryLimits, labels: Classification, found: Recalled
-) -> Sources:
+) -> dict[str, FragmentSource]:
     budget = run.config.budget
+    shown = {run.requested.input_ref}  # refs of what the prompt has by what was said: it is no find of a search
 
     async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
         tokens = limits.budget_tokens if config.max_tokens is None else tokens_of(config.max_tokens, budget)
         within = replace(limits, budget_tokens=min(tokens, room.account.tokens_left))
         for one in history.shown(run.history, within):
+            shown.update(part.ref for part in one.parts if part.ref is not None)
             yield Fragment("history", one.source_id, one.parts)
 
     async def learned(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
@@ -117,8 +140,23 @@ def _sources(
     own = own_sources(
         request, run.resources.snapshot, run.resources.client, entries_max=run.config.ledger.read_entries_max
     )
-    shown = {run.requested.input_ref, *(ref for turn in run.history.turns for ref in (turn.input_ref, turn.reply_ref))}
-    return own | lookups(run, request, frozenset(shown)) | {"history": said, "memory": learned}
+    return own | lookups(run, request, shown) | {"history": said, "memory": learned}
+
+
+def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
+    """What is alive, as far as there is room: what does not fit is left out, and the next one tried."""
+
+    async def liveness(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+        cpt = run.config.attention.chars_per_token
+        left = room.account.chars_left
+        if config.max_tokens is not None:
+            left = min(left, tokens_of(config.max_tokens, run.config.budget) * cpt)
+        for fragment in alive:
+            if fragment.chars <= left:
+                left -= fragment.chars
+                yield fragment
+
+    return {"liveness": liveness}
 
 
 def _others(context: AssembledContext) -> list[Fragment]:

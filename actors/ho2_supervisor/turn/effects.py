@@ -106,6 +106,12 @@ class Effects:
             self._told.add(segment.text)
         return [segment]
 
+    def segments(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
+        """The parts one by one, which is less to record where they are few; as one text if one is a stretch."""
+        if any(part.stretch for part in parts):
+            return self.one_segment(name, parts)
+        return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
+
     @property
     def has_open_model_calls(self) -> bool:
         """Whether an order to a model was sent and has no receipt: nobody knows what it has cost."""

@@ -105,12 +105,18 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
 
 def digest(turn: DeliveredTurn, chars_max: int) -> str:
     """One line for a turn: what was asked, which tools answered, whether it was a degraded answer."""
-    asked = " ".join((ERASED if turn.input_text is None else turn.input_text).split())
+    asked = ERASED if turn.input_text is None else turn.input_text
     notes = [", ".join(turn.tool_ids)] if turn.tool_ids else []
     notes += ["degraded"] if turn.is_degraded else []
     tail = f" ({'; '.join(notes)})" if notes else ""
     room = max(0, chars_max - len("- user: ") - len(tail))
-    return f"- user: {asked if len(asked) <= room else asked[: max(0, room - 1)] + '…'}{tail}"
+    return f"- user: {one_line(asked, room)}{tail}"
+
+
+def one_line(text: str, chars_max: int) -> str:
+    """The text in one line, cut where it is longer."""
+    line = " ".join(text.split())
+    return line if len(line) <= chars_max else line[: max(0, chars_max - 1)] + "…"
 
 
 class Shown(NamedTuple):

@@ -6,7 +6,8 @@ prompts once it is erased.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Set as AbstractSet
 
 from hobus.actors.ho2_supervisor.attention.account import LimitReached
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
@@ -22,9 +23,43 @@ _SEARCHED_TIER = "hot"
 """What people and models said is of this tier; no other one has texts that a supervisor may search."""
 
 
-def lookups(run: Run, request: AttentionRequest, shown: frozenset[str]) -> dict[str, FragmentSource]:
-    """`shown`: refs of texts that the prompt has anyway: they are no find."""
+def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dict[str, FragmentSource]:
+    """`shown`: refs of texts that the prompt has by then: they are no find."""
 
+    async def horizontal_search(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
+        tiers = config.tiers or room.tiers
+        if tiers and _SEARCHED_TIER not in tiers:
+            room.warn(f"texts of tier {', '.join(tiers)} are not searched")
+        elif config.scope == "agent" or not _is_all_shown(run, shown):
+            room.account.query()
+            hits = await run.resources.client.search(_question(run, request, config, len(shown)))
+            if hits.reached < min(hits.head, run.stood_before):
+                room.warn(f"the record was searched up to entry {hits.reached} alone")
+            for hit in chosen(hits.hits, shown, request.user_input)[: config.max_results]:
+                yield found_text(hit)
+
+    return {"file_read": _file_read(run, request), "horizontal_search": horizontal_search}
+
+
+def _question(run: Run, request: AttentionRequest, config: HorizontalSearch, shown_count: int) -> Search:
+    """Of before this run: what it says itself is no find, and nobody waits until that is indexed."""
+    return Search(
+        words=config.query.replace(_MESSAGE, request.user_input),
+        session_id=request.session_id if config.scope == "session" else "",
+        agent_id=request.agent.agent_id,
+        streams=["session"],
+        before=run.stood_before + 1,
+        score_min=config.relevance_threshold,
+        limit=config.max_results + shown_count,
+    )
+
+
+def _is_all_shown(run: Run, shown: AbstractSet[str]) -> bool:
+    turns = run.history.turns
+    return run.history.count == len(turns) and all({turn.input_ref, turn.reply_ref} <= shown for turn in turns)
+
+
+def _file_read(run: Run, request: AttentionRequest) -> FragmentSource:
     async def file_read(config: FileRead, room: Room) -> AsyncGenerator[Fragment, None]:
         for path in config.paths:
             room.account.query()
@@ -41,28 +76,22 @@ def lookups(run: Run, request: AttentionRequest, shown: frozenset[str]) -> dict[
             if found.text:
                 yield plain("file", path, heading + found.text)
 
-    async def horizontal_search(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
-        tiers = config.tiers or room.tiers
-        if tiers and _SEARCHED_TIER not in tiers:
-            room.warn(f"texts of tier {', '.join(tiers)} are not searched")
-            return
-        room.account.query()
-        hits = await run.resources.client.search(
-            Search(
-                words=config.query.replace(_MESSAGE, request.user_input),
-                session_id=request.session_id if config.scope == "session" else "",
-                agent_id=request.agent.agent_id,
-                streams=["session"],
-                score_min=config.relevance_threshold,
-                limit=config.max_results + len(shown),
-            )
-        )
-        if hits.reached < hits.head:
-            room.warn(f"the newest {hits.head - hits.reached} entries of the record were not searched")
-        for hit in [hit for hit in hits.hits if hit.ref not in shown][: config.max_results]:
-            yield found_text(hit)
+    return file_read
 
-    return {"file_read": file_read, "horizontal_search": horizontal_search}
+
+def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
+    """Those that say something that the prompt does not have: each text once, and not the message itself."""
+    known = {_words(message)}
+    found: list[Hit] = []
+    for hit in hits:
+        if hit.ref not in shown and (words := _words(hit.excerpt)) not in known:
+            known.add(words)
+            found.append(hit)
+    return found
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
 
 
 def found_text(hit: Hit) -> Fragment:

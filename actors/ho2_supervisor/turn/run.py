@@ -42,6 +42,7 @@ class Run:
         self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
         self.learning = None if self.called_tool else learning  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
+        self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
         self.round_count = 0
         self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
         self._task = task
@@ -148,6 +149,7 @@ class Run:
             config_digest=self.requested.config_digest,
             planned_at=now,
             budget_mode=self.config.budget.budget_mode,
+            intent_id=None if (intent := self.session.record.state.intents.newest) is None else intent.intent_id,
         )
         for ref in self.memo.steers.get(str(step_id), ()):
             text = self.memo.said.get(ref)

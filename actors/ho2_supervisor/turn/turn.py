@@ -15,6 +15,7 @@ from hobus.actors.ho2_supervisor.turn import (
     context,
     direct_call,
     history,
+    intents,
     quality_gate,
     tool_batch,
     turn_record,
@@ -25,6 +26,7 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
+from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent
@@ -46,6 +48,7 @@ class Progress:
     draft: Segment | None = None  # what would have been the answer, had nobody steered
     rejections: int = 0
     best: tuple[OutputResult, Judgement] | None = None
+    with_prompt: list[WriteEntry] = field(default_factory=list[WriteEntry])  # leave with the next order of an answer
 
 
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
@@ -91,7 +94,8 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
     Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
     """
     if run.requested.continues is None:
-        return await _understand(run, progress)
+        labels, inputs, progress.with_prompt = await _understand(run, progress)
+        return labels, inputs
     earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     run.steers += earlier.steers
@@ -108,17 +112,18 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
     return run.is_steered and _has_room(run, progress)
 
 
-async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
-    """The message's labels, and the prompt's inputs: what was once shown stays as it is."""
+async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment], list[WriteEntry]]:
+    """The message's labels, the prompt's inputs, what was once shown as it was, and what leaves with the prompt."""
     labels, shown = await context.understood(
         run, history_limits(run.config, run.agent), lambda: _classify(run, progress)
     )
-    return labels, [
+    inputs = [
         Segment(name="system", text=run.agent.system_prompt),
-        *shown,
+        *shown.segments,
         Segment(name="classification", text=labels.as_text()),
         Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
     ]
+    return labels, inputs, shown.entries
 
 
 async def _classify(run: Run, progress: Progress) -> Classification:
@@ -128,6 +133,7 @@ async def _classify(run: Run, progress: Progress) -> Classification:
     config = run.config
     inputs = [
         _message_to_classify(run),
+        *intents.active_objective(run),
         *history.newest_lines(run.history, history_limits(config, run.agent)),
     ]
     receipt = await run.effects.order(
@@ -162,9 +168,13 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
     """One model round towards the answer."""
     config = run.config
     note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
+    step = await run.new_round()
+    for entry in progress.with_prompt:  # nothing is awaited from here on until the order is in the same write
+        run.session.also(entry)
+    progress.with_prompt = []
     return await run.effects.order(
         work_orders.synthesize(
-            await run.new_round(),
+            step,
             inputs=[*inputs, *note, *_steered(run, progress)],
             exchanges=progress.exchanges,
             run_config=run.run_config,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_hash
+from hobus.actors.ho2_supervisor.turn.history import ERASED
 from hobus.bus.messages.base import made_of
-from hobus.bus.messages.session import CallView, HeldCall, RunView, SessionView
+from hobus.bus.messages.session import CallView, ConflictView, HeldCall, IntentView, RunView, SessionView
 
 
 def view_of(record: SessionRecord) -> SessionView | None:
@@ -22,6 +23,12 @@ def view_of(record: SessionRecord) -> SessionView | None:
         run=run_view_of(record),
         pending_follow_ups=len(state.pending_follow_up),
         state_hash=state_hash(state),
+        active_intents=[
+            made_of(IntentView, one, objective=record.objectives.get(one.objective_ref, ERASED))
+            for one in state.intents.active
+        ],
+        intent_conflicts=state.intents.conflict_count,
+        newest_conflict=state.intents.newest_conflict and made_of(ConflictView, state.intents.newest_conflict),
     )
 
 

@@ -55,6 +55,7 @@ class OrderContext:
     config_digest: str
     planned_at: str
     budget_mode: BudgetMode
+    intent_id: str | None = None  # the one that is active now
 
 
 def classify(context: OrderContext, *, inputs: Sequence[Segment], **bounds: Any) -> WorkOrder:

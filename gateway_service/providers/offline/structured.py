@@ -28,7 +28,8 @@ def classify(reading: Reading, message: str, keys: Mapping[str, Key], grammar: G
     is_first = all(reading.blocks.get(name) == "" for name in ("active_objective", "earlier_messages"))
     speech_act = _speech_act(text, grammar, is_first=is_first)
     ambiguity = _ambiguity(text, grammar, speech_act)
-    action = _action(text, grammar, speech_act, ambiguity, is_first=is_first)
+    is_new = is_first or _is_elsewhere(text, grammar, reading.block("active_objective"))
+    action = _action(text, grammar, speech_act, ambiguity, is_new=is_new)
     confidence = _SURE if speech_act == "farewell" else {"low": _LIKELY, "medium": _LIKELY / 2}.get(ambiguity, _GUESS)
     signal = {
         "action": action,
@@ -67,12 +68,18 @@ def _ambiguity(text: str, grammar: Grammar, speech_act: str) -> str:
     return "medium" if len(text.split()) <= _SHORT_WORDS else "low"
 
 
-def _action(text: str, grammar: Grammar, speech_act: str, ambiguity: str, *, is_first: bool) -> str:
+def _action(text: str, grammar: Grammar, speech_act: str, ambiguity: str, *, is_new: bool) -> str:
     if speech_act == "farewell":
         return "close"
-    if is_first or grammar.says("topic_change", text):
+    if is_new or grammar.says("topic_change", text):
         return "new"
     return "unclear" if ambiguity == "high" else "continue"
+
+
+def _is_elsewhere(text: str, grammar: Grammar, objective: str) -> bool:
+    """Whether a message is about another matter than the active objective; both have to be about something."""
+    domains = domain_of(text, grammar), domain_of(grammar.normal(objective), grammar)
+    return "general" not in domains and domains[0] != domains[1]
 
 
 def _labels(text: str, grammar: Grammar, speech_act: str) -> dict[str, str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import SessionView
+from hobus.launch.cli import intent_rows
 from hobus.launch.cli.chat.outcome import Line, money
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
@@ -22,6 +25,7 @@ _NO_SESSION: list[Line] = [("there is no session yet: the first message begins o
 NAMES = {
     "/help": "this list",
     "/session": "what is known of this session, and how to continue it later",
+    "/intent": "what this session is for, as the record has it",
     "/cost": "what this session has used, and what is left",
     "/wait": "wait again for the answer that was not waited for",
     "/new": "leave this session; the next message begins another one",
@@ -45,10 +49,12 @@ async def told(name: str, talk: Talk) -> list[Line]:
             return _help()
         case "/new":
             return _new(talk)
-        case "/session" | "/cost" | "/end" if talk.current_session is None:
+        case "/session" | "/intent" | "/cost" | "/end" if talk.current_session is None:
             return _NO_SESSION
         case "/session":
             return _about_session(talk, await talk.view())
+        case "/intent":
+            return _rows(intent_rows.of_view(await talk.view()))
         case "/cost":
             return _about_cost(talk, await talk.budget())
         case "/end":
@@ -94,8 +100,12 @@ def _about_session(talk: Talk, view: SessionView) -> list[Line]:
         rows["next"] = f"{counted(view.pending_follow_ups, 'message')} for when the turn is over"
     if talk.unfetched is not None:
         rows["unfetched"] = f"input {talk.unfetched.input_id}: /wait"
-    width = max(map(len, rows))
-    return [(f"{name.ljust(width)}  {value}", _DIM) for name, value in rows.items()]
+    return _rows(list(rows.items()))
+
+
+def _rows(rows: Sequence[tuple[str, str]]) -> list[Line]:
+    width = max(len(name) for name, _ in rows)
+    return [(f"{name.ljust(width)}  {value}", _DIM) for name, value in rows]
 
 
 def _about_run(view: SessionView) -> str:

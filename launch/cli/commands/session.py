@@ -17,6 +17,7 @@ from hobus.bus.messages.ids import parse_iso, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionStarted, SessionView
 from hobus.bus.record.journal import recorded
+from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.turn_account import run_in, turn_account
@@ -116,6 +117,8 @@ def _row(start: Entry, standing: Standing) -> dict[str, Any]:
         "updated_at": _time(standing.updated_at_us),
         "owner": standing.state.owner,
         "tenure": standing.state.tenure,
+        "active_intents": standing.state.intents.active_ids,
+        "intent_conflicts": standing.state.intents.conflict_count,
         "session_epoch": standing.state.session_epoch,
         "active_input_id": standing.input_id or None,
         "pause_requested": standing.state.pause_requested,
@@ -241,10 +244,12 @@ def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -
             ("turns", f"{view.turn_count} answered; since {view.created_at}, last change {view.updated_at}"),
             ("follow-ups", f"{view.pending_follow_ups} wait for the end of the run"),
             ("hash", view.state_hash),
+            *intent_rows.of_view(view),
         ]
     else:
         rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
         rows.append(("epochs", f"session {standing.state.session_epoch}"))
+        rows += intent_rows.of_record(standing.state.intents)
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

@@ -228,6 +228,42 @@ class _MemoryLines:
             must(is_named, f"{entry.submission_id}: a prompt shows a memory line that no record names")
 
 
+class _Intents:
+    """An intent begins once and ends at most once, never before it began; its session's end leaves none active."""
+
+    def __init__(self) -> None:
+        self._active: dict[str, set[str]] = {}
+        self._begun: set[str] = set()
+
+    def step(self, entry: Entry) -> None:
+        name, active = entry.submission_id.partition(":")[2], self._active.setdefault(entry.stream, set())
+        match entry.event_type:
+            case "INTENT_DECLARED":
+                must(name not in self._begun, f"{entry.submission_id}: declared twice")
+                self._begun.add(name)
+                active.add(name)
+            case "INTENT_SUPERSEDED" | "INTENT_CLOSED":
+                must(name in active, f"{entry.submission_id}: ended what was not active")
+                active.remove(name)
+            case "SESSION_END":
+                must(not active, f"{entry.submission_id}: left {', '.join(sorted(active))} active")
+            case _:
+                pass
+
+
+class _Projections:
+    """A turn is projected once, however often it is driven."""
+
+    def __init__(self) -> None:
+        self._runs: set[tuple[str, int]] = set()
+
+    def step(self, entry: Entry) -> None:
+        if entry.event_type == "PROJECTION_COMPUTED":
+            run = (entry.provenance.session_id, entry.provenance.run_seq)
+            must(run not in self._runs, f"{entry.submission_id}: run {run[1]} of {run[0]} is projected twice")
+            self._runs.add(run)
+
+
 class _Consolidations:
     """The answer of the turn that named the signal stands before the consolidation begins."""
 
@@ -271,7 +307,7 @@ class RecordMonitor:
         self.prompts, self.answers = _Prompts(), _Answers()
         self._monitors: tuple[Monitor, ...] = (
             _Ids(), self.prompts, _Orders(), _Exchanges(), _Owners(), _Degraded(), _Memory(), _MemoryLines(),
-            _Consolidations(), self.answers, *more,
+            _Intents(), _Projections(), _Consolidations(), self.answers, *more,
         )  # fmt: skip
 
     def step(self, entry: Entry) -> None:

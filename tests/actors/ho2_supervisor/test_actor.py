@@ -412,8 +412,8 @@ def test_end_of_a_session_cancels_its_run() -> None:
         result = rig.run(run())
         assert (result.outcome, result.code) == ("error", "cancelled")
         journal = rig.run(rig.entries())
-        assert names(journal)[-4:] == ["LifecycleChanged", "OrderEnded", "RunCancelled", "SESSION_END"]
-        assert journal[-2].once == turn_key(SESSION, "i1")
+        assert names(journal)[-5:] == ["LifecycleChanged", "OrderEnded", "RunCancelled", "INTENT_CLOSED", "SESSION_END"]
+        assert journal[-3].once == turn_key(SESSION, "i1")
         assert rig.run(rig.turn("i1", "hello")).code == "cancelled"
         rig.run(rig.host.sleep(30))
         assert len(rig.run(rig.entries())) == len(journal)

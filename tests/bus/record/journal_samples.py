@@ -133,6 +133,23 @@ SAMPLES: dict[str, SessionFact] = {
         after=f"RunCompleted:{RUN}", state_hash="ab" * 32, record_ref=f"STATE_SNAPSHOT:{SESSION}/2.9/1",
         record_hash="cd" * 32, record_version=4, at=at(),
     ),
+    "IntentDeclared": events.IntentDeclared(
+        intent_id=f"INT-{SESSION}-012", scope="session", objective_ref=f"INTENT_DECLARED:{SESSION}/012/1",
+        parent_intent_id=f"INT-{SESSION}-011", at=at(),
+    ),
+    "IntentDeclared by its message": events.IntentDeclared(
+        intent_id=f"INT-{SESSION}-001", scope="session", objective_ref=f"RunRequested:{SESSION}/in-1/1", at=at()
+    ),
+    "IntentSuperseded": events.IntentSuperseded(
+        intent_id=f"INT-{SESSION}-011", superseded_by_intent_id=f"INT-{SESSION}-012", reason="new_objective", at=at()
+    ),
+    "IntentClosed": events.IntentClosed(
+        intent_id=f"INT-{SESSION}-012", outcome="session_ended", reason="session_ended", at=at()
+    ),
+    "IntentConflict": events.IntentConflict(
+        reason="several_active", active_intent_ids=[f"INT-{SESSION}-011", f"INT-{SESSION}-012"],
+        chosen=f"INT-{SESSION}-012", at=at(),
+    ),
     "SessionEnded": events.SessionEnded(reason="client", turn_count=3, at=at()),
 }  # fmt: skip
 

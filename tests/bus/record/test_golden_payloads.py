@@ -50,6 +50,7 @@ from hobus.bus.record.payloads.orders import (
     StageTrace,
     ToolStarted,
 )
+from hobus.bus.record.payloads.projection import ProjectionComputed, ShadowCompare
 from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
     BreakerChanged,
@@ -162,6 +163,22 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
             fragments=(FragmentTrace("search", "x/1", 3, 0.5),),
         ),
         "dc0015a174c000cd07d000909090a94154542d412d303031a5312e302e30c40101c401020a030105aa636f6d706c6574696f6e9196a473616964a7686973746f7279010305a26f6ba091a4613a20629194a6736561726368a3782f3103cb3fe0000000000000",
+    ),
+    (
+        ProjectionComputed(
+            "enforce", "2026-01-01T00:00:00.000000Z", 100, 5, 2, b"\1" * 32, "sha256:00", ("001",), (), ("1.2.1",)
+        ),
+        (
+            "9aa7656e666f726365bb323032362d30312d30315430303a30303a30302e3030303030305a640502c4200101010101010101"
+            "010101010101010101010101010101010101010101010101a97368613235363a303091a33030319091a5312e322e31"
+        ),
+    ),
+    (
+        ShadowCompare(b"\1" * 32, b"\2" * 32, 4, 5, (), ("INT-1",)),
+        (
+            "96c4200101010101010101010101010101010101010101010101010101010101010101c42002020202020202020202020202"
+            "0202020202020202020202020202020202020204059091a5494e542d31"
+        ),
     ),
     (
         SignalLogged("domain:system", "2026-01-01T00:00:00.000000Z", {"n": 1, "s": "x"}),

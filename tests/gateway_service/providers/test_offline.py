@@ -158,6 +158,23 @@ async def test_later_messages_continue_unless_they_say_otherwise(text, speech_ac
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "objective", "action"),
+    [
+        ("and the frameworks?", "what packages are installed?", "continue"),
+        ("what did this session cost?", "what packages are installed?", "new"),
+        ("show me the configuration", "see what the session cost", "new"),
+        ("and in detail?", "what packages are installed?", "continue"),
+        ("show me the configuration", "have a chat", "continue"),
+        ("thanks, bye", "what packages are installed?", "close"),
+    ],
+)
+async def test_another_matter_than_the_active_objective_is_new(text, objective, action):
+    """Both have to be about something: what is about nothing in particular goes on."""
+    value = await classified(text, history="- user: hello", active_intent=objective)
+    assert value["intent_signal"]["action"] == action
+
+
 async def test_labels_stay_inside_the_vocabulary_that_the_prompt_shows():
     """A configuration without our words gets no label instead of a foreign one."""
     response = await ask(prompt("PRC-CLASSIFY-001", "what packages are installed?", domain_labels="cooking"))

@@ -92,7 +92,7 @@ def test_a_tool_must_be_had_and_permitted(permitted: tuple[str, ...], expected: 
     ("path", "value"),
     [
         ("budget.session_token_limit", 200_000),
-        ("projection", {"mode": "off"}),
+        ("projection", {"mode": "enforce"}),
         ("gateway.default_route.provider_id", "offline"),
     ],
 )

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.bus.dispatch import Call
+from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payloads.orders import ContextAssembled
 from tests.actors.ho2_supervisor.attention.assembling import template
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, text_of
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Pool, Rig, calls, classified, text_of
+from tests.rig import of_type
 
 QUESTION = "what packages are installed?"
 SPECS = {"type": "registry_query", "config": {"registry": "specs"}}
@@ -36,7 +39,8 @@ def turns(rig: Rig, count: int, first: int = 1) -> list[WorkOrder]:
 
 def contexts(rig: Rig) -> list[tuple[Entry, ContextAssembled]]:
     """CONTEXT_ASSEMBLED of each turn."""
-    return [(entry, read_body(entry)) for entry in rig.run(rig.entries("ho2_context_authority"))]
+    entries = of_type(rig.run(rig.entries("ho2_context_authority")), "CONTEXT_ASSEMBLED")
+    return [(entry, read_body(entry)) for entry in entries]
 
 
 def inputs(order: WorkOrder) -> list[str]:
@@ -53,7 +57,7 @@ def test_what_a_prompt_shows_is_what_its_template_says() -> None:
         assert shown[0].startswith("SPEC-ADMIN-001 ")
         assert len(shown) == len(shipped_snapshot().specs) + 1
         assert shown[-1].startswith("The message was sent at ")
-    with Rig() as rig:
+    with Rig(("projection.mode", "off")) as rig:
         _, second = turns(rig, 2)
         assert inputs(second) == ["system", "history", "classification", "user_input"]
         assert f"{QUESTION} 1" in text_of(second, "history")
@@ -86,7 +90,7 @@ def test_the_record_says_by_which_template_and_what_ended_it() -> None:
         assert [(one.source, one.source_id) for one in second.fragments] == [
             ("registry", spec) for spec in rig.snapshot.specs
         ]
-        shown = text_of(orders[1], "assembled_context") + text_of(orders[1], "history")
+        shown = text_of(orders[1], "assembled_context") + "\n" + text_of(orders[1], "history")
         assert second.context_hash == hashlib.sha256(shown.encode()).digest()
         assert second.tokens_assembled == len(shown) // 4
         assert (entry.provenance.session_id, entry.provenance.run_seq) == (SESSION, 1)
@@ -201,3 +205,105 @@ def test_the_same_journal_gives_the_same_context_byte_for_byte() -> None:
             texts = [[(segment.name, segment.text) for segment in order.input_context] for order in orders]
             found.append(list(zip(hashes, texts, strict=True)))
     assert found[0] == found[1]
+
+
+# --- what others look up ----------------------------------------------------------------------------------------------
+
+SEARCH = {
+    "type": "horizontal_search",
+    "config": {"query": "{{ user_input }}", "sources": ["ledger"], "max_results": 2, "relevance_threshold": 0.2},
+}  # fmt: skip
+NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
+OLD = (("ho2.history_turns_max", 2), ("ho2.history_step_turns", 1))
+
+
+def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:
+    """What is said in one session, and a second for the index; the context of the last answer."""
+
+    async def run() -> None:
+        await rig.start_session(session_id)
+        for number, text in enumerate(texts):
+            await rig.host.sleep(1)
+            assert (await rig.turn(f"i{number}", text, session_id=session_id)).outcome == "success"
+
+    rig.run(run())
+    orders = [order for order in rig.pool.orders if order.wo_type == "synthesize"]
+    return text_of(orders[-1], "assembled_context") if orders else ""
+
+
+@pytest.mark.parametrize("turns", [3, 30])
+def test_what_was_said_long_ago_is_found_again(turns: int) -> None:
+    """Beyond the turns that are shown; by the ref under which it stands, and recorded no second time."""
+    with Rig(*OLD, templates=[template(HISTORY, SEARCH)]) as rig:
+        shown = talk(rig, NEEDLE, *[f"{QUESTION} {n}" for n in range(turns)], "where is the key of the boathouse?")
+        assert NEEDLE in shown
+        [*_, (_, payload)] = contexts(rig)
+        found = payload.fragments[0]
+        assert (found.source, found.source_id) == ("search", f"RunRequested:{SESSION}/i0/1")
+        assert found.relevance_score is not None and 0.2 <= found.relevance_score <= 1
+        last = [order for order in rig.pool.orders if order.wo_type == "synthesize"][-1]
+        assert [s.ref for s in last.input_context if s.text == NEEDLE] == [found.source_id]
+
+
+def test_nothing_is_searched_while_the_prompt_has_all_that_was_said() -> None:
+    """No question is asked; what is shown is no find later either."""
+    with Rig(templates=[template(HISTORY, SEARCH)]) as rig:
+        talk(rig, NEEDLE, "where is the key of the boathouse?")
+        assert [payload.queries_executed for _, payload in contexts(rig)] == [0, 0]
+        assert [payload.stages[-1].status for _, payload in contexts(rig)] == ["empty", "empty"]
+
+
+def test_a_search_finds_nothing_of_another_session() -> None:
+    """Whatever was said there."""
+    other = "99999999-2222-5333-8444-555555555555"
+    with Rig(*OLD, templates=[template(HISTORY, SEARCH)]) as rig:
+        talk(rig, NEEDLE, session_id=other)
+        shown = talk(rig, "a", "b", "c", "d", "where is the key of the boathouse?")
+        assert "flowerpot" not in shown
+        assert contexts(rig)[-1][1].queries_executed == 1
+
+
+class Reads(Pool):
+    """An executor that has files, too."""
+
+    texts: Mapping[str, FileText]
+    asked: list[ReadFile]
+
+    async def read(self, message: ReadFile, call: Call) -> FileText:
+        self.asked.append(message)
+        return self.texts[message.path]
+
+
+def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> None:
+    """Under the agent's permissions; each is asked for with what is left of the budget."""
+    reading = {"type": "file_read", "config": {"paths": ["notes/a.md", "b.md"], "max_size_bytes": 100}}
+    with Rig(
+        templates=[template(reading, budget={"max_context_tokens": 50, "max_queries": 5, "timeout_ms": 999})]
+    ) as rig:
+        reads = Reads()
+        reads.texts = {
+            "notes/a.md": FileText(path="/x/notes/a.md", text="Water the plants."),
+            "b.md": FileText(refused="outside", warning="b.md: a link leads out"),
+        }
+        reads.asked = []
+        rig.world.start(reads, role="ho1", slots=16, tools=[AT_HOME])
+        rig.run(rig.world.settled())
+        talk(rig, QUESTION)
+        [order] = [order for order in [*rig.pool.orders, *reads.orders] if order.wo_type == "synthesize"]
+        assert text_of(order, "assembled_context") == "notes/a.md:\nWater the plants."
+        print(contexts(rig)[-1][1])
+        first, second = reads.asked
+        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 100, 203 - 30 - 6 - 1)
+        [(_, payload)] = contexts(rig)
+        assert payload.warnings == ("file_read_0: b.md: a link leads out",)
+        assert [(one.source, one.source_id) for one in payload.fragments] == [("file", "notes/a.md")]
+
+
+def test_where_nobody_reads_files_the_turn_goes_on() -> None:
+    """The stage has failed, and its code is told."""
+    reading = {"type": "file_read", "config": {"paths": ["a.md"], "max_size_bytes": 100}}
+    with Rig(templates=[template(reading, HISTORY)]) as rig:
+        talk(rig, QUESTION)
+        [(_, payload)] = contexts(rig)
+        assert payload.stages[0].status in ("failed", "timeout")
+        assert payload.warnings or payload.stopped_by == "time"

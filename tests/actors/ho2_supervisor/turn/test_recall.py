@@ -13,7 +13,7 @@ from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import event_in
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, one_tool, question_and_answer
-from tests.rig import names
+from tests.rig import names, of_type
 
 ON = (("ho3.enabled", True),)
 
@@ -38,7 +38,7 @@ def asked(rig: Rig, input_id: str = "i1", **fields: Any) -> Any:
 
 def context_of(rig: Rig) -> tuple[Entry, Any]:
     """The one CONTEXT_ASSEMBLED entry and its payload."""
-    [entry] = rig.run(rig.entries("ho2_context_authority"))
+    [entry] = of_type(rig.run(rig.entries("ho2_context_authority")), "CONTEXT_ASSEMBLED")
     return entry, read_body(entry)
 
 
@@ -161,6 +161,9 @@ def test_memory_off_changes_nothing() -> None:
             assert (memory.reads, memory.logs) == ([], [])
             _, payload = context_of(rig)
             assert (payload.artifact_ids, payload.in_force, payload.as_of_seq) == ((), 0, None)
+            assert names(rig.run(rig.entries("ho2_context_authority"))) == [
+                "CONTEXT_ASSEMBLED", "PROJECTION_COMPUTED",
+            ]  # fmt: skip
             assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
             journals.append([entry.bodies for entry in rig.run(rig.entries())])
     assert journals[0] == journals[1] == journals[2]

@@ -50,7 +50,7 @@ def test_turn_without_tools_is_recorded_step_by_step() -> None:
         assert (result.response, result.outcome, result.quality_gate_passed) == ("answer to hello", "success", True)
         assert names(rig.run(rig.entries())) == [
             "TookOver", "SESSION_START", "RunRequested", "RunStarted", "StepStarted", "WO_DISPATCHED", "OrderEnded",
-            "StepStarted", "WO_DISPATCHED", "OrderEnded", "RunCompleted",
+            "INTENT_DECLARED", "StepStarted", "WO_DISPATCHED", "OrderEnded", "RunCompleted",
         ]  # fmt: skip
         assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
 
@@ -123,7 +123,10 @@ def test_orders_carry_what_their_contracts_want() -> None:
     assert synthesize.constraints.tools_allowed == list(rig.snapshot.agents["ADMIN"].tools)
     assert synthesize.acceptance_criteria == {"requires_response_text": True, "min_response_length": 1}
     assert synthesize.parent_wo_id == classify.wo_id
-    assert list(dict.fromkeys(s.name for s in synthesize.input_context)) == ["system", "classification", "user_input"]
+    assert list(dict.fromkeys(s.name for s in synthesize.input_context)) == [
+            "system", "assembled_context", "classification", "user_input",
+        ]  # fmt: skip
+
     assert text_of(synthesize, "user_input") == "hello"
     assert '"domain": ["system"]' in text_of(synthesize, "classification")
     assert {order.state for order in (classify, synthesize)} == {"dispatched"}
@@ -139,7 +142,10 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
         rounds = [order for order in rig.pool.orders if order.wo_type == "synthesize"]
         assert len({s.ref for order in rounds for s in order.input_context if s.name == "system"}) == 1
         for order in rounds:
+            lead = Segment(name="assembled_context", text="active intent: ")  # shorter than any ref
             for segment in order.input_context:
+                if segment == lead:
+                    continue
                 assert segment.ref is not None
                 assert rig.run(rig.ledger_client("operator").body(segment.ref)).decode() == segment.text
         first, second = (
@@ -147,7 +153,9 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
             for entry in rig.run(rig.entries())
             if entry.submission_id.removeprefix("WO_DISPATCHED:") in [order.wo_id for order in rounds]
         )
-        assert [set(segment) for segment in first["input_context"]] == [{"name", "ref"}] * 3
+        assert [set(segment) for segment in first["input_context"]] == [
+            {"name", "ref"}, {"name", "text"}, *[{"name", "ref"}] * 3,
+        ]  # fmt: skip
         assert second["like"] == rounds[0].wo_id and not {
             "input_context",
             "more_context",

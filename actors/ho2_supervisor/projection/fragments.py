@@ -1,0 +1,59 @@
+"""What is alive in a session as fragments of a context, in the order of their priority. Pure.
+
+First comes the active intent, then what failed, then what has no end yet, the newest first. How much of it a prompt
+shows is the attention engine's to say, by its template and budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hobus.actors.ho2_supervisor.attention.context import Fragment, plain
+from hobus.actors.ho2_supervisor.projection.liveness import LivenessState
+from hobus.actors.ho2_supervisor.session.intents import has_own_words
+from hobus.actors.ho2_supervisor.session.order_lives import OrderLife
+from hobus.actors.ho2_supervisor.turn.history import ERASED
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+
+PRIORITIES = ("intent", "failed", "open", "memory")
+_LEAD = "active intent: "
+
+
+def liveness_fragments(state: LivenessState, objectives: Mapping[str, str]) -> list[Fragment]:
+    """What is alive, by priority. `objectives`: ref -> words; what is not there was erased."""
+    active = state.active_intents
+    return [
+        *(_intent(intent_id, state.intents[intent_id].objective, objectives) for intent_id in reversed(active)),
+        *(_failed(life) for life in _newest_first(state, active) if life.status == "failed"),
+        *(_open(life) for life in _newest_first(state, active) if life.is_open),
+    ]
+
+
+def _newest_first(state: LivenessState, active: Sequence[str]) -> list[OrderLife]:
+    """Orders without an intent, or of an active one; what is about an intent that is over concerns nobody."""
+    about = [life for life in state.work_orders.values() if life.intent_id is None or life.intent_id in active]
+    return about[::-1]
+
+
+def _intent(intent_id: str, ref: str, objectives: Mapping[str, str]) -> Fragment:
+    """Its words by their ref, where they stand alone in the record."""
+    words = objectives.get(ref)
+    if words is None or not has_own_words(ref):
+        return plain("liveness", intent_id, _LEAD + (ERASED if words is None else words))
+    return Fragment("liveness", intent_id, (TextPart(None, _LEAD), TextPart(ref, words)))
+
+
+def _failed(life: OrderLife) -> Fragment:
+    why = "its answer was not good enough" if life.is_escalated else life.reason
+    return plain("liveness", life.wo_id, f"failed: {_called(life)} ({why})")
+
+
+def _open(life: OrderLife) -> Fragment:
+    return plain("liveness", life.wo_id, f"without an end: {_called(life)}")
+
+
+def _called(life: OrderLife) -> str:
+    """An order in words: what it was for, and its turn's number."""
+    run = life.wo_id.rpartition("-")[2].partition(".")[0]
+    what = f"call of {life.tool_id}" if life.tool_id else life.wo_type or "order"
+    return f"{what} in turn {run}"

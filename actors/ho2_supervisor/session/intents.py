@@ -1,0 +1,101 @@
+"""The intents of a session as its journal folds them: those that are active, and whether they were ever in doubt. Pure.
+
+What a turn does to them decides `turn/intent_rules.py`; here stands what may follow what. An objective is a ref, never
+its words.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hobus.bus.messages.base import Count, Timestamp
+from hobus.bus.messages.ids import Sequence, intent_id
+from hobus.bus.messages.session import (
+    IntentClosed,
+    IntentConflict,
+    IntentDeclared,
+    IntentScope,
+    IntentSuperseded,
+)
+
+IntentFact = IntentDeclared | IntentSuperseded | IntentClosed | IntentConflict
+
+
+class Intent(NamedTuple):
+    """One that is active."""
+
+    intent_id: str
+    scope: IntentScope
+    objective_ref: str
+    declared_at: Timestamp
+    parent_intent_id: str | None = None
+
+
+class Conflict(NamedTuple):
+    """A turn that went on although its intent was not certain."""
+
+    reason: str
+    active_intent_ids: list[str]
+    chosen: str
+    at: Timestamp
+
+
+class Intents(NamedTuple):
+    """Of one session; no part of it is ever changed in place."""
+
+    active: list[Intent] = []  # noqa: RUF012 - replaced, never changed; in the order of their declaration
+    next_seq: Sequence = 1
+    conflict_count: Count = 0
+    newest_conflict: Conflict | None = None
+
+    @property
+    def newest(self) -> Intent | None:
+        """The one that a turn goes by; None: none is active."""
+        return self.active[-1] if self.active else None
+
+    @property
+    def active_ids(self) -> list[str]:
+        """In the order of their declaration."""
+        return [intent.intent_id for intent in self.active]
+
+
+NO_INTENTS = Intents()
+
+
+def has_own_words(objective_ref: str) -> bool:
+    """Whether a body holds the objective and nothing else; False: it is the beginning of a message."""
+    return objective_ref.startswith("INTENT_DECLARED:")
+
+
+def after(intents: Intents, event: IntentFact, session_id: str) -> Intents | str:
+    """What they are after the event, or why it does not apply."""
+    match event:
+        case IntentDeclared():
+            return _declared(intents, event, session_id)
+        case IntentConflict():
+            return _in_doubt(intents, event)
+        case _:
+            return _over(intents, event, session_id)
+
+
+def _declared(intents: Intents, event: IntentDeclared, session_id: str) -> Intents | str:
+    expected = intent_id(session_id, intents.next_seq)
+    if event.intent_id != expected:
+        return f"intent {event.intent_id[:80]}, the next one is {expected}"
+    intent = Intent(event.intent_id, event.scope, event.objective_ref, event.at, event.parent_intent_id)
+    return intents._replace(active=[*intents.active, intent], next_seq=intents.next_seq + 1)
+
+
+def _over(intents: Intents, event: IntentSuperseded | IntentClosed, session_id: str) -> Intents | str:
+    if event.intent_id not in intents.active_ids:
+        return f"intent {event.intent_id[:80]} is not active"
+    if isinstance(event, IntentSuperseded) and event.superseded_by_intent_id != intent_id(session_id, intents.next_seq):
+        return f"superseded by {event.superseded_by_intent_id[:80]}, which is not the next one"
+    return intents._replace(active=[intent for intent in intents.active if intent.intent_id != event.intent_id])
+
+
+def _in_doubt(intents: Intents, event: IntentConflict) -> Intents | str:
+    if event.active_intent_ids != intents.active_ids or event.chosen not in intents.active_ids:
+        return "a conflict names the active intents, and chooses one of them"
+    conflict = Conflict(event.reason, event.active_intent_ids, event.chosen, event.at)
+    return intents._replace(conflict_count=intents.conflict_count + 1, newest_conflict=conflict)

@@ -1,0 +1,100 @@
+"""What has become of work orders, event by event: the rules that a session's fold and a reading of the record share.
+
+Orders are open from their dispatch to their end. The newest event decides: an end, or the escalation of the answer that
+an order brought; but nothing that begins an order opens it again once it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+OrderStatus = Literal["open", "dispatched", "executing", "completed", "failed"]
+ESCALATED = "escalated"
+"""The reason of an order that ended well and whose answer was not good enough."""
+_OPEN: tuple[OrderStatus, ...] = ("open", "dispatched", "executing")
+
+
+class OrderLife(NamedTuple):
+    """One order."""
+
+    wo_id: str
+    status: OrderStatus = "open"  # open: something is known of it, and not that it was dispatched
+    wo_type: str = ""
+    intent_id: str | None = None
+    planned_at: str = ""
+    tool_id: str = ""
+    ended_at: str | None = None  # the time of its newest end or escalation
+    reason: str = ""  # failed: a closed code
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has no end yet."""
+        return self.status in _OPEN
+
+    @property
+    def is_escalated(self) -> bool:
+        """Whether its answer was given up."""
+        return self.status == "failed" and self.reason == ESCALATED
+
+
+class OrderLives:
+    """The orders of one session, as far as they are known; the ones that were named first come first."""
+
+    def __init__(self, known: Iterable[OrderLife] = ()) -> None:
+        self._lives = {life.wo_id: life for life in known}
+
+    def known(self) -> list[OrderLife]:
+        """All of them."""
+        return list(self._lives.values())
+
+    def dispatched(self, wo_id: str, form: Mapping[str, Any]) -> None:
+        """The order was given out; `form`: the whole order, as a journal holds it."""
+        life = self._of(wo_id, form)
+        self._lives[wo_id] = life._replace(status="dispatched") if life.status == "open" else life
+
+    def started(self, wo_id: str) -> None:
+        """Somebody is at it."""
+        life = self._of(wo_id)
+        if life.is_open:
+            self._lives[wo_id] = life._replace(status="executing")
+
+    def ended(self, wo_id: str, at: str, *, failure: str) -> None:
+        """It ended then; `failure`: the code, empty for one that completed."""
+        status: OrderStatus = "failed" if failure else "completed"
+        self._lives[wo_id] = self._of(wo_id)._replace(status=status, ended_at=at, reason=failure)
+
+    def escalated(self, wo_id: str, at: str, form: Mapping[str, Any] | None = None) -> None:
+        """The answer that it brought was given up."""
+        self._lives[wo_id] = self._of(wo_id, form)._replace(status="failed", ended_at=at, reason=ESCALATED)
+
+    def forget(self, kept_max: int, active_intent_ids: Collection[str]) -> None:
+        """Let go: completed orders, those of an intent that is over, beyond a bound the oldest."""
+        kept = [
+            life
+            for life in self._lives.values()
+            if life.status != "completed" and (life.intent_id is None or life.intent_id in active_intent_ids)
+        ]
+        self._lives = {life.wo_id: life for life in kept[max(0, len(kept) - kept_max) :]}
+
+    def __contains__(self, wo_id: str) -> bool:
+        return wo_id in self._lives
+
+    def _of(self, wo_id: str, form: Mapping[str, Any] | None = None) -> OrderLife:
+        """What is known of it so far, and what its form says."""
+        life = self._lives.get(wo_id) or OrderLife(wo_id)
+        if form is None:
+            return life
+        return life._replace(
+            wo_type=form.get("wo_type", ""),
+            intent_id=form.get("intent_id"),
+            planned_at=form.get("planned_at", ""),
+            tool_id=(form.get("tool_call") or {}).get("tool_id", ""),
+        )
+
+
+def failure_in(receipt: Mapping[str, Any]) -> str:
+    """Why an order failed, by its receipt as a journal holds it; empty: it completed."""
+    if receipt.get("state") != "failed":
+        return ""
+    return (receipt.get("error") or {}).get("code") or "execution_error"

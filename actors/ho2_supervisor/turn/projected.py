@@ -1,0 +1,89 @@
+"""The projection of a turn: what is alive in its session, for its context, and the record of what became of it.
+
+Its entries leave with the order that shows the context, in one write, and stand only if that does: however often the
+run is driven, there is one of each. Driven again behind that order, a turn shows what that holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment, text_of
+from hobus.actors.ho2_supervisor.projection import fragments as rules
+from hobus.actors.ho2_supervisor.projection.liveness import LivenessState, liveness_of
+from hobus.actors.ho2_supervisor.turn.intent_rules import hash_of, ruleset_rows
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.bus.messages.ids import requested_id
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.record.payloads.projection import Mode, ProjectionComputed, ShadowCompare
+
+
+def alive(run: Run) -> LivenessState:
+    """What is alive in the run's session, as its fold has it: nothing is read for it."""
+    record = run.session.record
+    return liveness_of(record.state.intents, record.orders, session_open=record.state.status == "open")
+
+
+def fragments(run: Run) -> list[Fragment]:
+    """What is alive, by priority."""
+    return rules.liveness_fragments(alive(run), run.session.record.objectives)
+
+
+def computed(run: Run, mode: Mode, projection: AssembledContext) -> WriteEntry:
+    """PROJECTION_COMPUTED of this turn; `projection`: the context with what is alive in it."""
+    session_id, config, state = run.session.session_id, run.config, alive(run)
+    told = projection.of("liveness", "memory")
+    intents, orders = f"INT-{session_id}-", f"WO-{session_id}-"
+    payload = ProjectionComputed(
+        mode=mode,
+        timestamp=run.requested.at,
+        token_budget=config.budget.projection_budget,
+        tokens_used=sum(-(-(len(one.content) + 1) // config.attention.chars_per_token) for one in told),
+        fragment_count=len(told),
+        context_hash=_hash(text_of(projection.of("liveness"))),
+        ruleset_hash=ruleset_hash(config.attention.chars_per_token, config.ho2.history_digest_chars),
+        active_intents=tuple(one.removeprefix(intents) for one in state.active_intents),
+        open_work_orders=tuple(one.removeprefix(orders) for one in state.open_work_orders),
+        failed_items=tuple(one.wo_id.removeprefix(orders) for one in state.failed_items),
+        escalations=tuple(one.wo_id.removeprefix(orders) for one in state.escalations),
+        ho3_artifacts_injected=tuple(one.source_id for one in projection.of("memory")),
+    )
+    return _entry(run, "PROJECTION_COMPUTED", payload)
+
+
+def compared(run: Run, shown: AssembledContext, projection: AssembledContext) -> WriteEntry:
+    """PROJECTION_SHADOW_COMPARE: what a prompt shows beside its history, and what it would show."""
+    beside = [[one for one in context.fragments if one.source != "history"] for context in (shown, projection)]
+    texts = [text_of(one) for one in beside]
+    ids = [[fragment.source_id for fragment in one] for one in beside]
+    cpt = run.config.attention.chars_per_token
+    payload = ShadowCompare(
+        shown_hash=_hash(texts[0]),
+        projected_hash=_hash(texts[1]),
+        shown_tokens=len(texts[0]) // cpt,
+        projected_tokens=len(texts[1]) // cpt,
+        only_shown=tuple(one for one in ids[0] if one not in ids[1]),
+        only_projected=tuple(one for one in ids[1] if one not in ids[0]),
+    )
+    return _entry(run, "PROJECTION_SHADOW_COMPARE", payload, texts=texts)
+
+
+@lru_cache(maxsize=8)
+def ruleset_hash(chars_per_token: int, objective_chars: int) -> str:
+    """Of everything by which an intent is resolved and a projection computed, but for template and budget."""
+    return hash_of([ruleset_rows(), list(rules.PRIORITIES), chars_per_token, objective_chars])
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _entry(run: Run, event_type: str, payload: tuple[Any, ...], *, texts: Sequence[str] = ()) -> WriteEntry:
+    return run.resources.entry(
+        event_type, payload, texts=texts, stream="ho2_context_authority",
+        provenance=run.session.provenance(run.run_id.run_seq),
+        parents=[requested_id(run.session.session_id, run.requested.input_id)], trace=run.trace,
+    )  # fmt: skip
