@@ -278,7 +278,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
     """Under the agent's permissions; each is asked for with what is left of the budget."""
     reading = {"type": "file_read", "config": {"paths": ["notes/a.md", "b.md"], "max_size_bytes": 100}}
     with Rig(
-        templates=[template(reading, budget={"max_context_tokens": 50, "max_queries": 5, "timeout_ms": 999})]
+        tools=[], templates=[template(reading, budget={"max_context_tokens": 50, "max_queries": 5, "timeout_ms": 999})]
     ) as rig:
         reads = Reads()
         reads.texts = {
@@ -291,7 +291,6 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
         talk(rig, QUESTION)
         [order] = [order for order in [*rig.pool.orders, *reads.orders] if order.wo_type == "synthesize"]
         assert text_of(order, "assembled_context") == "notes/a.md:\nWater the plants."
-        print(contexts(rig)[-1][1])
         first, second = reads.asked
         assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 100, 203 - 30 - 6 - 1)
         [(_, payload)] = contexts(rig)
