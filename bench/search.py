@@ -14,13 +14,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from bench.ledger_drills.rig import SmallBus, call
 from bench.report import arguments, machine, percentile, say_machine, write_json
-from hobus.actors.ho2_supervisor.turn.sources import FoundInHistory, found_in_history
+from hobus.actors.ho2_supervisor.turn.sources import FoundInHistory, HistorySearched, found_in_history
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.ids import session_id_of
@@ -36,6 +37,7 @@ DISTRACTORS = ("The key question is what the house costs.", "Where is the boat t
 _VOCABULARY = 4_000
 _SYLLABLES = ("ba", "dor", "fen", "gi", "hul", "ka", "lem", "mos", "nu", "per", "qui", "ras", "so", "tin", "vel", "wo")
 _ROUNDS = 20
+_TURNS_TOGETHER = 64
 
 
 def conversation(session_id: str, turns: int, *, needle_at: int | None, seed: int = 1) -> Iterator[list[WriteEntry]]:
@@ -100,12 +102,15 @@ class Asking:
         return hits
 
 
-async def found_needle(service: LedgerService, limit: int = 3) -> list[FoundInHistory]:
+async def _needle(ledger: Asking) -> HistorySearched:
     """What the question brings, in the session that has the answer."""
-    searched = await found_in_history(
-        QUESTION, SESSION, ledger=Asking(service), limit=limit, score_min=0.2  # pyright: ignore[reportArgumentType]
-    )  # fmt: skip
-    return searched.found
+    given: Any = ledger
+    return await found_in_history(QUESTION, SESSION, ledger=given, limit=3, score_min=0.2)
+
+
+async def found_needle(service: LedgerService) -> list[FoundInHistory]:
+    """The same, of a ledger that was just written."""
+    return (await _needle(Asking(service))).found
 
 
 class _Bus(SmallBus):
@@ -122,19 +127,18 @@ async def measure(folder: Path, turns: int) -> dict[str, Any]:
     await service.start(_Bus())  # pyright: ignore[reportArgumentType]
     began = time.perf_counter()
     for session_id, needle_at in ((SESSION, turns // 4), (OTHER, None)):
-        for entries in conversation(session_id, turns, needle_at=needle_at):
-            await service.append(entries, "ho2/1@7")
+        for some in _together(conversation(session_id, turns, needle_at=needle_at)):
+            await service.append(some, "ho2/1@7")
     written_s = time.perf_counter() - began
     while (await _whole(service, "nothing", 1)).reached < service.counters()["head"]:
         await asyncio.sleep(0.05)
     indexed_s = time.perf_counter() - began
-    needle, common = Asking(service), []
+    needle, common = Asking(service), list[float]()
+    searched, frequent = await _needle(needle), " ".join(_vocabulary()[:8])
     for _ in range(_ROUNDS):
-        searched = await found_in_history(
-            QUESTION, SESSION, ledger=needle, limit=3, score_min=0.2  # pyright: ignore[reportArgumentType]
-        )  # fmt: skip
+        searched = await _needle(needle)
         again = time.perf_counter()
-        await _whole(service, " ".join(_vocabulary()[:8]), 10)
+        await _whole(service, frequent, 10)
         common.append(time.perf_counter() - again)
     await service.drain()
     size = sum(file.stat().st_size for file in folder.glob(f"{FILE}*"))
@@ -153,6 +157,12 @@ async def measure(folder: Path, turns: int) -> dict[str, Any]:
         "common_p50_ms": round(percentile(common, 50) * 1000, 2),
         "common_max_ms": round(max(common) * 1000, 2),
     }
+
+
+def _together(turns: Iterator[list[WriteEntry]]) -> Iterator[list[WriteEntry]]:
+    """Several turns in one write: this measures no syncs."""
+    while some := [entry for entries in islice(turns, _TURNS_TOGETHER) for entry in entries]:
+        yield some
 
 
 async def _whole(service: LedgerService, words: str, limit: int) -> Hits:

@@ -27,6 +27,10 @@ class SearchConfig(Section):
     words_max: Positive = Field(
         description="different words of a question; streams and types that it may name, of each"
     )
+    postings_max: Positive = Field(
+        description="texts that the engine looks at for a question: of its words the rarest are looked for, as many as "
+        "stand in so many texts together, and one at least; the others count in scores alone"
+    )
     hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
     excerpt_chars: Positive = Field(description="of a text that is found, around the first of the words")
     wait_ms: NonNegative = Field(

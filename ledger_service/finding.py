@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
 
 from hobus.bus.errors import BusError
@@ -15,6 +15,8 @@ from hobus.ledger_service.search_index import IndexedText, SearchIndex, Tokens, 
 
 _EXCERPT_LEAD = 4
 """A part of an excerpt of this size stands before the first word that was found."""
+_COMPARED = 2
+"""So many times the texts that are asked for get a score of their own: the engine's order is nearly ours."""
 
 TextAt = Callable[[int, int], tuple[Entry, SearchedText] | None]
 """(sequence, body number) -> the text there, and its entry; None where it is gone."""
@@ -51,8 +53,12 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     """Those that the index ranks highest, each with its own score; between two of them others may be served."""
     if not terms:
         return
-    places = index.find(terms, _narrowed(question), after=after, before=before, limit=config.hits_max)
     counts = index.counts(terms)
+    sought = looked_for(counts, config.postings_max)
+    if not sought:
+        return
+    limit = min(_COMPARED * question.limit, config.hits_max)
+    places = index.find(sought, _narrowed(question), after=after, before=before, limit=limit)
     for sequence, number in places:
         found = text_at(sequence, number)
         if found is None:
@@ -60,6 +66,21 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
         entry, text = found
         weight = tokens.weigh(_cut(text.text, config.text_max_bytes), terms, counts, index.reached)
         yield _hit(sequence, entry, text, weight, config.excerpt_chars)
+
+
+def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
+    """The rarest of the words that stand anywhere, as many as stand in so many texts together, one at least.
+
+    The engine looks at each of these texts. A text that has common words alone answers badly in any case.
+    """
+    sought: list[str] = []
+    left = postings_max
+    for count, term in sorted((count, term) for term, count in counts.items()):
+        left -= count
+        if sought and left < 0:
+            break
+        sought.append(term)
+    return sought
 
 
 def best(  # noqa: PLR0913 - what an answer says

@@ -16,7 +16,7 @@ import structlog
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Hit, Hits, Search
 from hobus.bus.port import Bus, Disk
-from hobus.bus.record.catalog import searched_bodies
+from hobus.bus.record.catalog import SEARCHED_TYPES, searched_bodies
 from hobus.bus.record.entry import Entry, to_entry
 from hobus.bus.record.searched import SearchedText, searched_texts
 from hobus.config.schema import SearchConfig
@@ -27,8 +27,8 @@ from hobus.ledger_service.search_index import BODIES_MAX, FILE, FILES, IndexedTe
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
 
-_STEP_ENTRIES, _STEP_BYTES = 256, 32_768
-"""Brought in within a few milliseconds, as long as a full batch takes: a write may have to wait for either."""
+_STEP_ENTRIES, _STEP_TEXTS, _STEP_BYTES = 4096, 64, 32_768
+"""Looked at, and brought in, within a few milliseconds, as long as a full batch takes: a write may wait for either."""
 _REST = 4
 """Between two steps there is so many times their time for everything else."""
 _log = structlog.get_logger("ledger")
@@ -43,6 +43,7 @@ class FullText:
         self._tokens = Tokens()
         self._index: SearchIndex | None = None
         self._fault = ""  # why there is none
+        self._looked = -1  # every text up to here is in the index
 
     # --- the index, behind the record -------------------------------------------------------------------------------
 
@@ -67,7 +68,7 @@ class FullText:
         """Whether there is more to bring in. What its file does not take is left for a later commit."""
         try:
             index = self._opened()
-            if index is None or index.reached.sequence >= head:
+            if index is None or self._looked >= head:
                 return False
             self._bring_in(index)
         except sqlite3.Error as error:
@@ -75,19 +76,24 @@ class FullText:
         except LedgerError as damage:  # `hobus ledger verify` says where
             self._stopped(damage.detail)
             return False
-        return index.reached.sequence < head
+        return self._looked < head
 
     def _bring_in(self, index: SearchIndex) -> None:
+        """Where no text is found nothing is written: whoever starts from the last one again looks through the same."""
         texts: list[IndexedText] = []
-        size, last = 0, None
-        for last in self._tables.select(None, after=index.reached.sequence, limit=_STEP_ENTRIES):
-            for text in self._texts_of(last):
-                texts.append(indexed(last.place.sequence, last.entry, text, self._config))
+        found, looked = self._tables.of_types(SEARCHED_TYPES, after=self._looked, span=_STEP_ENTRIES, limit=_STEP_TEXTS)
+        size = 0
+        for one in found:
+            for text in self._texts_of(one):
+                texts.append(indexed(one.place.sequence, one.entry, text, self._config))
                 size += len(texts[-1].text)
             if size >= _STEP_BYTES:
+                looked = one.place.sequence
                 break
-        if last is not None:
+        if texts:
+            last = next(one for one in found if one.place.sequence == texts[-1].sequence)
             index.add(texts, sequence=last.place.sequence, chain=last.place.chain)
+        self._looked = looked
 
     def _texts_of(self, committed: Committed) -> list[SearchedText]:
         place, entry = committed
@@ -99,7 +105,7 @@ class FullText:
 
     def forget(self, entry: Entry, numbers: Sequence[int]) -> None:
         """These bodies of an entry, still as they were, are found no more: for who erases them next."""
-        if self._index is None or entry.sequence > self._index.reached.sequence:
+        if self._index is None or entry.sequence > self._looked:
             return
         texts = [one for one in searched_texts(entry) if one.number in numbers]
         try:
@@ -114,6 +120,7 @@ class FullText:
             self._index = SearchIndex.open(self._disk.real_path(FILE))
             if not self._is_of_this_record(self._index):
                 raise sqlite3.DatabaseError("the search index is of another record")
+            self._looked = self._index.reached.sequence
         return self._index
 
     def _is_of_this_record(self, index: SearchIndex) -> bool:
@@ -139,6 +146,7 @@ class FullText:
         if self._index is not None:
             self._index.close()
         self._index = None
+        self._looked = -1
         discard(self._disk)
 
     def _stopped(self, why: str) -> None:
@@ -154,9 +162,9 @@ class FullText:
         before = head + 1 if question.before is None else min(question.before, head + 1)
         await self._reach(before - 1)
         index = self._index
-        if index is None or (self._fault and index.reached.sequence < before - 1):
+        if index is None or (self._fault and self._looked < before - 1):
             raise LedgerError("unavailable", f"the record cannot be searched: {self._fault or 'no index yet'}")
-        reached = index.reached.sequence
+        reached = self._looked
         after = max(question.after, self._sequence_before(question.since_us, head))
         found: list[Hit] = []
         try:

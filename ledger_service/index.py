@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import sha256
@@ -286,6 +286,15 @@ class Index:
         order = "DESC" if newest_first else "ASC"
         question = f"{_ROWS} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
         return self._places(question, (*values, limit))
+
+    def of_types(self, event_types: Collection[str], *, after: int, before: int, limit: int) -> list[EntryPlace]:
+        """Entries of any of these types between two sequences, in order: the others are looked at by SQLite alone."""
+        types = ", ".join("?" * len(event_types))
+        question = (
+            f"{_ROWS} sequence > ? AND sequence < ? AND event_type IN (SELECT id FROM names WHERE name IN ({types})) "  # noqa: S608 - question marks
+            "ORDER BY sequence LIMIT ?"
+        )
+        return self._places(question, (after, before, *event_types, limit))
 
     def _in_both(self, question: str, value: int) -> Iterator[EntryPlace]:
         newest, older = self._partitions[:2], self._partitions[2:]  # most that is asked for is new

@@ -11,6 +11,7 @@ asked goes through the same tokenizer and is quoted word by word, so no query ha
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from math import log
@@ -37,6 +38,8 @@ SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ?
 ORDER BY bm25(texts, 1.0, 0.0), rowid DESC LIMIT ?
 """
 _K1, _B = 1.2, 0.75  # as FTS5's own bm25
+_TERMS_KEPT = 4096
+"""Only speed depends on it."""
 _MARKS = "\x02", "\x03"
 
 
@@ -169,6 +172,7 @@ class Tokens:
     """The tokenizer alone, over one text at a time, in memory."""
 
     def __init__(self) -> None:
+        self._terms: dict[str, str] = {}
         self._db = sqlite3.connect(":memory:", isolation_level=None)
         self._db.executescript(f"""
             CREATE VIRTUAL TABLE one USING fts5(text, {_TOKENIZER});
@@ -192,23 +196,33 @@ class Tokens:
         that stands nowhere too. Weights of words are never negative, also where most texts have one (Lucene's formula).
         """
         self._put(text)
-        question = f"SELECT term, cnt FROM words WHERE term IN ({', '.join('?' * len(terms))})"  # noqa: S608
-        found: dict[str, int] = dict(self._db.execute(question, tuple(terms)).fetchall())
+        spans = tuple(_spans(self._marked(terms)))
+        found = Counter(self._term_of(text[start:end]) for start, end in spans)
         usual = reached.chars / reached.texts if reached.texts else len(text)
         longer = _K1 * (1 - _B + _B * len(text) / max(usual, 1))
         score = most = 0.0
         for term in terms:
             count = counts.get(term, 0)
             rarity = log(1 + (max(reached.texts, count) - count + 0.5) / (count + 0.5))
-            times = found.get(term, 0)
+            times = found[term]
             score += rarity * times * (_K1 + 1) / (times + longer)
             most += rarity * (_K1 + 1)
-        marked = self._marked(terms) if found else ""
-        return Weight(score / most if most else 0.0, tuple(_spans(marked)))
+        return Weight(score / most if most else 0.0, spans)
+
+    def _term_of(self, word: str) -> str:
+        """A word of a text as the index has it."""
+        known = self._terms.get(word)
+        if known is None:
+            if len(self._terms) >= _TERMS_KEPT:
+                self._terms.clear()
+            known = self._terms[word] = next(iter(self.terms(word, limit=1)), "")
+        return known
 
     def _put(self, text: str) -> None:
         plain = text.encode("utf-8", "replace").decode().translate(_BLANKS)
-        self._db.execute("DELETE FROM one")
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")  # cheaper than to take the words of the last text out again
+        self._db.execute("BEGIN")
         self._db.execute("INSERT INTO one (rowid, text) VALUES (1, ?)", (plain,))
 
     def _marked(self, terms: Sequence[str]) -> str:
@@ -223,11 +237,8 @@ _BLANKS = {0: " ", **{ord(mark): " " for mark in _MARKS}}
 
 def _spans(marked: str) -> Iterable[tuple[int, int]]:
     """Where the marked words stand in the text without marks."""
-    at = start = 0
-    for char in marked:
-        if char == _MARKS[0]:
-            start = at
-        elif char == _MARKS[1]:
-            yield start, at
-        else:
-            at += 1
+    at = 0
+    for number, part in enumerate(marked.replace(_MARKS[1], _MARKS[0]).split(_MARKS[0])):
+        if number % 2:
+            yield at, at + len(part)
+        at += len(part)

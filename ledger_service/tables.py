@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -149,6 +149,26 @@ class Tables:
             return found + self._select(where, after=after, before=end, limit=limit - len(found), newest_first=True)
         found = self._select(where, after=after, before=end, limit=limit, newest_first=False)
         return found + list(islice(recent, limit - len(found)))
+
+    def of_types(
+        self, event_types: Collection[str], *, after: int, span: int, limit: int
+    ) -> tuple[list[Committed], int]:
+        """Of the next `span` entries those of these types, at most so many; and up to where there is no other."""
+        end = after + span + 1
+        found: list[Committed] = []
+        if after < self.indexed:
+            end = min(end, self.indexed + 1)
+            places = self._index.of_types(event_types, after=after, before=end, limit=limit)
+            found = [Committed(place, self._files.entry(place)) for place in places]
+            return found, found[-1].place.sequence if len(found) == limit else end - 1
+        last = after
+        for last in range(after + 1, min(end, self.indexed + 1 + len(self._recent))):
+            committed = self._recent[last]
+            if committed.entry.event_type in event_types:
+                found.append(committed)
+                if len(found) == limit:
+                    break
+        return found, last
 
     def flush(self) -> None:
         """Bring the index up to the entry written last. Raises sqlite3.Error; after NoRoom it is where it was."""

@@ -61,6 +61,7 @@ def search_config(**changed: Any) -> SearchConfig:
         "text_max_bytes": 1_000,
         "query_max_chars": 200,
         "words_max": 8,
+        "postings_max": 1_000,
         "hits_max": 10,
         "excerpt_chars": 40,
         "wait_ms": 100,

@@ -197,7 +197,7 @@ class Search(Message, wire="ledger.search"):
     """
 
     words: str = Field(
-        description="any of these; beyond ledger.search.query_max_chars and words_max none is looked for"
+        description="any of these; of many the rarest (ledger.search.query_max_chars, words_max, postings_max)"
     )
     session_id: str = Field(default="", description="only of this session (full id); empty: of all")
     agent_id: str = Field(default="", description="only of this agent; empty: of all")

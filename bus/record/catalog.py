@@ -347,6 +347,7 @@ _ROWS = {(row.stream, row.event_type, role): row for row in KINDS for role in ro
 _SEARCHED = {(row.stream, row.event_type): row.searched for row in KINDS if row.searched}
 SEARCHED_STREAMS = tuple(dict.fromkeys(stream for stream, _ in _SEARCHED))
 """Those with texts that are searched; SESSION stands for every journal."""
+SEARCHED_TYPES = tuple(sorted({event_type for _, event_type in _SEARCHED}))
 
 
 @lru_cache(maxsize=_STREAMS_KEPT)

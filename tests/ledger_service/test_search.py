@@ -26,6 +26,7 @@ from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import full_text
+from hobus.ledger_service.finding import looked_for
 from hobus.ledger_service.search_index import FILE
 
 ID = SESSION.removeprefix("session/")
@@ -167,6 +168,26 @@ async def test_what_answers_better_comes_first_and_the_answer_is_bounded():
         assert len((await _ask(ledger, "blue", limit=1_000)).hits) == 6  # hits_max is 10
 
 
+async def test_of_a_question_the_rare_words_are_looked_for_and_the_common_ones_count():
+    """`ledger.search.postings_max` bounds what the engine looks at; one word, however common, is always looked for."""
+    first, entry = _journal()
+    texts = [b"the red lamp", b"the lamp", *[b"the tide"] * 6]
+    config = ledger_config(search=search_config(postings_max=3))
+    async with running(SimDisk(medium()), config) as ledger:
+        await ledger.write(first, *(entry("RunRequested", text) for text in texts))
+        assert [hit.sequence for hit in (await _ask(ledger, "the red lamp")).hits] == [1, 2]
+        assert len((await _ask(ledger, "the")).hits) == 8
+        assert (await _ask(ledger, "the red lamp")).hits[0].spans == [[0, 3], [4, 7], [8, 12]]
+
+
+def test_words_are_looked_for_from_the_rarest_on():
+    """Those of equal number in the order of the alphabet; of none, none."""
+    counts = {"the": 9, "lamp": 2, "attic": 1, "boat": 2}
+    assert looked_for(counts, 3) == ["attic", "boat"] and looked_for(counts, 5) == ["attic", "boat", "lamp"]
+    assert looked_for(counts, 14) == ["attic", "boat", "lamp", "the"] and looked_for(counts, 0) == ["attic"]
+    assert looked_for({}, 5) == [] and looked_for({"the": 9}, 1) == ["the"]
+
+
 async def test_an_excerpt_shows_the_words_that_were_found_and_where():
     """A long text: the part around the first one, at its place in the text, in characters."""
     first, entry = _journal()
@@ -247,7 +268,7 @@ async def test_who_may_search_what():
 async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(monkeypatch):
     """A question is answered up to the head; where time does not do, `reached` says how far."""
     first, entry = _journal()
-    monkeypatch.setattr(full_text, "_STEP_ENTRIES", 2)
+    monkeypatch.setattr(full_text, "_STEP_TEXTS", 2)
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
         found = await _ask(ledger, "lamp")
@@ -257,7 +278,7 @@ async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(mon
         first, entry = _journal()
         await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
         found = await _ask(ledger, "lamp")
-        assert (len(found.hits), found.reached, found.head) == (1, 1, 7)
+        assert (len(found.hits), found.reached, found.head) == (2, 2, 7)
         assert len((await _ask(ledger, "lamp", before=2)).hits) == 1
 
 

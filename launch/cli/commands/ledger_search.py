@@ -10,7 +10,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Hit, Hits, Search
-from hobus.bus.record.catalog import KINDS, SEARCHED_STREAMS
+from hobus.bus.record.catalog import SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
@@ -19,8 +19,6 @@ from hobus.launch.console.errors import UsageFault
 from hobus.launch.console.output import cell, counted, day_and_minute, note, table, zone
 from hobus.launch.sessions.journal import FromDirectory, journals_of
 from hobus.ledger_service.search_reader import search_directory
-
-_TYPES = tuple(sorted({row.event_type for row in KINDS if row.searched}))
 
 
 @click.command()
@@ -49,7 +47,7 @@ def search(  # noqa: PLR0913 - one per option
     Texts that have any of the WORDS, the best answer first. Nothing in WORDS is syntax; case and diacritics do not
     count.
     """
-    _check("--type", event_types, _TYPES)
+    _check("--type", event_types, SEARCHED_TYPES)
     _check("--stream", streams, SEARCHED_STREAMS)
     since_us = 0 if since_s is None else max(0, round((SystemClock().now() - since_s) * 1_000_000))
     question = Search(
