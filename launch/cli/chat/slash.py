@@ -12,7 +12,7 @@ from hobus.launch.cli.chat.outcome import Line, money
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.console.errors import next_here
-from hobus.launch.console.output import counted, thousands
+from hobus.launch.console.output import counted, printable, thousands
 
 _DIM = "bright_black"
 _FURTHER = (
@@ -105,7 +105,7 @@ def _about_session(talk: Talk, view: SessionView) -> list[Line]:
 
 def _rows(rows: Sequence[tuple[str, str]]) -> list[Line]:
     width = max(len(name) for name, _ in rows)
-    return [(f"{name.ljust(width)}  {value}", _DIM) for name, value in rows]
+    return [(f"{name.ljust(width)}  {printable(value)}", _DIM) for name, value in rows]
 
 
 def _about_run(view: SessionView) -> str:

@@ -229,18 +229,15 @@ class _MemoryLines:
 
 
 class _Intents:
-    """An intent begins once and ends at most once, never before it began; its session's end leaves none active."""
+    """An intent, which by its id begins once, ends at most once and not before that; no session's end leaves one."""
 
     def __init__(self) -> None:
         self._active: dict[str, set[str]] = {}
-        self._begun: set[str] = set()
 
     def step(self, entry: Entry) -> None:
         name, active = entry.submission_id.partition(":")[2], self._active.setdefault(entry.stream, set())
         match entry.event_type:
             case "INTENT_DECLARED":
-                must(name not in self._begun, f"{entry.submission_id}: declared twice")
-                self._begun.add(name)
                 active.add(name)
             case "INTENT_SUPERSEDED" | "INTENT_CLOSED":
                 must(name in active, f"{entry.submission_id}: ended what was not active")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from hobus.bus.messages.gateway import Budget, ScopeBudget
-from hobus.bus.messages.session import ProcessTurn, SessionView
+from hobus.bus.messages.session import ConflictView, IntentView, ProcessTurn, SessionView
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS, is_command
 from hobus.launch.cli.chat.slash import NAMES, is_whole_command, told
@@ -24,6 +24,14 @@ class Told:
         self.session_id = self.current_session = session_id
         self.unfetched = ProcessTurn(input_id="in-7", text="x")
         self._row = row
+        intent_id, at = f"INT-{SESSION}-002", "2026-01-01T00:00:00.000000Z"
+        self.intents: dict[str, Any] = {
+            "active_intents": [IntentView(intent_id=intent_id, objective="see \x1b[1mpackages", declared_at=at)],
+            "intent_conflicts": 2,
+            "newest_conflict": ConflictView(
+                reason="unclear_signal", active_intent_ids=[intent_id], chosen=intent_id, at=at
+            ),
+        }
 
     async def budget(self) -> Budget:
         fields: dict[str, Any] = {
@@ -36,7 +44,7 @@ class Told:
         return SessionView(
             session_id=SESSION, agent_id="ADMIN", status="open", lifecycle="Idle", session_epoch=1, step_epoch=1,
             tenure=1, owner="ho2/1@a", turn_count=3, active_input_id=None, created_at="2026-01-01T00:00:00.000000Z",
-            updated_at="2026-01-01T00:00:00.000000Z", state_hash="",
+            updated_at="2026-01-01T00:00:00.000000Z", state_hash="", **self.intents,
         )  # fmt: skip
 
     def leave_session(self) -> None:
@@ -75,7 +83,17 @@ def test_session_says_how_to_continue_it_and_what_was_not_waited_for():
     assert SESSION in said and "hobus chat --session SES-0e8f7a52" in said and "in-7: /wait" in said
 
 
-@pytest.mark.parametrize("name", ["/session", "/cost", "/end"])
+def test_intent_says_what_the_session_is_for_and_whether_that_is_certain():
+    """Its words with whatever could play with a terminal made visible; none active is said, too."""
+    said = lines("/intent")
+    assert "INT-002: see" in said and "\x1b" not in said and "2 times" in said
+    assert "it was not clear what a message was for; went on with INT-002" in said
+    talk = Told()
+    talk.intents = {}
+    assert lines("/intent", talk) == "intent  none is active"
+
+
+@pytest.mark.parametrize("name", ["/session", "/intent", "/cost", "/end"])
 def test_without_a_session_it_is_said_that_there_is_none(name):
     """Nothing is asked of the cluster."""
     assert "no session yet" in lines(name, Told(None))

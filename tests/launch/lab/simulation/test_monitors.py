@@ -71,6 +71,10 @@ def turn(record: Record) -> None:
     """One whole turn: taken over, asked, dispatched, the model called, a tool run, answered, consolidated."""
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
+    record.owned("INTENT_DECLARED", f"{SESSION}/001")
+    record.owned("INTENT_SUPERSEDED", f"{SESSION}/001")
+    record.owned("INTENT_DECLARED", f"{SESSION}/002")
+    record.add("PROJECTION_COMPUTED", "p1")
     record.owned("CONTEXT_ASSEMBLED", "c1", payload=ContextAssembled("", 1, 1, 1, 1, ("ART-1",)))
     record.dispatched(ORDER, input_context=[{"artifact_id": "ART-1"}], exchanges=[])
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(100))
@@ -151,6 +155,9 @@ PLANTED: dict[str, Callable[[Record], None]] = {
         "HO3_OVERLAY", "ART-2", stream="overlays", origin="ho3/1@s1", payload=overlay("EVT-7")
     ),
     "a memory line that no record names": lambda r: r.dispatched("WO-9", input_context=[{"artifact_id": "ART-9"}]),
+    "ended what was not active": lambda r: r.owned("INTENT_CLOSED", f"{SESSION}/001"),
+    "left 6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a/002 active": lambda r: r.owned("SESSION_END", f"{SESSION}/1.9"),
+    "is projected twice": lambda r: r.add("PROJECTION_COMPUTED", "p2"),
     "consolidated before the answer stood": lambda r: r.add(
         "WO_DISPATCHED", "WO-CONS-2", stream="ho2m", parents=["RunCompleted:never"]
     ),
