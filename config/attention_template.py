@@ -75,7 +75,10 @@ class HorizontalSearch(Asset):
         description="session: what was said in this one; agent: to whomever, in all its sessions, so only where its "
         "users may read one another",
     )
-    max_results: Positive = Field(description="at most so many; twice as many when it is asked once more")
+    max_results: Positive = Field(
+        description="the best so many, of which those that the prompt has anyway are left out; twice as many when "
+        "it is asked once more"
+    )
     relevance_threshold: Share = Field(description="a lower score is left out; half of it when it is asked once more")
 
 

@@ -32,16 +32,16 @@ def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dic
             room.warn(f"texts of tier {', '.join(tiers)} are not searched")
         elif config.scope == "agent" or not _is_all_shown(run, shown):
             room.account.query()
-            hits = await run.resources.client.search(_question(run, request, config, len(shown)))
+            hits = await run.resources.client.search(_question(run, request, config))
             if hits.reached < min(hits.head, run.stood_before):
                 room.warn(f"the record was searched up to entry {hits.reached} alone")
-            for hit in chosen(hits.hits, shown, request.user_input)[: config.max_results]:
+            for hit in chosen(hits.hits, shown, request.user_input):
                 yield found_text(hit)
 
     return {"file_read": _file_read(run, request), "horizontal_search": horizontal_search}
 
 
-def _question(run: Run, request: AttentionRequest, config: HorizontalSearch, shown_count: int) -> Search:
+def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> Search:
     """Of before this run: what it says itself is no find, and nobody waits until that is indexed."""
     return Search(
         words=config.query.replace(_MESSAGE, request.user_input),
@@ -50,7 +50,7 @@ def _question(run: Run, request: AttentionRequest, config: HorizontalSearch, sho
         streams=["session"],
         before=run.stood_before + 1,
         score_min=config.relevance_threshold,
-        limit=config.max_results + shown_count,
+        limit=config.max_results,
     )
 
 
@@ -80,7 +80,10 @@ def _file_read(run: Run, request: AttentionRequest) -> FragmentSource:
 
 
 def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
-    """Those that say something that the prompt does not have: each text once, and not the message itself."""
+    """Of the best ones those that say something new: each text once, and not the message itself.
+
+    Where what answers best is in the prompt anyway, what answers less well is not looked for in its place.
+    """
     known = {_words(message)}
     found: list[Hit] = []
     for hit in hits:

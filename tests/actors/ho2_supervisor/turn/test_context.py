@@ -211,7 +211,7 @@ def test_the_same_journal_gives_the_same_context_byte_for_byte() -> None:
 
 SEARCH = {
     "type": "horizontal_search",
-    "config": {"query": "{{ user_input }}", "sources": ["ledger"], "max_results": 2, "relevance_threshold": 0.2},
+    "config": {"query": "{{ user_input }}", "sources": ["ledger"], "max_results": 3, "relevance_threshold": 0.2},
 }  # fmt: skip
 NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
 OLD = (("ho2.history_turns_max", 2), ("ho2.history_step_turns", 1))
@@ -278,7 +278,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
     """Under the agent's permissions; each is asked for with what is left of the budget."""
     reading = {"type": "file_read", "config": {"paths": ["notes/a.md", "b.md"], "max_size_bytes": 100}}
     with Rig(
-        tools=[], templates=[template(reading, budget={"max_context_tokens": 50, "max_queries": 5, "timeout_ms": 999})]
+        tools=[], templates=[template(reading, budget={"max_context_tokens": 20, "max_queries": 5, "timeout_ms": 999})]
     ) as rig:
         reads = Reads()
         reads.texts = {
@@ -292,7 +292,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
         [order] = [order for order in [*rig.pool.orders, *reads.orders] if order.wo_type == "synthesize"]
         assert text_of(order, "assembled_context") == "notes/a.md:\nWater the plants."
         first, second = reads.asked
-        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 100, 203 - 30 - 6 - 1)
+        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 83 - 12 - 1, 83 - 30 - 6 - 1)
         [(_, payload)] = contexts(rig)
         assert payload.warnings == ("file_read_0: b.md: a link leads out",)
         assert [(one.source, one.source_id) for one in payload.fragments] == [("file", "notes/a.md")]
