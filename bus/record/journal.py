@@ -263,6 +263,26 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
     return SessionEvent(session_id=session_id, session_epoch=fields[3], step_epoch=fields[4], event=said, **where)
 
 
+def quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
+    """(where the reply stands, the reply as the answer quotes it) of a RunCompleted; both blank where it quotes none.
+
+    For whoever reads many of these and nothing else of them: only what is looked at is checked. Raises ValueError.
+    """
+    payload, answer = entry.bodies[0], entry.bodies[1]
+    if payload is None or answer is None:
+        return "", ""
+    written = _FIELDS[events.RunCompleted.kind]
+    fields, form = unpack(payload), unpack(answer)
+    if type(fields) is not list or len(fields) != len(_HEAD) + len(written) or type(form) is not dict:
+        raise ValueError("not a RunCompleted and its answer")
+    about = _About(entry.stream.partition("/")[2], entry.submission_id, entry.at_us, None, 0, 0)
+    value = fields[len(_HEAD) + [name for name, _, _ in written].index("reply_ref")]
+    response = form.get("response", "")
+    if type(response) is not str:
+        raise ValueError("response: not a text")
+    return _long(value, about), response
+
+
 def result_of(body: bytes) -> TurnResult:
     """The answer behind `pack_result`. Raises ValueError, naming what is not as it should be."""
     form = unpack(body)

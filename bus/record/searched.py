@@ -13,7 +13,7 @@ from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.session import RunCompleted
 from hobus.bus.record.catalog import searched_bodies
 from hobus.bus.record.entry import Entry
-from hobus.bus.record.journal import event_in, result_of
+from hobus.bus.record.journal import quoted_reply
 
 
 class SearchedText(NamedTuple):
@@ -46,11 +46,10 @@ def searched_texts(entry: Entry) -> list[SearchedText]:
 
 def _reply_elsewhere(entry: Entry) -> tuple[str, str]:
     """The reply that the answer quotes, and where it stands; blank where there is none to read."""
-    result = entry.bodies[1] if len(entry.bodies) == 2 else None  # noqa: PLR2004 - the event, and the answer alone
+    if len(entry.bodies[1:]) != 1:  # beside its event the answer alone
+        return "", ""
     try:
-        event = event_in(entry).event
-        if result is not None and isinstance(event, RunCompleted) and event.reply_ref:
-            return result_of(result).response, event.reply_ref
+        ref, reply = quoted_reply(entry)
     except ValueError:  # of another version, or forged: nothing is found in it
-        pass
-    return "", ""
+        return "", ""
+    return (reply, ref) if ref else ("", "")

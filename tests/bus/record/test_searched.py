@@ -1,0 +1,71 @@
+"""The texts of an entry that a search finds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import RunId, session_id_of
+from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnResult
+from hobus.bus.record.catalog import KINDS, SEARCHED_STREAMS, SEARCHED_TYPES
+from hobus.bus.record.journal import pack_event, pack_result
+from hobus.bus.record.searched import searched_texts
+
+ID = session_id_of("somebody", "something")
+NAME = f"RunCompleted:{ID}-1"
+
+
+def _entry(event_type, *bodies, stream=f"session/{ID}", name=NAME):
+    return Entry(
+        name, stream, event_type, 0, "", "", Provenance(session_id=ID), [], "", None, None, None, "", 0, [], [],
+        bodies=list(bodies),
+    )  # fmt: skip
+
+
+def _completed(ref, response="a heron"):
+    run = RunId(session_id=ID, run_seq=1)
+    result = TurnResult(response=response, outcome="success", session_id=ID, run_id=run, input_id="i")
+    event = RunCompleted(input_id="i", result_ref=f"{NAME}/1", reply_ref=ref, at="1970-01-01T00:00:00.000000Z")
+    return [pack_event(SessionEvent(ID, 0, 0, event, run_id=run), NAME, 0), pack_result(result)]
+
+
+def test_a_row_names_what_is_searched_among_its_texts():
+    """A body that is no text of its row is none to search; each stream and type with some is listed."""
+    for row in KINDS:
+        assert all(1 <= body.number <= len(row.texts) for body in row.searched)
+    assert set(SEARCHED_STREAMS) == {row.stream for row in KINDS if row.searched} == {"session", "overlays"}
+    assert set(SEARCHED_TYPES) == {row.event_type for row in KINDS if row.searched}
+
+
+@pytest.mark.parametrize(
+    "ref", [f"PROMPT_RECEIVED:WO-{ID}-1.2.1#1/1/1", "PROMPT_RECEIVED:WO-CONS-1#1/1/1", f"HostCommandReceived:{ID}/c/1"]
+)
+def test_a_reply_that_is_only_quoted_is_named_by_where_it_stands(ref):
+    """Whatever ids look like there; with words of its own these are the reply, and nothing once they are erased."""
+    (found,) = searched_texts(_entry("RunCompleted", *_completed(ref)))
+    assert (found.kind, found.ref, found.text, found.number) == ("reply", ref, "a heron", 2)
+    (own,) = searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), b"a kingfisher"))
+    assert (own.ref, own.text) == (f"{NAME}/2", "a kingfisher")
+    assert searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), None)) == []
+    assert searched_texts(_entry("RunCompleted", *_completed("", response=""))) == []
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [(), (b"\x90",), (None, None), (b"\x90", None), (None, b"\x80"), (b"\x90", b"\x80"), (b"\xc1", b"\xc1"), (pack([1] * 10), pack({"response": 7}))],
+)  # fmt: skip
+def test_what_is_erased_or_does_not_read_brings_nothing(bodies):
+    """No fault: the rest of the record is searched all the same."""
+    for event_type in SEARCHED_TYPES:
+        assert [one.text for one in searched_texts(_entry(event_type, *bodies)) if one.kind == "reply"] in (
+            [],
+            ["\ufffd"],
+        )
+
+
+@given(st.lists(st.none() | st.binary(max_size=40), max_size=4))
+def test_any_bytes_are_texts_or_none(bodies):
+    """Nothing raises, and no text is blank."""
+    for event_type in ("RunCompleted", "RunRequested", "TurnDegraded"):
+        assert all(one.text.strip() for one in searched_texts(_entry(event_type, *bodies)))
