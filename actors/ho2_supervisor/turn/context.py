@@ -77,8 +77,7 @@ async def understood(
 
 async def _recorded(run: Run) -> list[Segment] | None:
     """The context that an earlier drive of this run showed; None if it had sent no prompt yet."""
-    recorded = await run.effects.recorded_inputs(run.answer_order_id)
-    return None if recorded is None else [segment for segment in recorded if segment.name in _NAMES]
+    return await run.effects.recorded_segments(run.answer_order_id, _NAMES)
 
 
 def segments_of(run: Run, context: AssembledContext) -> list[Segment]:

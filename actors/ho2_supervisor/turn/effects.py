@@ -7,12 +7,13 @@ bytes under the next attempt. A text is recorded with the order that shows it fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
 from hobus.actors.ho2_supervisor.turn import order_codec, pool, text_parts, work_orders
 from hobus.actors.ho2_supervisor.turn.history import NAME as HISTORY
@@ -89,12 +90,20 @@ class Effects:
         self.receipts[receipt.wo_id] = receipt
         return receipt
 
-    async def recorded_inputs(self, wo_id: str) -> list[Segment] | None:
-        """The input_context of this order as an earlier drive of the run sent it; None: it sent none."""
+    async def recorded_segments(self, wo_id: str, names: Collection[str]) -> list[Segment] | None:
+        """Of the order, as an earlier drive of the run sent it, its segments of these names; None: it was not sent.
+
+        What was said in the session, and what it is for, is at hand; other texts are read.
+        """
         recorded = self._memo.orders.get(wo_id)
         if recorded is None:
             return None
-        return (await self._expanded(WorkOrder.model_validate(recorded))).input_context
+        wanted = [one for one in recorded.get("input_context", ()) if one.get("name") in names]
+        segments = [Segment.model_validate(one) for one in wanted]
+        record = self._session.record
+        known = {ref: words for ref, words in record.objectives.items() if has_own_words(ref)} | record.history.texts()
+        texts = await self._session.texts([one.ref for one in segments if one.ref is not None], known)
+        return [one if one.ref is None else one.model_copy(update={"text": texts[one.ref]}) for one in segments]
 
     def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""

@@ -77,6 +77,13 @@ class History:
         """Refs of the texts that are still to be read, in order."""
         return tuple(ref for turn in self.turns for ref in turn.missing_refs())
 
+    def texts(self) -> dict[str, str]:
+        """The texts of the newest turns by their refs, as far as they are at hand."""
+        pairs = (
+            pair for one in self.turns for pair in ((one.input_ref, one.input_text), (one.reply_ref, one.reply_text))
+        )
+        return {ref: text for ref, text in pairs if text is not None}
+
     def reply_behind(self, ref: str) -> str | None:
         """The reply of a newest turn that is named by this ref, if its text is at hand."""
         return next((turn.reply_text for turn in self.turns if turn.reply_ref == ref), None)
