@@ -73,8 +73,8 @@ class FullText:
             self._bring_in(index)
         except sqlite3.Error as error:
             return self._broken(error)
-        except LedgerError as damage:  # `hobus ledger verify` says where
-            self._stopped(damage.detail)
+        except (LedgerError, OSError) as damage:  # `hobus ledger verify` says where
+            self._stopped(str(damage))
             return False
         return self._looked < head
 

@@ -1,7 +1,9 @@
 """What is said in a record is found by its words: by whom, how far, and what becomes of the index on the way."""
 
 import sqlite3
+from contextlib import suppress
 from itertools import count
+from random import Random
 
 import pytest
 
@@ -350,14 +352,15 @@ async def test_what_was_forgotten_is_found_no_more():
         assert [hit.sequence for hit in (await _ask(ledger, "lamp")).hits] == [2]
 
 
-async def test_a_damaged_entry_stops_the_search_and_not_the_ledger(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [LedgerError("damaged", "byte 7 does not read"), OSError(5, "byte 7 does not read")])
+async def test_a_damaged_entry_stops_the_search_and_not_the_ledger(tmp_path, monkeypatch, error):
     """The search says so; writes go on."""
     first, entry = _journal()
     async with running(RealDisk(tmp_path)) as ledger:
         await ledger.write(first, entry("RunRequested", b"a lamp"))
 
         def damaged(*_arguments):
-            raise LedgerError("damaged", "segments/0.seg, byte 7: nothing reads here")
+            raise error
 
         monkeypatch.setattr(ledger.service._full_text._files, "bodies", damaged)
         with pytest.raises(LedgerError, match="byte 7") as refused:
@@ -380,3 +383,27 @@ async def test_switched_off_nothing_is_indexed_and_what_was_is_gone(tmp_path):
             await _ask(ledger, "lamp")
         await ledger.write(entry("RunRequested", b"more"))
     assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_damaged_page_costs_a_question_at_most(tmp_path, seed):
+    """Flipped bytes anywhere in the file: answered, or `unavailable` once and answered then; the ledger goes on."""
+    first, entry = _journal()
+    async with running(RealDisk(tmp_path)) as ledger:
+        await ledger.write(
+            first, *(entry("RunRequested", f"lamp {number} {'word ' * 50}".encode()) for number in range(60))
+        )
+        await _ask(ledger, "lamp")
+    file, draw = tmp_path / FILE, Random(seed)
+    data = bytearray(file.read_bytes())
+    for _ in range(draw.randint(1, 200)):
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    file.write_bytes(data)
+    async with running(RealDisk(tmp_path)) as ledger:
+        for words in ("lamp", "lamp 7", "word"):
+            with suppress(LedgerError):
+                await _ask(ledger, words)
+        await ledger.write(entry("RunRequested", b"the kingfisher"))
+        with suppress(LedgerError):
+            await _ask(ledger, "kingfisher")
+        assert await ledger.service.ready() == "" and ledger.service.counters()["head"] == 61

@@ -50,7 +50,7 @@ async def test_what_the_prompt_shows_anyway_and_what_came_later_are_no_find():
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *texts))
         await ledger.write(*_said(f"session/{OTHER}", OTHER, b"the lamp is mine"))
         own = f"RunRequested:{SESSION}/2/1"
-        asked = {"ledger": Asking(ledger.service), "limit": 2, "score_min": 0.0}
+        asked = {"ledger": Asking(ledger.service, "ho2/1@7"), "limit": 2, "score_min": 0.0}
         searched = await found_in_history("where is the lamp?", SESSION, shown={own}, **asked)
         assert [one.text for one in searched.found] == [text.decode() for text in texts[:2]]
         assert searched.warning == ""
@@ -64,5 +64,7 @@ async def test_what_was_not_searched_is_said():
     config = ledger_config(search=search_config(wait_ms=0))
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *[b"a lamp"] * 300))
-        searched = await found_in_history("lamp", SESSION, ledger=Asking(ledger.service), limit=1, score_min=0.0)
+        searched = await found_in_history(
+            "lamp", SESSION, ledger=Asking(ledger.service, "ho2/1@7"), limit=1, score_min=0.0
+        )
         assert "entries of the record were not searched" in searched.warning
