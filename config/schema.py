@@ -327,6 +327,13 @@ class AttentionConfig(Section):
     """Context assembly."""
 
     chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
+    cache_ttl_s: Positive = Field(description="a context assembled for the same order is used again for so long")
+    cache_max: Positive = Field(description="assembled contexts that a supervisor keeps; then the oldest goes")
+    required_file_max_bytes: Positive = Field(description="of a file that a contract requires, so much is read")
+    required_queries_max: NonNegative = Field(
+        description="questions of an assembly where no template applies: for what the contract requires"
+    )
+    required_timeout_ms: Positive = Field(description="wall time of such an assembly")
 
 
 class ClassifyLabels(Section):
@@ -556,6 +563,9 @@ class Ho2Config(Section):
     takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive = Field(description="turns of a session read for its history")
+    history_step_turns: Positive = Field(
+        description="turns by which the oldest one shown verbatim moves on at once: meanwhile prompts begin alike"
+    )
     history_digest_chars: Positive = Field(description="one line for a turn that is no longer shown verbatim")
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 

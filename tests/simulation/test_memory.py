@@ -389,7 +389,9 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
             continue
         assert all(result.consolidation_candidates == [] for result in results)
         assert [frame for frame in frames if frame[2].startswith("ho3") or frame[1] == "ho2.consolidate"] == []
-        assert count_of(entries, "CONTEXT_ASSEMBLED") + count_of(entries, "MEMORY_WARNING") == 0
+        contexts = [read_body(one) for one in entries if one.event_type == "CONTEXT_ASSEMBLED"]
+        assert [(one.artifact_ids, one.in_force) for one in contexts] == [((), 0)] * 6
+        assert count_of(entries, "MEMORY_WARNING") == 0
         assert {entry.stream for entry in entries} & {"signals", "overlays"} == set()
         check_record(entries)
     assert answers["missing"] == answers["off"] == answers["on"]
