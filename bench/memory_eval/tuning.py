@@ -22,8 +22,8 @@ Numbers = dict[str, Any]
 CHOICES: Mapping[str, Sequence[Mapping[str, Sequence[Any]]]] = {
     "bistable": (
         {
-            "evidence_half_life_hours": (30, 36, 48),
-            "gate_high": (4.0, 4.5, 5.0),
+            "evidence_half_life_hours": (36, 48),
+            "gate_high": (4.5, 5.0),
             "gate_low": (0.75, 1.0, 1.25),
         },
         {"evidence_cap_per_session": (1.5, 2.0, 2.5), "gate_session_threshold": (3, 4)},
