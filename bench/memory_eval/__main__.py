@@ -20,7 +20,7 @@ from typing import Any
 from bench.builders import shipped_snapshot
 from bench.memory_eval.learners import BASELINES, Learner, Memory, labels_of
 from bench.memory_eval.scores import Figures, Score, figures_of, measured
-from bench.memory_eval.tuning import CHOICES, GOALS, Numbers, tuned
+from bench.memory_eval.tuning import CHOICES, GOALS, TRAINING, Numbers, tuned
 from bench.memory_eval.worlds import DAY_US, KINDS, Session, Turn, World, world
 from bench.report import arguments, goal_row, markdown, put_between, write_json
 from hobus.config.schema import Ho3Config
@@ -28,7 +28,6 @@ from hobus.config.schema import Ho3Config
 DOCUMENT = Path("docs/memory.md")
 RESULTS = Path("bench/results/memory_eval.json")
 TUNED = Path("bench/results/memory_tuned.json")
-TRAINING = range(2)
 HELD_OUT_FROM = 1000
 """Seeds of the worlds that are reported begin here; those of the training worlds end long before."""
 CONTRACT: Numbers = {
@@ -162,10 +161,11 @@ def _visits(count: int | None) -> str:
 
 def tune() -> dict[str, Numbers]:
     """The best numbers of both modes on the training worlds, kept."""
-    worlds = worlds_of(TRAINING)
-    found: dict[str, tuple[Numbers, Figures]] = {mode: tuned(mode, shipped(), worlds) for mode in CHOICES}
+    found: dict[str, tuple[Numbers, Figures]] = {
+        mode: tuned(mode, shipped(), worlds_of(TRAINING[mode])) for mode in CHOICES
+    }
     write_json(TUNED, {
-        "training_seeds": list(TRAINING),
+        "training_seeds": {mode: list(seeds) for mode, seeds in TRAINING.items()},
         "numbers": {mode: numbers for mode, (numbers, _) in found.items()},
         "reached_in_training": {mode: asdict(figures) for mode, (_, figures) in found.items()},
     })  # fmt: skip
