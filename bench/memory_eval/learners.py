@@ -109,8 +109,8 @@ class Baseline:
     """A rule that names signals; each has one line."""
 
     def named(self, at_us: int) -> Iterable[str]:
-        """The signals that it takes for habits."""
-        raise NotImplementedError
+        """The signals that it takes for habits; none, unless a rule says so."""
+        return ()
 
     def shown(self, at_us: int, *turns_labels: Labels) -> list[Shown]:
         named = list(self.named(at_us))
@@ -125,9 +125,6 @@ class Nothing(Baseline):
     """No memory."""
 
     def observe(self, session: Session, turn: Turn) -> None: ...
-
-    def named(self, at_us: int) -> Iterable[str]:
-        return ()
 
 
 class Everything(Baseline):
