@@ -589,7 +589,7 @@ class Ho3Config(Section):
     )
     gate_window_hours: PositiveFloat = Field(description="a signal is consolidated once per so many hours")
     decay_half_life_hours: PositiveFloat = Field(description="after so long without an event a signal weighs half")
-    gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens")
+    gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens; more never stands")
     gate_low: PositiveFloat = Field(description="bistable: evidence at which it closes again")
     evidence_half_life_hours: PositiveFloat = Field(description="bistable: after so long an event counts half")
     evidence_cap_per_session: PositiveFloat = Field(description="bistable: at most so much evidence from one session")
