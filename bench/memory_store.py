@@ -41,7 +41,7 @@ from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.ids import artifact_id
 from hobus.bus.messages.ledger import Write
-from hobus.bus.messages.memory import Artifact, GateResult, Labels, Signal
+from hobus.bus.messages.memory import LOCAL, Artifact, GateResult, Labels, Signal
 from hobus.ledger_service.service import LedgerService
 
 AGENT = "ADMIN"
@@ -104,7 +104,7 @@ class Ours:
         at = timestamp_of(at_us)
         domain, task = _VOCABULARY.domain, _VOCABULARY.task
         made = Artifact(
-            artifact_id=artifact_id([name], at_us, model="m", prompt_pack_version="1"), artifact_type="task_pattern",
+            artifact_id=artifact_id(LOCAL, [name], at_us, model="m", prompt_pack_version="1"), principal=LOCAL, artifact_type="task_pattern",
             labels=Labels(domain=[domain[number % len(domain)]], task=[task[number // len(domain) % len(task)]]),
             weight=(number % 100 + 1) / 100, scope="agent", created_at_event_ts=at, consolidation_event_ts=at,
             expires_at_event_ts=timestamp_of(at_us + 90 * DAY_US), window_start=timestamp_of(at_us - 1), window_end=at,
@@ -117,7 +117,7 @@ class Ours:
         self._apply("overlay", f"HO3_OVERLAY:{made.artifact_id}", at_us, made.artifact_id, artifact=made)
 
     def _apply(self, kind: Any, name: str, at_us: int, about: str, session_id: str = "", **more: Any) -> None:
-        assert self._memory.apply(Fact(kind, self._seq, AGENT, name, at_us, about, session_id, **more))
+        assert self._memory.apply(Fact(kind, self._seq, AGENT, name, at_us, about, session_id, principal=LOCAL, **more))
         self._seq += 1
 
     def read(self, number: int) -> tuple[float, int]:
@@ -127,7 +127,8 @@ class Ours:
             task=[_VOCABULARY.task[number % len(_VOCABULARY.task)]],
         )
         began = time.perf_counter()
-        found = self._memory.active_biases(PointInTime(self._now_us, self._seq), None)
+        moment = PointInTime(self._now_us, self._seq)
+        found = list(self._memory.active_biases(moment, principal=LOCAL, session_id=None))
         select_biases(found, labels, self._budget, timestamp_of(self._now_us))
         return 1000 * (time.perf_counter() - began), len(found)
 
@@ -137,7 +138,7 @@ class Ours:
         name = f"tool:t{number % ALIVE}"
         event_id = f"EVT-{_SESSION.format(number)}-{self._now_us}-{name}"
         at = timestamp_of(self._now_us)
-        signal = Signal(event_id=event_id, signal_id=name, session_id=_SESSION.format(number), at=at)
+        signal = Signal(event_id=event_id, signal_id=name, principal=LOCAL, session_id=_SESSION.format(number), at=at)
         began = time.perf_counter()
         entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
         await self._ledger.on_write(Write(entries=[entry]), self._call)
@@ -145,7 +146,7 @@ class Ours:
         fact = fact_of(self._seq, entry)
         assert fact is not None
         assert self._memory.apply(fact)
-        self._memory.gate(name, PointInTime(self._now_us, self._seq))
+        self._memory.gate(name, LOCAL, PointInTime(self._now_us, self._seq))
         return 1000 * (time.perf_counter() - began)
 
 

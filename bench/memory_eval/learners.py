@@ -20,7 +20,7 @@ from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
 from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.ids import RunId
-from hobus.bus.messages.memory import GateResult, Labels
+from hobus.bus.messages.memory import LOCAL, GateResult, Labels
 from hobus.config.schema import Ho3Config
 
 Shown = list[tuple[str, str]]
@@ -70,21 +70,23 @@ class Memory:
         for signal_id in turn.signals:
             event_id = f"EVT-{session.session_id}-{self._turns}-{signal_id}"
             about = turn.at_us, signal_id, session.session_id
-            self._apply(Fact("signal", self._seq, AGENT, f"HO3_SIGNAL:{AGENT}/{event_id}", *about))
+            name = f"HO3_SIGNAL:{AGENT}/{event_id}"
+            self._apply(Fact("signal", self._seq, AGENT, name, *about, principal=LOCAL))
         moment = PointInTime(turn.at_us, self._seq)
         for signal_id in turn.signals:
-            if (gate := self._memory.gate(signal_id, moment)).crossed:
+            if (gate := self._memory.gate(signal_id, LOCAL, moment)).crossed:
                 self._consolidate(session, gate, moment)
 
     def shown(self, at_us: int, *turns_labels: Labels) -> list[Shown]:
-        found = self._memory.active_biases(PointInTime(at_us, self._seq), None)
+        moment = PointInTime(at_us, self._seq)
+        found = list(self._memory.active_biases(moment, principal=LOCAL, session_id=None))
         as_of_ts = timestamp_of(at_us)
         chosen = [select_biases(found, labels, self._budget, as_of_ts) for labels in turns_labels]
         return [[(one.source_signal_ids[0], one.context_line) for one in artifacts] for artifacts in chosen]
 
     def _consolidate(self, session: Session, gate: GateResult, moment: PointInTime) -> None:
         """As HO2 does it, with what a model would say of the signal."""
-        evidence = self._memory.accumulator(gate.signal_id, moment, with_ids=True)
+        evidence = self._memory.accumulator(gate.signal_id, LOCAL, moment, with_ids=True)
         assert evidence is not None
         run_id = RunId(session_id=session.session_id, run_seq=self._turns)
         crossing = Crossing(self._agent, run_id, gate, evidence, timestamp_of(moment.at_us))
