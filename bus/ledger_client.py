@@ -296,8 +296,13 @@ class LedgerClient:
         return await self._ask(question, Entries)
 
     async def search(self, question: Search) -> Hits:
-        """Texts of the record by their words. Raises BusError(denied), LedgerError(unavailable)."""
-        return await self._ask(question, Hits)
+        """Texts of the record by their words. Raises BusError(denied), LedgerError(unavailable).
+
+        Where only those before an entry are looked for, what was just submitted need not be there first.
+        """
+        if question.before is None:
+            return await self._ask(question, Hits)
+        return await self._bus.request(LEDGER, question, expect=Hits, timeout_s=self._request_timeout_s)
 
     async def body(self, ref: str) -> bytes:
         """The bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""

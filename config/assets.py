@@ -94,8 +94,8 @@ class Agent(Asset):
     )
     system_prompt: Text = Field(description="who it is and how it answers: the beginning of each of its prompts")
     attention: tuple[TemplateId, ...] = Field(
-        description="attention templates (`ATT-…`) that shall fill its context; none: history and memory as "
-        "configured. Declared, and not read yet"
+        description="attention templates (`ATT-…`) of which one fills its contexts, the most specific; none: of all "
+        "that there are, the most specific that applies to it"
     )
     tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
     budget: dict[str, str] = Field(

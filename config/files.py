@@ -14,12 +14,13 @@ from typing import Literal
 SHIPPED_ROOT = Path(__file__).resolve().parent
 ADMIN_CONFIG = "admin_config.json"
 
-Kind = Literal["config", "agent", "contract", "prompt_pack", "framework", "standard", "spec", "package"]
+Kind = Literal["config", "agent", "contract", "prompt_pack", "framework", "standard", "spec", "package", "template"]
 
 _PLACES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("config", re.compile(r"admin_config\.json")),
     ("agent", re.compile(r"agents/[^/]+\.json")),
     ("contract", re.compile(r"contracts/[^/]+\.json")),
+    ("template", re.compile(r"attention/[^/]+\.json")),
     ("prompt_pack", re.compile(r"prompt_packs/[^/]+\.txt")),
     ("framework", re.compile(r"frameworks/[^/]+/manifest\.yaml")),
     ("standard", re.compile(r"frameworks/[^/]+/standard\.md")),
@@ -85,7 +86,7 @@ def _below(root: Path, *, is_shipped: bool) -> list[GovernedFile]:
 
 def _misplaced(root: Path) -> list[str]:
     """A file that nothing reads would be a setting that silently does nothing."""
-    places = "admin_config.json, agents/, contracts/, prompt_packs/, frameworks/*/, specs/*/, packages/*/"
+    places = "admin_config.json, agents/, contracts/, prompt_packs/, attention/, frameworks/*/, specs/*/, packages/*/"
     return [
         f"{root / name}: no governed file has this place; move or remove it (places: {places})"
         for name in _names(root)

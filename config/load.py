@@ -18,6 +18,8 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes
 from hobus.config import files, mcp_block
 from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
+from hobus.config.attention_rules import attention_faults
+from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
 from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
@@ -28,6 +30,7 @@ from hobus.config.sound_part import follows_from, sound_part
 _MODELS: dict[Kind, tuple[type[Asset], str]] = {
     "agent": (Agent, "agent_id"),
     "contract": (Contract, "contract_id"),
+    "template": (Template, "template_id"),
     "framework": (Framework, "framework_id"),
     "spec": (Spec, "spec_id"),
     "package": (Package, "package_id"),
@@ -44,6 +47,7 @@ class Governed(BaseModel):
     agents: dict[str, Agent]
     contracts: dict[str, Contract]
     prompt_packs: dict[str, str]
+    templates: dict[str, Template]
     frameworks: dict[str, Framework]
     specs: dict[str, Spec]
     packages: dict[str, Package]
@@ -75,6 +79,7 @@ def load(
     if config is None:
         raise _error(faults)
     told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
+    told += attention_faults(config, assets["template"], assets["agent"], assets["contract"], assets["framework"])
     told += further(config)
     faults += [
         _placed(mcp_block.where_written(fault, pasted), found) for fault in told if not follows_from(fault, gone)

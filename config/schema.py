@@ -327,6 +327,13 @@ class AttentionConfig(Section):
     """Context assembly."""
 
     chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
+    cache_ttl_s: Positive = Field(description="a context assembled for the same order is used again for so long")
+    cache_max: Positive = Field(description="assembled contexts that a supervisor keeps; then the oldest goes")
+    required_file_max_bytes: Positive = Field(description="of a file that a contract requires, so much is read")
+    required_queries_max: NonNegative = Field(
+        description="questions of an assembly where no template applies: for what the contract requires"
+    )
+    required_timeout_ms: Positive = Field(description="wall time of such an assembly")
 
 
 class ClassifyLabels(Section):
@@ -556,6 +563,9 @@ class Ho2Config(Section):
     takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive = Field(description="turns of a session read for its history")
+    history_step_turns: Positive = Field(
+        description="turns by which the oldest one shown verbatim moves on at once: meanwhile prompts begin alike"
+    )
     history_digest_chars: Positive = Field(description="one line for a turn that is no longer shown verbatim")
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 
@@ -579,7 +589,7 @@ class Ho3Config(Section):
     )
     gate_window_hours: PositiveFloat = Field(description="a signal is consolidated once per so many hours")
     decay_half_life_hours: PositiveFloat = Field(description="after so long without an event a signal weighs half")
-    gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens")
+    gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens; more never stands")
     gate_low: PositiveFloat = Field(description="bistable: evidence at which it closes again")
     evidence_half_life_hours: PositiveFloat = Field(description="bistable: after so long an event counts half")
     evidence_cap_per_session: PositiveFloat = Field(description="bistable: at most so much evidence from one session")

@@ -17,11 +17,12 @@ from typing import Any, Literal
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.config.assets import Agent, Contract, Framework, Package, Spec
+from hobus.config.attention_template import Template
 from hobus.config.load import Further, Governed, load
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
-_MAPPINGS = ("agents", "contracts", "prompt_packs", "frameworks", "specs", "packages")
+_MAPPINGS = ("agents", "contracts", "prompt_packs", "templates", "frameworks", "specs", "packages")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Snapshot:
     agents: Mapping[str, Agent] = field(compare=False)
     contracts: Mapping[str, Contract] = field(compare=False)
     prompt_packs: Mapping[str, str] = field(compare=False)
+    templates: Mapping[str, Template] = field(compare=False)
     frameworks: Mapping[str, Framework] = field(compare=False)
     specs: Mapping[str, Spec] = field(compare=False)
     packages: Mapping[str, Package] = field(compare=False)
@@ -51,6 +53,10 @@ class Snapshot:
     def pack_texts(self) -> dict[str, tuple[str, ...]]:
         """Prompt pack id -> the texts that stand in it between its inputs, as the record numbers them."""
         return {pack_id: parse_pack(pack_id, text).texts for pack_id, text in self.prompt_packs.items()}
+
+    def template_hashes(self) -> dict[str, bytes]:
+        """Attention template id -> SHA-256 of its canonical bytes: what a turn's record names it by."""
+        return {name: hashlib.sha256(canonical_bytes(template)).digest() for name, template in self.templates.items()}
 
     def agent_packages(self) -> dict[str, str]:
         """Agent id -> the package that owns it, for agents that one owns: those of a home alone have none."""

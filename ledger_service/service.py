@@ -252,7 +252,8 @@ class LedgerService(Actor):
         names_one = bool(message.session_id or message.agent_id)
         streams = searched_by(call.role, message.streams, names_one=names_one)
         self._demand(bool(streams), call, message.TYPE, " ".join(message.streams))
-        ledger = await self._up_to_date()
+        # What waits to be committed comes behind every entry that there is.
+        ledger = await self._up_to_date() if message.before is None else self._open()
         if self._full_text is None:
             raise LedgerError("unavailable", "search is switched off (ledger.search.enabled)", retryable=False)
         return await self._full_text.answer(message, streams=sorted(streams), head=ledger.writer.head)

@@ -10,6 +10,7 @@ from functools import partial
 
 from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.admission import Admission, admit, is_pending_follow_up, provider_fault, settings_fault
+from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.learning.consolidations import Consolidations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
@@ -77,6 +78,7 @@ class Supervisor(Actor):
             config=self._config,
             limits=turn.history_limits(self._config, *self._snapshot.agents.values()),
             packages=self._snapshot.agent_packages(),
+            attention=Engine.of(self._snapshot, now=bus.clock.monotonic),
         )
         memory = self._config.memory
         self._learning = memory and Learning(resources, memory)

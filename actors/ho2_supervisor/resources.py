@@ -8,6 +8,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import by_writer, dispatched_id, end_key, entry_id
@@ -30,6 +31,7 @@ class Resources:
     config: AdminConfig
     limits: HistoryLimits
     packages: Mapping[str, str]  # agent id -> the package that owns it
+    attention: Engine
     _numbers: Iterator[int] = field(default_factory=partial(count, 1))
 
     def entry(

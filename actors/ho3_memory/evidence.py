@@ -1,8 +1,9 @@
 """Evidence that fades: mode `bistable` of the gate.
 
 Every event adds 1. What a session has added so far fades with event time and never stands above the cap, so that one
-busy session cannot open a gate alone. The sum opens the gate at `high` and closes it below `low`. Both follow from the
-events alone, in order of their time; nothing is remembered beside them.
+busy session cannot open a gate alone. The sum opens the gate at `high`, never stands above it, and closes the gate
+below `low`: whatever there was of a habit, its gate closes within half-life x log2(high / low) of its last event. All
+of it follows from the events alone, in order of their time; nothing is remembered beside them.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class EvidenceTrace:
         own *= remaining(event.at_us - own_at_us, self._config.evidence_half_life_hours)
         following = min(self._config.evidence_cap_per_session, own + 1.0)
         self._of_session[event.session_id] = (following, event.at_us)
-        evidence = round(before.evidence + max(0.0, following - own), DECIMALS)
+        evidence = round(min(self._config.gate_high, before.evidence + max(0.0, following - own)), DECIMALS)
         self._steps.append(_Step(event.at_us, Level(evidence, before.is_open or evidence >= self._config.gate_high)))
 
     def _faded(self, step: _Step, at_us: int) -> Level:

@@ -27,6 +27,7 @@ class Shelf:
         self._newest = _NEVER
         self._held: _Held = {}
         self._left: dict[str, OverlayLog] | None = {}  # what no newer one has superseded; None: to be looked at anew
+        self._resting: dict[str, set[str]] = {}  # signal -> those of them that rest on it
         self._holding: dict[str, Standing] = {}  # those that have ever held, as they stand in `_held`
 
     def put(self, log: OverlayLog) -> None:
@@ -41,8 +42,23 @@ class Shelf:
             self._holding[log.overlay_id] = now
             _note(self._held, now)
         if self._left is not None:
-            self._left[log.overlay_id] = log
-            self._left = {name: one for name, one in self._left.items() if one.now and _is_left(one.now, self._held)}
+            self._leave(self._left, log, now)
+            self._look_again(self._left, now)
+
+    def _leave(self, left: dict[str, OverlayLog], log: OverlayLog, now: Standing) -> None:
+        left[log.overlay_id] = log
+        for signal_id in now.artifact.source_signal_ids:
+            self._resting.setdefault(signal_id, set()).add(log.overlay_id)
+
+    def _look_again(self, left: dict[str, OverlayLog], put: Standing) -> None:
+        """Only what rests on a signal of this one can have been superseded by it, itself included."""
+        near = set[str]().union(*(self._resting.get(one, ()) for one in put.artifact.source_signal_ids))
+        for overlay_id in near:
+            now = left[overlay_id].now
+            if now is None or not _is_left(now, self._held):
+                del left[overlay_id]
+                for signal_id in () if now is None else now.artifact.source_signal_ids:
+                    self._resting[signal_id].discard(overlay_id)
 
     def standing(self, as_of: PointInTime) -> list[tuple[OverlayLog, Standing]]:
         """What no newer one has superseded as of then, in append order; in any other state it may be."""
@@ -50,7 +66,9 @@ class Shelf:
             return _in_order(_not_superseded(self._logs.values(), as_of)[0])
         if self._left is None:
             left, self._held = _not_superseded(self._logs.values(), as_of)
-            self._left = {log.overlay_id: log for log, _ in left}
+            self._left, self._resting = {}, {}
+            for log, now in left:
+                self._leave(self._left, log, now)
             self._holding = {log.overlay_id: log.now for log in self._logs.values() if log.now and log.now.has_held}
         return _in_order([(log, log.now) for log in self._left.values() if log.now is not None])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ast import Call, ImportFrom, JoinedStr, Name, unparse, walk
+from ast import Attribute, Call, ImportFrom, JoinedStr, Name, unparse, walk
 from graphlib import TopologicalSorter
 
 from hobus.actors.ho1_executor.tools.outside import READS
@@ -46,6 +46,20 @@ def test_gateway_assembles_no_context() -> None:
         for node in walk(tree)
     }
     assert attributes & {"prompt_packs", "contracts", "system_prompt", "history_budget"} == set()
+
+
+def test_attention_asks_the_record_and_sends_nothing() -> None:
+    """It returns context to its caller: of the bus it knows questions to the record, and no way to write or to send."""
+    tree = {name: tree for name, tree in modules().items() if name.startswith("hobus.actors.ho2_supervisor.attention.")}
+    assert len(tree) > 5
+    called = {node.attr for one in tree.values() for node in walk(one) if isinstance(node, Attribute)}
+    assert called & {"submit", "write", "along", "also", "note", "append", "request", "ask", "post", "publish"} <= {
+        "append"  # to lists
+    }
+    of_messages = {name for name in names_used("hobus.actors.ho2_supervisor.attention.") if ".bus.messages." in name}
+    assert not any(
+        name.startswith(("hobus.bus.messages.gateway", "hobus.bus.messages.session")) for name in of_messages
+    )
 
 
 def test_tools_ask_and_change_nothing() -> None:

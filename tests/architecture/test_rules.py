@@ -49,7 +49,11 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.ownership.loading": "reads a session's journal",
     "hobus.actors.ho2_supervisor.turn.pool": "asks the executors",
     "hobus.actors.ho2_supervisor.learning.learning": "logs what runs teach",
-    "hobus.actors.ho2_supervisor.turn.recall": "reads what memory has for a turn",
+    "hobus.actors.ho2_supervisor.attention.engine": "assembles a context",
+    "hobus.actors.ho2_supervisor.attention.pipeline": "asks sources that wait",
+    "hobus.actors.ho2_supervisor.attention.sources": "asks the record for facts",
+    "hobus.actors.ho2_supervisor.turn.context": "a turn's context and its record",
+    "hobus.actors.ho2_supervisor.turn.lookups": "asks for files and texts of the record",
     "hobus.actors.ho2_supervisor.drive": "drives a run to its one answer",
     "hobus.actors.ho2_supervisor.turn.effects": "journals steps, and sends orders to the executors",
     "hobus.actors.ho2_supervisor.ownership.owner": "owns a session: reads and appends its journal",
@@ -99,6 +103,7 @@ SHELLS: dict[str, str] = {
     "hobus.config.snapshot": "is given paths",
     "hobus.config.manifests": "reads and writes manifests",
     "hobus.config.reference": "writes a page of the documentation",
+    "hobus.config.attention_reference": "writes another one",
 }
 """Module -> why it is no rule."""
 

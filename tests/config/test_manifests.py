@@ -11,7 +11,7 @@ import pytest
 from hobus.config.files import SHIPPED_ROOT
 from hobus.config.manifests import hash_of, main, ownership_faults, refresh
 
-GOVERNED = ("admin_config.json", "agents", "contracts", "prompt_packs", "frameworks", "specs", "packages")
+GOVERNED = ("admin_config.json", "agents", "attention", "contracts", "prompt_packs", "frameworks", "specs", "packages")
 
 
 @pytest.fixture

@@ -50,8 +50,8 @@ def test_digest_depends_on_content_and_not_on_where_it_came_from(tmp_path: Path)
         ("agents/ADMIN.json", "You ", "Do "),
         ("prompt_packs/PRM-CLASSIFY-001.txt", "[[user]]", "[[user]]\nPlease."),
         ("contracts/PRC-CLASSIFY-001.json", "1.0.0", "1.0.1"),
-        ("packages/PKG-ATTENTION-001/manifest.json", "1.0.0", "1.0.1"),
-        ("frameworks/FMWK-004_Attention/manifest.yaml", "draft", "active"),
+        ("packages/PKG-ATTENTION-001/manifest.json", "1.1.0", "1.1.1"),
+        ("frameworks/FMWK-004_Attention/manifest.yaml", "active", "draft"),
     ],
 )
 def test_digest_changes_with_every_asset(tmp_path: Path, name: str, old: str, new: str) -> None:

@@ -120,7 +120,7 @@ def test_with_memory_off_there_is_no_memory_and_turns_are_as_before(
     assert "ho3/1" not in [row.actor for row in cluster.run().children]
     result = cluster.ask(QUESTION)
     assert result["outcome"] == "success" and result["consolidation_candidates"] == []
-    assert cluster.entries("HO3_SIGNAL", "HO3_OVERLAY", "CONTEXT_ASSEMBLED") == []
+    assert cluster.entries("HO3_SIGNAL", "HO3_OVERLAY") == []
     asked = cluster("memory stats")
     assert asked.code == exit_codes.REFUSED and "memory is off" in asked.err
     assert ("section ho3 of its configuration is null" if how == "null" else "ho3.enabled is false") in asked.err

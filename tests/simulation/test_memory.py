@@ -77,7 +77,7 @@ class Lesson:
         return result
 
     def ask_until_crossed(self, text: str = QUESTION) -> TurnResult:
-        """Five turns in three sessions: the shipped gate."""
+        """Five turns in three sessions: the gate of mode `counting`, and on one day the shipped one."""
         for _ in range(2):
             self.ask(text, session_id=self.ask(text).session_id)
         return self.ask(text)
@@ -102,8 +102,8 @@ class Lesson:
 
 @contextmanager
 def lesson(*changes: tuple[str, Any], instead: Breaking = lambda _: None, **counts: int) -> Generator[Lesson]:
-    """A cluster and its record's invariants at the end."""
-    config = snapshot(("ho3.enabled", True), *changes)
+    """A cluster whose gate counts, unless said otherwise, and its record's invariants at the end."""
+    config = snapshot(("ho3.enabled", True), ("ho3.gate_mode", "counting"), *changes)
     model = Watched(config, instead)
     with SimulatedCluster(config, providers={"offline": model}, **counts) as cluster:
         yield Lesson(cluster, model)
@@ -177,6 +177,16 @@ def test_a_habit_is_learned_shown_and_unlearned(frames: list[tuple[int, str, str
         "memory.read_active_biases", "memory.log_signals", "memory.check_gate", "memory.log_overlay",
         "memory.read_overlays", "memory.deactivate_overlay",
     }  # fmt: skip
+
+
+def test_the_shipped_gate_is_crossed_by_five_turns_of_three_sessions_on_one_day() -> None:
+    """Where nothing says how a gate is to judge; the line is shown while the evidence stands."""
+    shipped = shipped_snapshot().config.ho3
+    assert shipped is not None and shipped.gate_mode == "bistable"
+    with lesson(("ho3.gate_mode", shipped.gate_mode)) as taught:
+        assert taught.ask_until_crossed().consolidation_candidates == LEARNED
+        taught.ask()
+        assert len(taught.context()["artifact_ids"]) == 3
 
 
 def test_a_learned_preference_changes_the_form_of_an_answer_and_unlearned_it_does_not() -> None:
@@ -389,7 +399,9 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
             continue
         assert all(result.consolidation_candidates == [] for result in results)
         assert [frame for frame in frames if frame[2].startswith("ho3") or frame[1] == "ho2.consolidate"] == []
-        assert count_of(entries, "CONTEXT_ASSEMBLED") + count_of(entries, "MEMORY_WARNING") == 0
+        contexts = [read_body(one) for one in entries if one.event_type == "CONTEXT_ASSEMBLED"]
+        assert [(one.artifact_ids, one.in_force) for one in contexts] == [((), 0)] * 6
+        assert count_of(entries, "MEMORY_WARNING") == 0
         assert {entry.stream for entry in entries} & {"signals", "overlays"} == set()
         check_record(entries)
     assert answers["missing"] == answers["off"] == answers["on"]

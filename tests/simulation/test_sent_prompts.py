@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
@@ -77,6 +78,17 @@ def test_each_prompt_reads_from_the_record_word_for_word(talk):
     for entry in sent:
         key = entry.submission_id.partition(":")[2].rpartition("/")[0]
         assert sent_words(entry, by_id, recorded) == provider.asked[key]
+
+
+def test_a_prompt_begins_as_that_of_the_turn_before(talk):
+    """System, preferences and earlier turns: what a provider has kept of it; what is new stands behind that."""
+    provider, _entries, _recorded = talk
+    firsts = ["".join(text for _, text in asked) for key, asked in provider.asked.items() if key.endswith(".2.1#1")]
+    assert len(firsts) == TURNS
+    for before, text in pairwise(firsts):
+        shared = text_parts.common_chars(before, text)
+        assert shared > text.index("<earlier_messages>")
+        assert shared >= before.index("</earlier_messages>") - 1
 
 
 def test_no_prompt_repeats_a_text_of_its_pack(talk):

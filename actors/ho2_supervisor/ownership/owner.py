@@ -10,7 +10,7 @@ Entries of other streams that rest on appends leave with them, in one write, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from hobus.actors.ho2_supervisor.ownership import loading
@@ -64,6 +64,8 @@ class JournalLost(LedgerError):
     """The record does not answer: what was appended last is unknown, so the state in memory is given up."""
 
 
+NOTHING_KNOWN: Mapping[str, str] = {}
+
 _NEVER_TAKEN = frozenset({"too_large", "denied", "malformed", "rejected"})
 """Faults of a whole write that sending it again does not fix, while the record as such is at hand."""
 
@@ -91,6 +93,7 @@ class OwnedSession:
         self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
         self.tenure = 0  # of this owner; 0 until it took the session over
         self.barriers = 0
+        self.durable = -1  # sequence of the newest of its entries that is known to stand
         self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
         self._bus = resources.bus
         self._client = resources.client
@@ -111,13 +114,16 @@ class OwnedSession:
         self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
         self.older_lines = None
 
-    async def text(self, ref: str) -> str:
-        """The text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing."""
+    async def text(self, ref: str, known: Mapping[str, str] = NOTHING_KNOWN) -> str:
+        """The text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing.
+
+        `known`: texts by their refs that need not be read.
+        """
         body = await self.body(ref)
         parts = text_parts.parts_in(body)
         if parts is None:
             return body.decode(errors="replace")
-        return text_parts.joined(parts, await self.texts([of for of, _ in parts if of is not None]))
+        return text_parts.joined(parts, await self.texts([of for of, _ in parts if of is not None], known))
 
     async def text_or_none(self, ref: str) -> str | None:
         """The text behind a ref; None if it was erased, or never was."""
@@ -152,9 +158,9 @@ class OwnedSession:
         """The entries of these ids, then of these once keys, in one question; None where nothing is."""
         return await self._client.lookup(ids, once, with_bodies=True)
 
-    async def texts(self, refs: Sequence[str]) -> dict[str, str]:
+    async def texts(self, refs: Sequence[str], known: Mapping[str, str] = NOTHING_KNOWN) -> dict[str, str]:
         """The texts behind these refs, one by one."""
-        return {ref: await self.text(ref) for ref in refs}
+        return {ref: known[ref] if ref in known else await self.text(ref, known) for ref in refs}
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -295,6 +301,7 @@ class OwnedSession:
         fault = future.exception()
         if fault is None:
             acks = future.result()[: len(entries)]
+            self.durable = max(self.durable, *(ack.sequence for ack in acks))
             refused = [(ack, entry) for ack, entry in zip(acks, entries, strict=True) if not ack.is_first]
             if refused:
                 self._lose(self._lost or refusal_of(*refused[0]))

@@ -7,14 +7,16 @@ bytes under the next attempt. A text is recorded with the order that shows it fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
 from hobus.actors.ho2_supervisor.turn import order_codec, pool, text_parts, work_orders
+from hobus.actors.ho2_supervisor.turn.history import NAME as HISTORY
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import body_ref, dispatched_id
@@ -44,6 +46,7 @@ class Effects:
         self.receipts: dict[str, Receipt] = {}  # of the orders that have ended so far, in order
         self._refs: dict[str, str] = {}  # text that an order has brought -> where it stands
         self._composed: dict[str, Sequence[TextPart]] = {}  # text -> its parts
+        self._told: set[str] = set()  # those of them that begin with the lines of older turns
         self._session = task.session
         self._task = task
         self._memo = memo
@@ -87,32 +90,36 @@ class Effects:
         self.receipts[receipt.wo_id] = receipt
         return receipt
 
-    async def recorded_inputs(self, wo_id: str) -> list[Segment] | None:
-        """The input_context of this order as an earlier drive of the run sent it; None: it sent none."""
-        recorded = self._memo.orders.get(wo_id)
-        if recorded is None:
-            return None
-        return (await self._expanded(WorkOrder.model_validate(recorded))).input_context
+    async def recorded_segments(self, wo_id: str, names: Collection[str]) -> list[Segment] | None:
+        """Of the order, as an earlier drive of the run sent it, its segments of these names; None: it was not sent.
 
-    async def recorded_segments(self, wo_id: str, name: str) -> list[Segment] | None:
-        """Of that order its segments of this name alone: words of active intents are at hand, others are read."""
+        What was said in the session, and what it is for, is at hand; other texts are read.
+        """
         recorded = self._memo.orders.get(wo_id)
         if recorded is None:
             return None
-        segments = [Segment.model_validate(one) for one in recorded.get("input_context", ()) if one.get("name") == name]
-        texts = dict(self._session.record.objectives)
-        texts |= await self._session.texts(
-            [one.ref for one in segments if one.ref is not None and one.ref not in texts]
-        )
+        wanted = [one for one in recorded.get("input_context", ()) if one.get("name") in names]
+        segments = [Segment.model_validate(one) for one in wanted]
+        record = self._session.record
+        known = {ref: words for ref, words in record.objectives.items() if has_own_words(ref)} | record.history.texts()
+        texts = await self._session.texts([one.ref for one in segments if one.ref is not None], known)
         return [one if one.ref is None else one.model_copy(update={"text": texts[one.ref]}) for one in segments]
 
     def one_segment(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
-        if len(parts) <= 1:
+        if len(parts) <= 1 and not any(part.stretch for part in parts):
             return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
         segment = text_parts.whole(name, parts)
         self._composed[segment.text] = parts
+        if name == HISTORY:
+            self._told.add(segment.text)
         return [segment]
+
+    def segments(self, name: str, parts: Sequence[TextPart]) -> list[Segment]:
+        """The parts one by one, which is less to record where they are few; as one text if one is a stretch."""
+        if any(part.stretch for part in parts):
+            return self.one_segment(name, parts)
+        return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
 
     @property
     def has_open_model_calls(self) -> bool:
@@ -188,6 +195,9 @@ class Effects:
             parts = self._composed.get(text)
             if parts is None:
                 bodies.append(text.encode())
+                continue
+            if text not in self._told:
+                bodies.append(text_parts.body_of(parts))
                 continue
             new_ref = body_ref(submission_id, len(brought) + len(fresh) + 1)
             body, kept = text_parts.shared(parts, self._session.older_lines, new_ref)

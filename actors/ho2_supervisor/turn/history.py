@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
 from hobus.bus.messages.work_order import Segment
 
 ERASED = "[erased]"
-_NAME = "history"
+NAME = "history"
+"""What prompt packs call it."""
 _ASKED = "user: "
 _END = "\n"
 _AROUND_CHARS = len(_ASKED) + len(_END)
@@ -33,6 +34,8 @@ class HistoryLimits:
     chars_per_token: int
     known_max: int
     """Inputs, and commands, whose outcome stays in memory."""
+    step_turns: int = 1
+    """Turns by which the first one that is shown whole moves on at once; meanwhile prompts begin alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,13 @@ class History:
     def missing_refs(self) -> tuple[str, ...]:
         """Refs of the texts that are still to be read, in order."""
         return tuple(ref for turn in self.turns for ref in turn.missing_refs())
+
+    def texts(self) -> dict[str, str]:
+        """The texts of the newest turns by their refs, as far as they are at hand."""
+        pairs = (
+            pair for one in self.turns for pair in ((one.input_ref, one.input_text), (one.reply_ref, one.reply_text))
+        )
+        return {ref: text for ref, text in pairs if text is not None}
 
     def reply_behind(self, ref: str) -> str | None:
         """The reply of a newest turn that is named by this ref, if its text is at hand."""
@@ -116,41 +126,70 @@ def one_line(text: str, chars_max: int) -> str:
     return line if len(line) <= chars_max else line[: max(0, chars_max - 1)] + "…"
 
 
-def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
+class Shown(NamedTuple):
+    """A turn as a prompt shows it, or the lines of all that stand before the first whole one."""
+
+    source_id: str
+    """Input id of the turn; of lines that of the newest."""
+    parts: tuple[TextPart, ...]
+
+
+def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
 
-    In as few parts as can be: what stands between two recorded texts is one.
+    What is shown whole, and which lines, moves on by steps of `step_turns`: in between a prompt begins as the one
+    before did, and a provider that keeps beginnings of prompts has it.
     """
-    left = limits.budget_tokens
-    first = len(history.turns)
-    while first:
-        tokens = _tokens(history.turns[first - 1], limits)
-        if tokens > left:
-            break
-        left -= tokens
-        first -= 1
+    first = _first_whole(history, limits)
+    left = limits.budget_tokens - sum(_tokens(turn, limits) for turn in history.turns[first:])
     lines = [line for _, line in history.digests]
     lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
-    found: list[TextPart] = []
-    between = _lines_that_fit(lines, left, limits)
-    for turn in history.turns[first:]:
-        for lead, ref, text in (
-            (_ASKED, turn.input_ref, turn.input_text),
-            (_answered(turn.tool_ids), turn.reply_ref, turn.reply_text),
-        ):
-            between += lead
-            if text is None:  # a mark without ref, so that the record shows what the model saw
-                between += ERASED
-            else:
-                found += (TextPart(None, between), TextPart(ref, text))
-                between = ""
-        between += _END
-    return [*found, TextPart(None, between)] if between else found
+    found: list[Shown] = []
+    if told := _lines_that_fit(lines, left, history.count - len(history.turns) + first, limits):
+        newest = history.turns[first - 1].input_id if first else history.digests[-1][0]
+        found.append(Shown(newest, (TextPart(None, told),)))
+    return found + [Shown(turn.input_id, _verbatim(turn)) for turn in history.turns[first:]]
+
+
+def _first_whole(history: History, limits: HistoryLimits) -> int:
+    """Place of the oldest turn that is shown whole: the oldest that fits, and from there the next that begins a step.
+
+    Where no step begins behind it, as of a few large turns, it is the oldest that fits.
+    """
+    left, fits = limits.budget_tokens, len(history.turns)
+    while fits and (tokens := _tokens(history.turns[fits - 1], limits)) <= left:
+        left -= tokens
+        fits -= 1
+    before = history.count - len(history.turns)
+    if before + fits == 0:
+        return fits
+    first = fits + -(before + fits) % limits.step_turns
+    return first if first < len(history.turns) else fits
+
+
+def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
+    """The same as one text, in as few parts as can be: what stands between two recorded texts is one."""
+    return merged(part for one in shown(history, limits) for part in one.parts)
+
+
+def _verbatim(turn: DeliveredTurn) -> tuple[TextPart, ...]:
+    return (
+        TextPart(None, _ASKED),
+        _said(turn.input_ref, turn.input_text),
+        TextPart(None, _answered(turn.tool_ids)),
+        _said(turn.reply_ref, turn.reply_text),
+        TextPart(None, _END),
+    )
+
+
+def _said(ref: str, text: str | None) -> TextPart:
+    """A mark without ref for an erased one, so that the record shows what the model saw."""
+    return TextPart(None, ERASED) if text is None else TextPart(ref, text)
 
 
 def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
     """The newest turn as one line: enough to tell a first message from a later one."""
-    return [Segment(name=_NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
+    return [Segment(name=NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
 
 
 @lru_cache(maxsize=64)
@@ -159,13 +198,16 @@ def _answered(tool_ids: tuple[str, ...]) -> str:
     return f"\nassistant{used}: "
 
 
-def _lines_that_fit(lines: Sequence[str], budget_tokens: int, limits: HistoryLimits) -> str:
-    chars, start = 0, len(lines)
-    for line in reversed(lines):
-        chars += len(line) + 1
-        if -(-chars // limits.chars_per_token) > budget_tokens:
-            break
+def _lines_that_fit(lines: Sequence[str], budget_tokens: int, count: int, limits: HistoryLimits) -> str:
+    """The newest lines within the budget; `count`: of all turns up to the newest of these. Lines go by steps, too."""
+    room = budget_tokens * limits.chars_per_token
+    start = len(lines)
+    while start and len(lines[start - 1]) < room:
+        room -= len(lines[start - 1]) + 1
         start -= 1
+    if start:
+        stepped = start + -(count - len(lines) + start) % limits.step_turns
+        start = stepped if stepped < len(lines) else start
     return "\n".join([*lines[start:], ""]) if start < len(lines) else ""
 
 

@@ -1,7 +1,6 @@
-"""The memory lines of a turn: read as of its event time, chosen by numbers, recorded before a prompt shows them.
+"""The memory lines of a turn: read as of its event time, chosen by numbers. Pure.
 
-Filtered on fields, ranked by numbers, fitted to the budget, copied verbatim: meaning is never read here. Driven again
-after a crash, a turn shows the lines that its recorded order holds and asks nobody anew.
+Filtered on fields, ranked by numbers, fitted to the budget, copied verbatim: meaning is never read here.
 """
 
 from __future__ import annotations
@@ -9,58 +8,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.bus.messages.ids import parse_iso, requested_id
+from hobus.bus.messages.ids import parse_iso
 from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import Segment
-from hobus.bus.record.payloads.orders import ContextAssembled
 
 SEGMENT = "ho3_biases"
 
 
-async def recorded_lines(run: Run) -> list[Segment] | None:
-    """The memory lines of an earlier drive of this run; None if it had sent no prompt yet."""
-    recorded = await run.recorded_inputs(2 if run.is_classified else 1)
-    return None if recorded is None else [segment for segment in recorded if segment.name == SEGMENT]
-
-
-def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segment]:
-    """The lines that this turn's labels and its budget admit; the record of it leaves before the prompt does."""
-    config = run.config
+def chosen(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[ArtifactFacts]:
+    """The artifacts whose lines this turn's labels and the budget admit."""
+    if not found.biases:
+        return []
     turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
-    budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
-    chosen = select_biases(found.biases, turn_labels, budget, run.requested.at)
-    payload = ContextAssembled(
-        as_of_ts=run.requested.at if found.as_of is None else found.as_of.as_of_ts,
-        as_of_seq=None if found.as_of is None else found.as_of.as_of_seq,
-        in_force=len(found.biases),
-        budget=budget.tokens,
-        tokens_used=sum(budget.cost(artifact.context_line) for artifact in chosen),
-        artifact_ids=tuple(artifact.artifact_id for artifact in chosen),
-        domain_labels=tuple(turn_labels.domain),
-        task_labels=tuple(turn_labels.task),
-    )
-    run.session.along(
-        run.resources.entry(
-            "CONTEXT_ASSEMBLED", payload, texts=[artifact.context_line for artifact in chosen],
-            stream="ho2_context_authority",
-            provenance=run.session.provenance(run.run_id.run_seq),
-            parents=[requested_id(run.session.session_id, run.requested.input_id)],
-            reason=found.code, trace=run.trace,
-        )
-    )  # fmt: skip
-    return _segments(chosen)
+    budget = TokenBudget(budget_tokens, run.config.attention.chars_per_token)
+    return select_biases(found.biases, turn_labels, budget, run.requested.at)
 
 
-def _segments(chosen: Sequence[ArtifactFacts]) -> list[Segment]:
+def segments(lines: Sequence[Fragment]) -> list[Segment]:
     """Every line verbatim in a segment of its own, line feeds between them."""
     parts: list[Segment] = []
-    for artifact in chosen:
+    for line in lines:
         if parts:
             parts.append(Segment(name=SEGMENT, text="\n"))
-        parts.append(Segment(name=SEGMENT, text=artifact.context_line, artifact_id=artifact.artifact_id))
+        parts.append(Segment(name=SEGMENT, text=line.content, artifact_id=line.source_id))
     return parts
 
 

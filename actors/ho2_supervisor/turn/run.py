@@ -42,6 +42,7 @@ class Run:
         self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
         self.learning = None if self.called_tool else learning  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
+        self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
         self.round_count = 0
         self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
         self._task = task
@@ -203,13 +204,10 @@ class Run:
         """Whether an earlier drive of this run began this round."""
         return self._is_recorded(self._step(number, 1))
 
-    async def recorded_inputs(self, round_number: int) -> list[Segment] | None:
-        """The input_context of the order that an earlier drive of this run sent in this round; None: it sent none."""
-        return await self.effects.recorded_inputs(work_order_id(self._step(round_number, 1)))
-
-    async def recorded_segments(self, round_number: int, name: str) -> list[Segment] | None:
-        """Of that order, its segments of this name alone; None: none was sent."""
-        return await self.effects.recorded_segments(work_order_id(self._step(round_number, 1)), name)
+    @property
+    def answer_order_id(self) -> str:
+        """Of the order that first asks a model for the answer, sent or not."""
+        return work_order_id(self._step(2 if self.is_classified else 1, 1))
 
     def _is_recorded(self, step_id: StepId) -> bool:
         return f"StepStarted:{step_id}" in self.memo.steps

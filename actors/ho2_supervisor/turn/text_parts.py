@@ -12,7 +12,7 @@ between name a stretch of that text and bring what has been added since.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hobus.bus.messages.base import pack, unpack
@@ -35,6 +35,8 @@ class TextPart(NamedTuple):
 
     ref: str | None
     text: str
+    stretch: str = ""
+    """`start:end` in the text behind the ref, characters; empty: all of it."""
 
 
 class KeptText(NamedTuple):
@@ -44,6 +46,17 @@ class KeptText(NamedTuple):
     text: str
 
 
+def merged(parts: Iterable[TextPart]) -> list[TextPart]:
+    """The same text in as few parts as can be: what stands between two recorded texts is one."""
+    found: list[TextPart] = []
+    for part in parts:
+        if part.ref is None and found and found[-1].ref is None:
+            found[-1] = TextPart(None, found[-1].text + part.text)
+        elif part.text or part.ref is not None:
+            found.append(part)
+    return found
+
+
 def whole(name: str, parts: Sequence[TextPart]) -> Segment:
     """One segment with the text of all parts."""
     return Segment(name=name, text="".join([part.text for part in parts]))
@@ -51,7 +64,11 @@ def whole(name: str, parts: Sequence[TextPart]) -> Segment:
 
 def body_of(parts: Sequence[TextPart]) -> bytes:
     """The body that lists these parts."""
-    return _listed([(None, part.text) if part.ref is None else (part.ref, "") for part in parts])
+    return _listed([_form(part) for part in parts])
+
+
+def _form(part: TextPart) -> Part:
+    return (None, part.text) if part.ref is None else (part.ref, part.stretch)
 
 
 def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tuple[bytes, KeptText | None]:
@@ -62,10 +79,10 @@ def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tu
     first = parts[0]
     if first.ref is not None or len(first.text) < _LONG_CHARS:
         return body_of(parts), None
-    listed: list[Part] = [(None, part.text) if part.ref is None else (part.ref, "") for part in parts[1:]]
+    listed = [_form(part) for part in parts[1:]]
     if kept is not None:
         start = kept.text.find(first.text[: first.text.find("\n") + 1])
-        common = _common_chars(kept.text[max(0, start) :], first.text)
+        common = common_chars(kept.text[max(0, start) :], first.text)
         if start >= 0 and len(first.text) - common <= len(first.text) * _FRESH_SHARE:
             stretch = (kept.ref, f"{start}:{start + common}")
             return _listed([stretch, (None, first.text[common:]), *listed]), None
@@ -139,7 +156,7 @@ def parts_in(body: bytes) -> list[Part] | None:
     return parts
 
 
-def _common_chars(one: str, other: str) -> int:
+def common_chars(one: str, other: str) -> int:
     """How many characters both begin with; halving, since comparing a stretch costs next to nothing."""
     low, high = 0, min(len(one), len(other))
     while low < high:

@@ -8,25 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.actors.ho2_supervisor.learning.learning import beside
-from hobus.actors.ho2_supervisor.projection.fragments import ASSEMBLED_CONTEXT
 from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,
     classification,
+    context,
     direct_call,
     history,
     intents,
-    projected,
     quality_gate,
-    recall,
     tool_batch,
     turn_record,
     work_orders,
 )
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
-from hobus.actors.ho2_supervisor.turn.projected import Shown
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
@@ -60,11 +56,11 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     run.begin()
     if run.called_tool is not None:
         return await direct_call.take(run, run.called_tool)
-    labels, context = await _begun(run, progress)
+    labels, inputs = await _begun(run, progress)
 
     while True:
         _require_round(run, progress)
-        receipt = await _synthesize(run, context, progress)
+        receipt = await _synthesize(run, inputs, progress)
         output = _completed_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
@@ -98,12 +94,8 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
     Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
     """
     if run.requested.continues is None:
-        labels, memory_lines = await _understand(run, progress)
-        intents.settle(run, labels)
-        recorded = await run.recorded_segments(2 if run.is_classified else 1, ASSEMBLED_CONTEXT)
-        shown = projected.shown(run, memory_lines, recorded)
-        progress.with_prompt = shown.entries
-        return labels, _context(run, labels, shown)
+        labels, inputs, progress.with_prompt = await _understand(run, progress)
+        return labels, inputs
     earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     run.steers += earlier.steers
@@ -120,14 +112,18 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
     return run.is_steered and _has_room(run, progress)
 
 
-async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
-    """The message's labels and, read meanwhile, the memory lines that match them; lines once shown stay as they are."""
-    recorded = await recall.recorded_lines(run) if run.learning is not None else []
-    if run.learning is None or recorded is not None:
-        return await _classify(run, progress), recorded or []
-    recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
-    labels, found = await beside(_classify(run, progress), recalled)
-    return labels, recall.chosen_lines(run, labels, found)
+async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment], list[WriteEntry]]:
+    """The message's labels, the prompt's inputs, what was once shown as it was, and what leaves with the prompt."""
+    labels, shown = await context.understood(
+        run, history_limits(run.config, run.agent), lambda: _classify(run, progress)
+    )
+    inputs = [
+        Segment(name="system", text=run.agent.system_prompt),
+        *shown.segments,
+        Segment(name="classification", text=labels.as_text()),
+        Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
+    ]
+    return labels, inputs, shown.entries
 
 
 async def _classify(run: Run, progress: Progress) -> Classification:
@@ -168,19 +164,7 @@ def _message_to_classify(run: Run) -> Segment:
     return Segment(name="user_input", text=run.input_text[:chars_max])
 
 
-def _context(run: Run, labels: Classification, shown: Shown) -> list[Segment]:
-    """The prompt's inputs that stay the same in every round, the stable ones first."""
-    return [
-        Segment(name="system", text=run.agent.system_prompt),
-        *shown.memory_lines,
-        *run.effects.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
-        *shown.context,
-        Segment(name="classification", text=labels.as_text()),
-        Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
-    ]
-
-
-async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> Receipt:
+async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Receipt:
     """One model round towards the answer."""
     config = run.config
     note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
@@ -191,7 +175,7 @@ async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> R
     return await run.effects.order(
         work_orders.synthesize(
             step,
-            inputs=[*context, *note, *_steered(run, progress)],
+            inputs=[*inputs, *note, *_steered(run, progress)],
             exchanges=progress.exchanges,
             run_config=run.run_config,
             token_budget=_round_budget(run, progress.tokens_used),
@@ -289,4 +273,5 @@ def history_limits(config: AdminConfig, *agents: Agent) -> HistoryLimits:
         digest_chars=config.ho2.history_digest_chars,
         chars_per_token=config.attention.chars_per_token,
         known_max=config.sessions.known_max,
+        step_turns=config.ho2.history_step_turns,
     )

@@ -225,8 +225,28 @@ class ConsolidationDispatched(NamedTuple):
     as_of_seq: Annotated[int, Field(description="sequence of the record up to which they count")] = -1
 
 
+class StageTrace(NamedTuple):
+    """One stage of an attention template's pipeline."""
+
+    stage: Annotated[str, Field(description="its name; `+relaxed`: run once more, relaxed")]
+    type: Annotated[str, Field(description="ledger_query, history, …")]
+    fragments: Annotated[int, Field(description="that it gave")]
+    tokens: Annotated[int, Field(description="of these")]
+    duration_ms: Annotated[int, Field(description="that it took")]
+    status: Annotated[str, Field(description="ok, truncated, timeout, empty, skipped, failed")]
+
+
+class FragmentTrace(NamedTuple):
+    """Where a piece of a context came from."""
+
+    source: Annotated[str, Field(description="ledger, registry, file, search, liveness, custom")]
+    source_id: Annotated[str, Field(description="of the entry, the row, the path …")]
+    tokens: Annotated[int, Field(description="of it")]
+    relevance_score: Annotated[float | None, Field(description="0 to 1; None: asked for by name")] = None
+
+
 class ContextAssembled(NamedTuple):
-    """CONTEXT_ASSEMBLED: what memory gave to a prompt: lines, each a body behind this one, in order."""
+    """CONTEXT_ASSEMBLED: what a prompt was given beside its message, by which template; learned lines stand behind."""
 
     as_of_ts: Annotated[str, Field(description="event time of the read; ISO 8601, UTC")]
     as_of_seq: Annotated[int | None, Field(description="sequence up to which memory had read; None: it did not answer")]
@@ -236,3 +256,21 @@ class ContextAssembled(NamedTuple):
     artifact_ids: Annotated[tuple[str, ...], Field(description="`ART-…` of each line")] = ()
     domain_labels: Annotated[tuple[str, ...], Field(description="of the turn")] = ()
     task_labels: Annotated[tuple[str, ...], Field(description="of the turn")] = ()
+    template_id: Annotated[str, Field(description="`ATT-…` that filled it")] = ""
+    template_version: Annotated[str, Field(description="of the template")] = ""
+    template_hash: Annotated[bytes, Field(description="SHA-256 of its canonical bytes")] = b""
+    context_hash: Annotated[bytes, Field(description="SHA-256 of the context's text")] = b""
+    max_context_tokens: Annotated[int, Field(description="that the whole context may take")] = 0
+    tokens_assembled: Annotated[int, Field(description="that it takes")] = 0
+    queries_executed: Annotated[int, Field(description="questions that were asked for it")] = 0
+    elapsed_ms: Annotated[int, Field(description="that it took")] = 0
+    stopped_by: Annotated[
+        str, Field(description="what ended the pipeline: completion, satisfaction, or a limit: tokens, queries, time")
+    ] = ""
+    stages: Annotated[tuple[StageTrace, ...], Field(description="of the pipeline, in order")] = ()
+    fallback: Annotated[str, Field(description="of the template, where it came to that; empty: it did not")] = ""
+    warnings: Annotated[tuple[str, ...], Field(description="`<stage>: <why>`; no text of anybody")] = ()
+    fragments: Annotated[
+        tuple[FragmentTrace, ...], Field(description="but for history, which the order names, and learned lines")
+    ] = ()
+    is_cached: Annotated[bool, Field(description="true: it was assembled before, for the same order")] = False

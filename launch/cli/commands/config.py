@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hobus.config.attention_template import template_schema
 from hobus.config.files import ADMIN_CONFIG, find
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
@@ -146,10 +147,14 @@ def unset(*, home: Home, setting: str) -> None:
 
 
 @config.command()
+@click.option("--template", is_flag=True, help="Of an attention template (config/attention/) instead.")
 @with_home
-def schema(*, home: Home) -> None:
+def schema(*, home: Home, template: bool) -> None:
     """Print the JSON Schema of a home's admin_config.json, for editors that complete and check it."""
     del home  # the same for all of them
+    if template:
+        say(as_json(template_schema(), indent=1))
+        return
     whole, pasted = AdminConfig.model_json_schema(), PastedServer.model_json_schema()
     whole["properties"][KEY] = {"type": "object", "additionalProperties": pasted, "description": pasted["description"]}
     say(as_json(schema_of_own(whole), indent=1))

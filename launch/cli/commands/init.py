@@ -23,6 +23,7 @@ _WHAT = {
     "agent": "who answers: its prompt packs, tools and rights",
     "contract": "what a prompt must be given and must answer",
     "prompt_pack": "the text of a prompt",
+    "template": "an attention template: what a prompt is shown beside its message",
     "framework": "a framework: what governs, and which specs it holds",
     "standard": "a framework's text",
     "spec": "a spec: what a package fulfils",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.builders import shipped_with
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
+from hobus.actors.ho2_supervisor.turn.work_orders import SYNTHESIZE_CONTRACT
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
@@ -42,6 +43,7 @@ from hobus.bus.messages.work_order import (
 )
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import pack_event
+from hobus.config.attention_template import Template
 from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig
 
@@ -177,8 +179,17 @@ class Rig(SimulatedRig):
         script: Callable[[WorkOrder], Answer] = question_and_answer,
         tools: list[str] | None = None,
         agent_budget: dict[str, str] | None = None,
+        templates: Sequence[Template] | None = None,
+        required: dict[str, Any] | None = None,
     ) -> None:
         given = snapshot(*changes)
+        if templates is not None:
+            given = replace(given, templates={one.template_id: one for one in templates})
+        if required is not None:
+            contract = given.contracts[SYNTHESIZE_CONTRACT]
+            context = type(contract.required_context).model_validate(required)
+            contract = contract.model_copy(update={"required_context": context})
+            given = replace(given, contracts={**given.contracts, SYNTHESIZE_CONTRACT: contract})
         if agent_budget is not None:
             agents = {name: agent.model_copy(update={"budget": agent_budget}) for name, agent in given.agents.items()}
             given = replace(given, agents=agents)

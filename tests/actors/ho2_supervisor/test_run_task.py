@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
@@ -49,7 +50,8 @@ def played(story: Any) -> None:
     async def told(driven: Driven) -> None:
         bus = world.client("ho2")
         limits = HistoryLimits(budget_tokens=1, turns_max=1, digest_chars=1, chars_per_token=4, known_max=1)
-        resources = Resources(bus, LedgerClient(bus, config.ledger), snapshot(), config, limits, packages={})
+        engine = Engine.of(snapshot(), now=bus.clock.monotonic)
+        resources = Resources(bus, LedgerClient(bus, config.ledger), snapshot(), config, limits, {}, engine)
         session = OwnedSession(SESSION, resources)
         requested = RunRequested(
             input_ref="in", input_id="in-1", input_digest="", deadline_at=iso(1.0), config_digest="", at=iso(0.0)

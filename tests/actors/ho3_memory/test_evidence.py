@@ -66,6 +66,15 @@ def test_between_the_thresholds_the_gate_stays_as_it_was():
     assert risen.level(us(48)).is_open  # and what was, was
 
 
+@pytest.mark.parametrize("sessions", [6, 60])
+def test_however_strong_a_habit_was_its_gate_closes_in_the_same_time(sessions):
+    """Nothing stands above the upper threshold: half-life x log2(6 / 3) after the last event, not after ten times as many."""
+    rules = RULES.model_copy(update={"gate_high": 6.0})
+    trace = traced(*(event(n, 0, n) for n in range(sessions)), rules=rules)
+    assert trace.level(us(0)) == Level(6.0, is_open=True)
+    assert trace.level(us(48)).is_open and not trace.level(us(48.01)).is_open
+
+
 def test_a_gate_that_closed_between_two_events_is_not_open_at_the_second():
     """The level before an event is the faded one, not that of the event before."""
     trace = traced(*(event(n, 0, n) for n in range(5)), event(9, 96, 9))
@@ -88,11 +97,11 @@ def test_a_trace_that_grew_is_the_trace_made_at_once(events, hours):
 
 @given(EVENTS, st.integers(0, 600))
 def test_evidence_is_bounded_by_sessions_and_by_events(events, hours):
-    """Never above one per event nor the cap per session, never negative; open only with at least the lower threshold."""
+    """Never above one per event, the cap per session or the upper threshold, nor negative; open only above the lower one."""
     level = traced(*events).level(us(hours))
     sessions = {one.session_id for one in events if one.at_us <= us(hours)}
     count = sum(one.at_us <= us(hours) for one in events)
-    assert 0.0 <= level.evidence <= min(count, 2.0 * len(sessions)) + 1e-6
+    assert 0.0 <= level.evidence <= min(count, 2.0 * len(sessions), RULES.gate_high) + 1e-6
     assert not level.is_open or level.evidence >= RULES.gate_low
 
 

@@ -43,11 +43,13 @@ from hobus.bus.record.payloads.orders import (
     ConsolidationDispatched,
     ContextAssembled,
     Escalation,
+    FragmentTrace,
     OrderEnd,
     OwnersSettled,
     QualityGate,
     RunBudget,
     SignalsNamed,
+    StageTrace,
     ToolStarted,
 )
 from hobus.bus.record.payloads.projection import ProjectionComputed, ShadowCompare
@@ -141,6 +143,28 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (
         ContextAssembled("2026-01-01T00:00:00.000000Z", 41, 3, 2000, 9, ("ART-1",)),
         "96bb323032362d30312d30315430303a30303a30302e3030303030305a2903cd07d00991a54152542d31",
+    ),
+    (
+        ContextAssembled(
+            "t",
+            None,
+            0,
+            2000,
+            0,
+            template_id="ATT-A-001",
+            template_version="1.0.0",
+            template_hash=b"\1",
+            context_hash=b"\2",
+            max_context_tokens=10,
+            tokens_assembled=3,
+            queries_executed=1,
+            elapsed_ms=5,
+            stopped_by="completion",
+            stages=(StageTrace("said", "history", 1, 3, 5, "ok"),),
+            warnings=("a: b",),
+            fragments=(FragmentTrace("search", "x/1", 3, 0.5),),
+        ),
+        "dc0015a174c000cd07d000909090a94154542d412d303031a5312e302e30c40101c401020a030105aa636f6d706c6574696f6e9196a473616964a7686973746f7279010305a26f6ba091a4613a20629194a6736561726368a3782f3103cb3fe0000000000000",
     ),
     (
         ProjectionComputed(

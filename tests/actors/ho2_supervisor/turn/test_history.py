@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from hypothesis import given
@@ -58,6 +59,36 @@ def test_newest_turns_stand_verbatim_and_older_ones_as_lines() -> None:
         "user: question 5\nassistant: answer 5\n"
     )
     assert history.count == 5
+
+
+def test_between_two_steps_a_prompt_begins_as_the_one_before() -> None:
+    """The oldest turn that is shown whole moves on by three at once."""
+    limits = replace(LIMITS, turns_max=5, step_turns=3, budget_tokens=500)
+    history, before, moved = History(), "", []
+    for number in range(1, 31):
+        history = remember(history, turn(number), limits)
+        text = told(history, limits)
+        if not text.startswith(before):
+            moved.append(number)
+        before = text
+    assert moved == list(range(moved[0], 31, 3))
+    assert len(moved) > 5
+
+
+@given(st.integers(1, 40), st.integers(1, 8), st.integers(1, 8), st.integers(0, 60))
+def test_whatever_the_steps_the_newest_turn_that_fits_is_shown_and_the_budget_kept(
+    turns: int, turns_max: int, step_turns: int, budget_tokens: int
+) -> None:
+    """Whole turns are the newest ones without a gap, lines stand before them, and nothing goes over."""
+    limits = replace(LIMITS, turns_max=turns_max, step_turns=step_turns, budget_tokens=budget_tokens)
+    history = history_of(*(turn(n) for n in range(1, turns + 1)), limits=limits)
+    text = told(history, limits)
+    assert -(-len(text) // limits.chars_per_token) <= budget_tokens
+    whole = [int(number) for number in re.findall(r"^assistant: answer (\d+)$", text, re.MULTILINE)]
+    assert whole == list(range(turns - len(whole) + 1, turns + 1))
+    assert len(whole) <= turns_max
+    if budget_tokens >= len(f"user: question {turns}\nassistant: answer {turns}\n"):
+        assert whole
 
 
 def test_texts_carry_their_refs() -> None:

@@ -149,7 +149,7 @@ def test_after_a_crash_the_lines_are_those_that_were_shown(killed_at: int) -> No
 
 
 def test_memory_off_changes_nothing() -> None:
-    """Section missing or `enabled: false`: nothing is asked, nothing recorded, the journal has the same bytes."""
+    """Section missing or `enabled: false`: nothing is asked, its context has no lines, the journal has the same bytes."""
     journals: list[list[list[bytes | None]]] = []
     for changes in ((), (("ho3", None),), (("ho3.enabled", False),)):
         with Rig(*changes, script=one_tool) as rig:
@@ -159,7 +159,11 @@ def test_memory_off_changes_nothing() -> None:
             assert result.consolidation_candidates == []
             rig.run(rig.host.sleep(5))
             assert (memory.reads, memory.logs) == ([], [])
-            assert names(rig.run(rig.entries("ho2_context_authority"))) == ["PROJECTION_COMPUTED"]
+            _, payload = context_of(rig)
+            assert (payload.artifact_ids, payload.in_force, payload.as_of_seq) == ((), 0, None)
+            assert names(rig.run(rig.entries("ho2_context_authority"))) == [
+                "CONTEXT_ASSEMBLED", "PROJECTION_COMPUTED",
+            ]  # fmt: skip
             assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
             journals.append([entry.bodies for entry in rig.run(rig.entries())])
     assert journals[0] == journals[1] == journals[2]

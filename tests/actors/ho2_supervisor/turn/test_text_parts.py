@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho2_supervisor.turn.text_parts import KeptText, TextPart, body_of, of_part, parts_in, shared, whole
+from hobus.actors.ho2_supervisor.turn.text_parts import (
+    KeptText,
+    TextPart,
+    body_of,
+    joined,
+    merged,
+    of_part,
+    parts_in,
+    shared,
+    whole,
+)
 from hobus.bus.messages.base import pack
 
-PARTS = st.lists(st.builds(TextPart, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
+REFS = st.none() | st.text(min_size=1, max_size=9)
+PARTS = st.lists(st.builds(TextPart, ref=REFS, text=st.text(max_size=20), stretch=st.just("")))
 
 
 @given(PARTS)
@@ -21,6 +34,22 @@ def test_the_parts_give_the_whole_again(parts: list[TextPart]) -> None:
     assert [ref for ref, _ in listed] == [part.ref for part in parts]
     assert "".join(part.text if ref else text for (ref, text), part in zip(listed, parts, strict=True)) == segment.text
     assert all(text == "" for ref, text in listed if ref is not None)
+
+
+def test_a_stretch_of_a_recorded_text_is_named_by_where_it_is() -> None:
+    """And read back as that."""
+    listed = parts_in(body_of([TextPart(None, "found: "), TextPart("o/1", "lo wo", "3:8")])) or []
+    assert listed == [(None, "found: "), ("o/1", "3:8")]
+    assert joined(listed, {"o/1": "hello world"}) == "found: lo wo"
+
+
+@given(PARTS)
+def test_merged_parts_say_the_same_in_no_more_pieces(parts: list[TextPart]) -> None:
+    """What has a ref keeps it; between two of these there is one piece at most."""
+    found = merged(parts)
+    assert "".join(part.text for part in found) == "".join(part.text for part in parts)
+    assert [part for part in found if part.ref is not None] == [part for part in parts if part.ref is not None]
+    assert all(one.ref is not None or other.ref is not None for one, other in pairwise(found))
 
 
 @given(st.text())

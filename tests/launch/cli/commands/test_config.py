@@ -138,6 +138,7 @@ def test_files_of_a_home_are_part_of_what_differs(config, tmp_path):
 def test_the_schema_is_one(config):
     """For editors."""
     assert json.loads(config("schema"))["properties"]["ho2"]
+    assert json.loads(config("schema", "--template"))["properties"]["pipeline"]
 
 
 def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, tmp_path):

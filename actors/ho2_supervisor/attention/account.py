@@ -1,0 +1,77 @@
+"""The budget of one assembly: tokens, questions and wall time, asked before each of them is used. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Limit = Literal["tokens", "queries", "time"]
+LIMITS = frozenset[str]({"tokens", "queries", "time"})
+
+
+class LimitReached(Exception):
+    """A limit is met: what was about to be done is not."""
+
+    def __init__(self, limit: Limit) -> None:
+        super().__init__(limit)
+        self.limit: Limit = limit
+
+
+@dataclass(slots=True)
+class Account:
+    """What an assembly may still use. Characters are counted, so that the text as a whole keeps the estimate."""
+
+    tokens_max: int
+    queries_max: int
+    timeout_s: float
+    chars_per_token: int
+    now: Callable[[], float]
+    """Seconds that never go back."""
+    began_at: float
+    chars: int = 0
+    queries: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens taken, by the estimate."""
+        return self.chars // self.chars_per_token
+
+    @property
+    def chars_left(self) -> int:
+        """Characters that still fit: the estimate of so many more is within the budget."""
+        return max(0, (self.tokens_max + 1) * self.chars_per_token - 1 - self.chars)
+
+    @property
+    def tokens_left(self) -> int:
+        """Whole tokens that still fit."""
+        return self.chars_left // self.chars_per_token
+
+    @property
+    def seconds_left(self) -> float:
+        """Until its time is over; never negative."""
+        return max(0.0, self.timeout_s - (self.now() - self.began_at))
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Since it began."""
+        return max(0, round((self.now() - self.began_at) * 1000))
+
+    def charge(self, chars: int) -> None:
+        """So many characters more. Raises LimitReached if they do not fit, or time is over."""
+        if chars > self.chars_left:
+            raise LimitReached("tokens")
+        self.check_time()
+        self.chars += chars
+
+    def query(self) -> None:
+        """One question more. Raises LimitReached if there is none left, or time is over."""
+        self.check_time()
+        if self.queries >= self.queries_max:
+            raise LimitReached("queries")
+        self.queries += 1
+
+    def check_time(self) -> None:
+        """Raises LimitReached once time is over."""
+        if self.seconds_left <= 0:
+            raise LimitReached("time")

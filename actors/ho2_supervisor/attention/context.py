@@ -1,0 +1,144 @@
+"""What an assembly is asked for and what it gives: a request, fragments with their provenance, the trace. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
+from hobus.config.assets import Agent, Contract
+
+Source = Literal["ledger", "registry", "file", "search", "liveness", "memory", "history", "custom"]
+Status = Literal["ok", "truncated", "timeout", "empty", "skipped", "failed"]
+Stop = Literal["completion", "satisfaction", "tokens", "queries", "time"]
+Fallback = Literal["", "return_partial", "fail", "use_cached", "proceed_empty", "use_default"]
+
+_END = "\n"
+_CLOSING = (TextPart(None, _END),)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionRequest:
+    """For whom a context is assembled, and under which contract its prompt stands."""
+
+    agent: Agent
+    contract: Contract
+    session_id: str
+    work_order_id: str
+    at: str
+    """Event time of the turn: nothing later is shown."""
+    user_input: str
+    template_override: str | None = None
+
+
+class Fragment(NamedTuple):
+    """A piece of context, and where it came from."""
+
+    source: Source
+    source_id: str
+    parts: tuple[TextPart, ...]
+    """What it is made of; recorded texts by their refs."""
+    relevance_score: float | None = None
+    """0 to 1; None: it was asked for by name, which is more than any score."""
+    at_us: int = 0
+    """Event time, microseconds since 1970; 0: it has none."""
+    stage: int = 0
+    """Place of its stage in the pipeline."""
+
+    @property
+    def content(self) -> str:
+        """Its text."""
+        return "".join([part.text for part in self.parts])
+
+    @property
+    def chars(self) -> int:
+        """What it takes of a context: its text, and the end of its line."""
+        return sum([len(part.text) for part in self.parts]) + len(self.closing)
+
+    @property
+    def closing(self) -> tuple[TextPart, ...]:
+        """What ends its last line, where it does not do so itself."""
+        return () if self.parts and self.parts[-1].text.endswith(_END) else _CLOSING
+
+
+class StageResult(NamedTuple):
+    """What became of one stage."""
+
+    stage: str
+    type: str
+    fragments_produced: int
+    tokens_produced: int
+    duration_ms: int
+    status: Status
+
+
+class BudgetUsed(NamedTuple):
+    """What an assembly took."""
+
+    tokens_assembled: int
+    queries_executed: int
+    elapsed_ms: int
+
+
+NOTHING_USED = BudgetUsed(0, 0, 0)
+
+
+@dataclass(frozen=True)
+class AssembledContext:
+    """What a prompt is to be shown beside its message, and how that came about."""
+
+    template_id: str
+    template_version: str
+    template_hash: bytes
+    fragments: tuple[Fragment, ...] = ()
+    pipeline_trace: tuple[StageResult, ...] = ()
+    budget_used: BudgetUsed = NOTHING_USED
+    max_context_tokens: int = 0
+    warnings: tuple[str, ...] = ()
+    stopped_by: Stop = "completion"
+    fallback: Fallback = ""
+    is_cached: bool = field(default=False)
+
+    @cached_property
+    def context_text(self) -> str:
+        """Everything in order, each fragment on lines of its own."""
+        return text_of(self.fragments)
+
+    @property
+    def context_hash(self) -> bytes:
+        """SHA-256 of the text."""
+        return hashlib.sha256(self.context_text.encode()).digest()
+
+    def of(self, *sources: Source) -> list[Fragment]:
+        """The fragments of these sources, in order."""
+        return [fragment for fragment in self.fragments if fragment.source in sources]
+
+
+def text_of(fragments: Sequence[Fragment]) -> str:
+    """The text of fragments in order, each on lines of its own."""
+    return "".join([part.text for part in _pieces(fragments)])
+
+
+def parts_of(fragments: Sequence[Fragment]) -> list[TextPart]:
+    """What this text is made of, in as few parts as can be."""
+    return merged(_pieces(fragments))
+
+
+def _pieces(fragments: Sequence[Fragment]) -> list[TextPart]:
+    pieces = [part for fragment in fragments for part in (*fragment.parts, *fragment.closing)]
+    if fragments and fragments[-1].closing:
+        pieces.pop()
+    return pieces
+
+
+def plain(source: Source, source_id: str, text: str, *, score: float | None = None, at_us: int = 0) -> Fragment:
+    """A fragment whose text was made here."""
+    return Fragment(source, source_id, (TextPart(None, text),), relevance_score=score, at_us=at_us)
+
+
+def chars_of(fragments: Sequence[Fragment]) -> int:
+    """What they take of a context together."""
+    return sum([fragment.chars for fragment in fragments])

@@ -1,0 +1,144 @@
+"""The one engine that assembles contexts: by which template and budget, and what counts if it does not end well.
+
+It reads, writes nothing and sends no prompt. Whichever stage was last, the text keeps the template's budget and that of
+its use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hobus.actors.ho2_supervisor.attention import merging
+from hobus.actors.ho2_supervisor.attention.account import LIMITS, Account
+from hobus.actors.ho2_supervisor.attention.cache import ContextCache, key_of
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, BudgetUsed, text_of
+from hobus.actors.ho2_supervisor.attention.merging import Required
+from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
+from hobus.config.attention_rules import choose, context_tokens
+from hobus.config.attention_template import AnyStage, Template
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
+
+OnTimeout = Literal["return_partial", "fail", "use_cached"]
+
+
+class AssemblyFailed(Exception):
+    """The template says that its context is none if it cannot be assembled whole; what was tried stands in `tried`."""
+
+    def __init__(self, tried: AssembledContext) -> None:
+        super().__init__(tried.stopped_by)
+        self.tried = tried
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Assembles contexts under one frozen configuration; keeps what it assembled last."""
+
+    config: AdminConfig
+    templates: Mapping[str, Template]
+    hashes: Mapping[str, bytes]
+    """Template id -> the hash that records name it by."""
+    cache: ContextCache
+    now: Callable[[], float]
+    """Seconds that never go back."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, *, now: Callable[[], float]) -> Engine:
+        """The engine of this snapshot, which has assembled nothing yet."""
+        settings = snapshot.config.attention
+        cache = ContextCache(ttl_s=settings.cache_ttl_s, contexts_max=settings.cache_max)
+        return cls(snapshot.config, snapshot.templates, snapshot.template_hashes(), cache, now)
+
+    def template_for(self, request: AttentionRequest) -> Template | None:
+        """The template that fills this context; None: none applies. Raises ConfigError where two do, or none is it."""
+        return choose(self.templates, request.agent, request.template_override)
+
+    async def assemble(
+        self, request: AttentionRequest, template: Template | None, sources: Sources
+    ) -> AssembledContext:
+        """The context. Raises AssemblyFailed where the template's fallback says so."""
+        required = merging.required_of(request.contract)
+        if template is None:
+            context = await self._minimal(required, sources)
+            warning = f"no attention template applies to agent {request.agent.agent_id}"
+            return replace(context, warnings=(warning, *context.warnings))
+        key = key_of(request, template)
+        if (cached := self.cache.fresh(key, self.now())) is not None:
+            return cached
+        pipeline = merging.merged(template, required, self.config.attention)
+        context, is_enough = await self._run(template, pipeline, required, sources)
+        if context.stopped_by in LIMITS:
+            context = _limited(context, template.fallback.on_timeout, self.cache.last(key))
+        elif not (context.fragments and is_enough):
+            on_empty = template.fallback.on_empty
+            context = replace(context, fallback=on_empty)
+            if on_empty == "use_default":
+                context = _instead(context, await self._minimal(required, sources))
+        if context.fallback == "fail":
+            raise AssemblyFailed(context)
+        if context.stopped_by not in LIMITS:
+            self.cache.keep(key, context, self.now())
+        return context
+
+    async def _minimal(self, required: Required, sources: Sources) -> AssembledContext:
+        template = merging.minimal(self.config.attention, self.config.budget.projection_budget, required)
+        context, _ = await self._run(template, template.pipeline, required, sources)
+        return context
+
+    async def _run(
+        self, template: Template, pipeline: tuple[AnyStage, ...], required: Required, sources: Sources
+    ) -> tuple[AssembledContext, bool]:
+        """What the pipeline gives, and whether its haltings are satisfied."""
+        tokens_max = context_tokens(template, self.config.budget)
+        account = Account(
+            tokens_max=tokens_max,
+            queries_max=template.budget.max_queries,
+            timeout_s=template.budget.timeout_ms / 1000,
+            chars_per_token=self.config.attention.chars_per_token,
+            now=self.now,
+            began_at=self.now(),
+        )
+        run = Pipeline(self.config, pipeline, required, sources, account)
+        stopped_by = await run.through()
+        context = AssembledContext(
+            template_id=template.template_id,
+            template_version=template.version,
+            template_hash=self.hashes.get(template.template_id, b""),
+            fragments=tuple(run.fragments),
+            pipeline_trace=tuple(run.trace),
+            budget_used=BudgetUsed(
+                len(text_of(run.fragments)) // account.chars_per_token, account.queries, account.elapsed_ms
+            ),
+            max_context_tokens=tokens_max,
+            warnings=tuple(run.warnings),
+            stopped_by=stopped_by,
+        )
+        return context, run.is_enough()
+
+
+def _limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledContext | None) -> AssembledContext:
+    """What counts of a pipeline that met a limit."""
+    found = replace(partial, fallback=fallback)
+    if fallback != "use_cached":
+        return found
+    if last is None:
+        warning = "use_cached: nothing is cached; the context is a part of what was asked for"
+        return replace(found, warnings=(*partial.warnings, warning))
+    used = partial.budget_used._replace(tokens_assembled=last.budget_used.tokens_assembled)
+    return replace(found, fragments=last.fragments, budget_used=used, is_cached=True)
+
+
+def _instead(context: AssembledContext, default: AssembledContext) -> AssembledContext:
+    """The default's context in place of what was not enough, with the trace of both."""
+    spent = [one + other for one, other in zip(context.budget_used, default.budget_used, strict=True)]
+    spent[0] = default.budget_used.tokens_assembled
+    return replace(
+        context,
+        fragments=default.fragments,
+        pipeline_trace=(*context.pipeline_trace, *default.pipeline_trace),
+        budget_used=BudgetUsed(*spent),
+        warnings=(*context.warnings, *default.warnings),
+        fallback="use_default",
+    )

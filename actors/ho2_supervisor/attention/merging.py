@@ -1,0 +1,136 @@
+"""A template with what the contract requires: the stages that are run, and whether the required gave something.
+
+Pure. The template has priority: what it asks for already is not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hobus.actors.ho2_supervisor.attention.context import Fragment
+from hobus.config.assets import Contract
+from hobus.config.attention_rules import required_queries
+from hobus.config.attention_template import (
+    AnyStage,
+    AppliesTo,
+    Fallback,
+    FileRead,
+    FileReadStage,
+    LedgerQuery,
+    LedgerQueryStage,
+    RegistryQuery,
+    RegistryQueryStage,
+    Template,
+    TemplateBudget,
+)
+from hobus.config.schema import AttentionConfig
+
+DEFAULT_ID = "ATT-DEFAULT-000"
+"""Of the minimal template, which is no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """What a contract requires of a context, item by item."""
+
+    queries: tuple[LedgerQuery, ...]
+    frameworks: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Of its items."""
+        return len(self.queries) + len(self.frameworks) + len(self.files)
+
+    def satisfaction(self, fragments: Sequence[Fragment], answered: Collection[int]) -> float:
+        """The share that gave a fragment; 1 if nothing is required. `answered`: places of queries that did."""
+        if not self.count:
+            return 1.0
+        rows = {one.source_id for one in fragments if one.source == "registry"}
+        files = {one.source_id for one in fragments if one.source == "file"}
+        met = len(answered) + len(rows.intersection(self.frameworks)) + len(files.intersection(self.files))
+        return met / self.count
+
+
+def required_of(contract: Contract) -> Required:
+    """What this contract requires, each item once."""
+    context = contract.required_context
+    queries: list[LedgerQuery] = []
+    for query in required_queries(contract):
+        if query not in queries:
+            queries.append(query)
+    return Required(
+        tuple(queries), tuple(dict.fromkeys(context.framework_refs)), tuple(dict.fromkeys(context.file_refs))
+    )
+
+
+def merged(template: Template, required: Required, settings: AttentionConfig) -> tuple[AnyStage, ...]:
+    """The template's stages, and before its structuring those that the contract adds."""
+    added = [stage for stage in _required_stages(required, settings) if not _is_asked(stage, template.pipeline)]
+    if not added:
+        return template.pipeline
+    at = next(
+        (number for number, stage in enumerate(template.pipeline) if stage.type in ("structuring", "halting")),
+        len(template.pipeline),
+    )
+    return (*template.pipeline[:at], *added, *template.pipeline[at:])
+
+
+def minimal(settings: AttentionConfig, tokens_max: int, required: Required) -> Template:
+    """Where no template applies: the files that the contract requires, and nothing else."""
+    files = [stage for stage in _required_stages(required, settings) if stage.type == "file_read"]
+    return Template.model_construct(
+        template_id=DEFAULT_ID,
+        version="1.0.0",
+        title="What the contract requires",
+        applies_to=AppliesTo(),
+        pipeline=tuple(files),
+        budget=TemplateBudget(
+            max_context_tokens=tokens_max,
+            max_queries=settings.required_queries_max,
+            timeout_ms=settings.required_timeout_ms,
+        ),
+        fallback=Fallback(on_timeout="return_partial", on_empty="proceed_empty"),
+    )
+
+
+def _required_stages(required: Required, settings: AttentionConfig) -> list[AnyStage]:
+    stages: list[AnyStage] = [
+        LedgerQueryStage(stage=f"required_ledger_{number}", type="ledger_query", config=query)
+        for number, query in enumerate(required.queries, 1)
+    ]
+    stages += [
+        RegistryQueryStage(
+            stage=f"required_framework_{number}",
+            type="registry_query",
+            config=RegistryQuery(registry="frameworks", filters={"framework_id": framework_id}),
+        )
+        for number, framework_id in enumerate(required.frameworks, 1)
+    ]
+    stages += [
+        FileReadStage(
+            stage=f"required_file_{number}",
+            type="file_read",
+            config=FileRead(paths=(path,), max_size_bytes=settings.required_file_max_bytes),
+        )
+        for number, path in enumerate(required.files, 1)
+    ]
+    return stages
+
+
+def _is_asked(stage: AnyStage, pipeline: Sequence[AnyStage]) -> bool:
+    """Whether a stage that is on asks for the same, or for more of the same."""
+    for one in pipeline:
+        if not one.enabled or one.type != stage.type:
+            continue
+        if isinstance(one, FileReadStage) and isinstance(stage, FileReadStage):
+            if set(stage.config.paths) <= set(one.config.paths):
+                return True
+        elif isinstance(one, RegistryQueryStage) and isinstance(stage, RegistryQueryStage):
+            is_wider = one.config.filters.items() <= stage.config.filters.items()
+            if one.config.registry == stage.config.registry and is_wider:
+                return True
+        elif one.config == stage.config:
+            return True
+    return False

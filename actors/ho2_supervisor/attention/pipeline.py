@@ -1,0 +1,204 @@
+"""One pipeline, run over the sources that its caller hands in and within one account.
+
+A stage whose source fails, or that has none, is a warning and no end; a limit that is met ends the pipeline. Each
+fragment is charged before it counts, so that no stage brings more than there is room for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hobus.actors.ho2_supervisor.attention import structuring
+from hobus.actors.ho2_supervisor.attention.account import Account, LimitReached
+from hobus.actors.ho2_supervisor.attention.context import Fragment, StageResult, Status, Stop, chars_of
+from hobus.actors.ho2_supervisor.attention.merging import Required
+from hobus.bus.errors import RuntimeFault
+from hobus.config.assets import Tier
+from hobus.config.attention_rules import tokens_of
+from hobus.config.attention_template import AnyStage, Halting, HorizontalSearch, Structuring
+from hobus.config.schema import AdminConfig
+
+TIERS: tuple[Tier, ...] = ("hot", "ho2", "ho1")
+"""From the highest."""
+RELAXED = "+relaxed"
+"""Behind the name of a stage in the trace that was run once more for a halting that was not satisfied."""
+
+
+@dataclass(slots=True)
+class Room:
+    """What a source may use, and where it is to look."""
+
+    account: Account
+    warn: Callable[[str], None]
+    tiers: tuple[Tier, ...] = ()
+    """From the highest; none: wherever."""
+    is_tier_by_tier: bool = False
+    """The lower ones only as far as the higher ones leave room; else all alike."""
+
+
+FragmentSource = Callable[[Any, Room], AsyncGenerator[Fragment, None]]
+"""Given a stage's configuration, its fragments, the best first. It asks `room.account.query` before each question.
+
+May raise RuntimeFault, which is a warning, and LimitReached.
+"""
+Sources = Mapping[str, FragmentSource]
+"""Type of stage -> what answers it."""
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """One run of stages over one account."""
+
+    config: AdminConfig
+    stages: tuple[AnyStage, ...]
+    required: Required
+    sources: Sources
+    account: Account
+    fragments: list[Fragment] = field(default_factory=list[Fragment])
+    trace: list[StageResult] = field(default_factory=list[StageResult])
+    warnings: list[str] = field(default_factory=list[str])
+    tiers: tuple[Tier, ...] = ()
+    is_tier_by_tier: bool = False
+    was_relaxed: bool = False
+    answered: set[int] = field(default_factory=set[int])
+    """Places of the required ledger queries that gave a fragment."""
+
+    async def through(self) -> Stop:
+        """Every stage in order; why it ended."""
+        stopped_by: Stop | None = None
+        for number, stage in enumerate(self.stages):
+            if stopped_by is not None or not stage.enabled:
+                self._note(stage, "skipped")
+                continue
+            try:
+                if await self._stage(number, stage):
+                    stopped_by = "satisfaction"
+            except LimitReached as reached:
+                stopped_by = reached.limit
+        return stopped_by or "completion"
+
+    def is_enough(self) -> bool:
+        """Whether every halting would be satisfied with what there is."""
+        return all(
+            self._is_satisfied(stage.config) for stage in self.stages if stage.type == "halting" and stage.enabled
+        )
+
+    async def _stage(self, number: int, stage: AnyStage) -> bool:
+        """Whether the pipeline is to end here, being satisfied. Raises LimitReached."""
+        began = self._began()
+        match stage.type:
+            case "tier_select":
+                self.tiers = tuple(tier for tier in TIERS if tier in stage.config.tiers)
+                self.is_tier_by_tier = stage.config.strategy == "highest_first"
+                self._note(stage, "ok")
+            case "structuring":
+                self._structure(stage.config)
+                self._note(stage, "ok" if self.fragments else "empty", began=began)
+            case "halting":
+                is_satisfied = self._is_satisfied(stage.config) or await self._searched_again(number, stage.config)
+                self._note(stage, "ok" if is_satisfied else "empty", began=began)
+                return is_satisfied
+            case _:
+                await self._produce(number, stage, stage.config, stage.stage)
+        return False
+
+    async def _produce(self, number: int, stage: AnyStage, config: Any, name: str) -> None:
+        """The fragments of a source, each charged before it counts. Raises LimitReached."""
+        source = self.sources.get(stage.type)
+        if source is None:
+            self._warn(name, f"nothing here answers stages of type {stage.type}")
+            self._note(stage, "skipped", name=name)
+            return
+        began = self._began()
+        room = Room(self.account, lambda said: self._warn(name, said), self.tiers, self.is_tier_by_tier)
+        status, reached = "ok", None
+        try:
+            self.account.check_time()
+            async with asyncio.timeout(self.account.seconds_left), aclosing(source(config, room)) as found:
+                async for fragment in found:
+                    self.account.charge(fragment.chars)
+                    self.fragments.append(fragment._replace(stage=number))
+        except TimeoutError:
+            status, reached = "timeout", LimitReached("time")
+        except LimitReached as limit:
+            status, reached = "timeout" if limit.limit == "time" else "truncated", limit
+        except RuntimeFault as fault:
+            status = "failed"
+            self._warn(name, fault.code)
+        produced = len(self.fragments) - began.fragments
+        if status == "ok" and not produced:
+            status = "empty"
+        if produced and stage.type == "ledger_query" and stage.config in self.required.queries:
+            self.answered.add(self.required.queries.index(stage.config))
+        self._note(stage, status, name=name, began=began)
+        if reached is not None:
+            raise reached
+
+    def _structure(self, config: Structuring) -> None:
+        cpt = self.account.chars_per_token
+        chars_max = self.account.chars
+        if config.max_tokens is not None:
+            chars_max = (tokens_of(config.max_tokens, self.config.budget) + 1) * cpt - 1
+        self.fragments = structuring.structured(self.fragments, config.strategy, chars_max)
+        self.account.chars = chars_of(self.fragments)
+
+    async def _searched_again(self, at: int, config: Halting) -> bool:
+        """Whether it is satisfied once the searches before it were asked again: half the threshold, twice as many."""
+        before = [(number, stage) for number, stage in enumerate(self.stages[:at]) if stage.enabled]
+        searches = [(number, stage) for number, stage in before if stage.type == "horizontal_search"]
+        if self.was_relaxed or not searches or not self.account.chars_left:
+            return False
+        self.was_relaxed = True
+        known = {(one.source, one.source_id) for one in self.fragments}
+        for number, stage in searches:
+            count = len(self.fragments)
+            try:
+                await self._produce(number, stage, _relaxed(stage.config), f"{stage.stage}{RELAXED}")
+            finally:
+                new = [one for one in self.fragments[count:] if (one.source, one.source_id) not in known]
+                self.account.chars -= chars_of(self.fragments[count:]) - chars_of(new)
+                self.fragments[count:] = new
+                known |= {(one.source, one.source_id) for one in new}
+        for _, stage in before:
+            if stage.type == "structuring":
+                self._structure(stage.config)
+                self._note(stage, "ok", name=f"{stage.stage}{RELAXED}")
+        return self._is_satisfied(config)
+
+    def _is_satisfied(self, config: Halting) -> bool:
+        return (
+            len(self.fragments) >= config.min_fragments
+            and self.account.tokens >= config.min_tokens
+            and self.required.satisfaction(self.fragments, self.answered) >= config.satisfaction_threshold
+        )
+
+    def _warn(self, name: str, said: str) -> None:
+        self.warnings.append(f"{name}: {said}")
+
+    def _note(self, stage: AnyStage, status: Status, *, name: str = "", began: _Began | None = None) -> None:
+        began = began or self._began()
+        tokens = max(0, self.account.chars - began.chars) // self.account.chars_per_token
+        produced = max(0, len(self.fragments) - began.fragments)
+        duration_ms = round((self.account.now() - began.at) * 1000)
+        self.trace.append(StageResult(name or stage.stage, stage.type, produced, tokens, duration_ms, status))
+
+    def _began(self) -> _Began:
+        return _Began(len(self.fragments), self.account.chars, self.account.now())
+
+
+class _Began(NamedTuple):
+    """How things stood when a stage began."""
+
+    fragments: int
+    chars: int
+    at: float
+
+
+def _relaxed(config: HorizontalSearch) -> HorizontalSearch:
+    return config.model_copy(
+        update={"relevance_threshold": config.relevance_threshold / 2, "max_results": config.max_results * 2}
+    )

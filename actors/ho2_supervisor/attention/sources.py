@@ -1,0 +1,82 @@
+"""Sources that a supervisor has of its own: facts of the record, registries of its snapshot, functions of the program.
+
+What needs a disk or an index comes from services, and what is the turn's own (history, memory, liveness) from the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
+from hobus.actors.ho2_supervisor.attention.handlers import HANDLERS
+from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import iso_of_us, us_of_iso
+from hobus.bus.messages.ledger import Entry, Query
+from hobus.config.assets import Tier
+from hobus.config.attention_template import Custom, LedgerQuery, RegistryQuery
+from hobus.config.registries import Manifests, rows_of
+
+
+def own_sources(
+    request: AttentionRequest, manifests: Manifests, client: LedgerClient, *, entries_max: int
+) -> dict[str, FragmentSource]:
+    """The sources of this request; `entries_max`: of one page of the record."""
+
+    async def ledger_query(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:
+        room.account.query()
+        question = Query(where=_where(config, request), limit=entries_max, newest_first=True)
+        for entry in chosen((await client.page(question)).entries, config, room, request.at):
+            yield plain("ledger", entry.submission_id, line_of(entry), at_us=entry.at_us)
+
+    async def registry_query(config: RegistryQuery, room: Room) -> AsyncGenerator[Fragment, None]:
+        room.account.query()
+        for row in rows_of(config.registry, manifests, config.filters):
+            yield plain("registry", row.row_id, row.text)
+
+    async def custom(config: Custom, _room: Room) -> AsyncGenerator[Fragment, None]:
+        for fragment in HANDLERS[config.handler](request):
+            yield fragment
+
+    return {"ledger_query": ledger_query, "registry_query": registry_query, "custom": custom}
+
+
+def chosen(entries: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> list[Entry]:
+    """Of entries, the newest first, those that a stage gives: of before the turn, recent enough, of its tiers."""
+    until_us = us_of_iso(at)
+    since_us = 0 if config.recency_s is None else until_us - config.recency_s * 1_000_000
+    tiers: tuple[Tier, ...] = room.tiers if config.tier is None else (config.tier,)
+    found = [
+        entry
+        for entry in entries
+        if since_us <= entry.at_us < until_us and (not tiers or entry.provenance.tier in tiers)
+    ]
+    if room.is_tier_by_tier and tiers:
+        found.sort(key=lambda entry: tiers.index(entry.provenance.tier))  # pyright: ignore[reportArgumentType]
+    return found[: config.max_entries]
+
+
+def line_of(entry: Entry) -> str:
+    """One entry as a prompt shows it: ids and codes, as the record's envelope has them."""
+    about = entry.provenance
+    facts = {
+        "decision": entry.decision,
+        "reason": entry.reason,
+        "agent": about.agent_id,
+        "session": about.session_id,
+        "run": about.run_seq or "",
+        "order": about.work_order_id,
+    }
+    told = " ".join(f"{name}={value}" for name, value in facts.items() if value)
+    return f"{iso_of_us(entry.at_us)} {entry.event_type} {told} ({entry.submission_id})"
+
+
+def _where(config: LedgerQuery, request: AttentionRequest) -> dict[str, Any]:
+    scopes: Mapping[str, dict[str, Any]] = {
+        "session": {"session_id": request.session_id},
+        "agent": {"agent_id": request.agent.agent_id},
+        "cluster": {},
+    }
+    kind = {} if config.event_type is None else {"event_type": config.event_type}
+    return {**config.filters, **kind, **scopes[config.scope]}

@@ -1,0 +1,59 @@
+"""Fragments in order: each text once, sorted as a template says, the least relevant left out until all fits. Pure.
+
+What was said in the session is never taken for a repetition: somebody may well say a thing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from hobus.actors.ho2_supervisor.attention.context import Fragment
+
+Strategy = Literal["chronological", "relevance", "hierarchical"]
+
+
+def structured(fragments: Sequence[Fragment], strategy: Strategy, chars_max: int) -> list[Fragment]:
+    """The fragments as a prompt gets them; `chars_max`: what they may take together."""
+    kept = fitting(distinct(fragments), chars_max)
+    match strategy:
+        case "chronological":  # what has no time stays before what has
+            return sorted(kept, key=lambda fragment: fragment.at_us)
+        case "relevance":
+            return sorted(kept, key=_rank)
+        case "hierarchical":
+            return sorted(kept, key=lambda fragment: (fragment.stage, _rank(fragment)))
+
+
+def distinct(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Without those that say again what another one says: the most relevant stays, in its place."""
+    best: dict[str, Fragment] = {}
+    for fragment in fragments:
+        if fragment.source != "history":
+            text = _said(fragment)
+            known = best.get(text)
+            if known is None or _rank(fragment) < _rank(known):
+                best[text] = fragment
+    return [one for one in fragments if one.source == "history" or best[_said(one)] is one]
+
+
+def fitting(fragments: Sequence[Fragment], chars_max: int) -> list[Fragment]:
+    """Without the least relevant ones, as many as it takes; of equally relevant ones the oldest goes first."""
+    left = sum(fragment.chars for fragment in fragments)
+    dropped: set[int] = set()
+    order = sorted(range(len(fragments)), key=lambda at: (_rank(fragments[at]), -fragments[at].at_us, at))
+    while left > chars_max and order:
+        at = order.pop()
+        dropped.add(at)
+        left -= fragments[at].chars
+    return [fragment for at, fragment in enumerate(fragments) if at not in dropped]
+
+
+def _rank(fragment: Fragment) -> tuple[int, float]:
+    """The lower the more relevant; what was asked for by name is above every score."""
+    score = fragment.relevance_score
+    return (0, 0.0) if score is None else (1, -score)
+
+
+def _said(fragment: Fragment) -> str:
+    return " ".join(fragment.content.split())

@@ -1,0 +1,205 @@
+"""A turn's context: assembled once by the template of its agent, recorded before a prompt shows it.
+
+Driven again after a crash, a turn shows the context that its recorded order holds, and asks nobody anew. An assembly
+that fails is no end of a turn: it goes on with what there is, and its record says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
+from hobus.actors.ho2_supervisor.attention.engine import AssemblyFailed
+from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room, Sources
+from hobus.actors.ho2_supervisor.attention.sources import own_sources
+from hobus.actors.ho2_supervisor.learning.learning import Recalled, beside
+from hobus.actors.ho2_supervisor.turn import history, intents, projected, recall, work_orders
+from hobus.actors.ho2_supervisor.turn.classification import Classification
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
+from hobus.actors.ho2_supervisor.turn.lookups import lookups
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.messages.ids import requested_id
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.messages.work_order import Segment
+from hobus.bus.record.payloads.orders import ContextAssembled, FragmentTrace, StageTrace
+from hobus.config.attention_rules import tokens_of
+from hobus.config.attention_template import OfTurn, Template
+
+OTHER = "assembled_context"
+"""What prompt packs call all but memory and history."""
+_NAMES = (recall.SEGMENT, history.NAME, OTHER)
+
+
+class Shown(NamedTuple):
+    """What a turn's prompts show beside system and message, and what leaves with the first order that shows it."""
+
+    segments: list[Segment]
+    entries: list[WriteEntry]
+
+
+async def understood(
+    run: Run, limits: HistoryLimits, classify: Callable[[], Coroutine[Any, Any, Classification]]
+) -> tuple[Classification, Shown]:
+    """The message's labels, and the context of its prompts; memory is read while the message is classified."""
+    recorded = await _recorded(run)
+    if recorded is not None:
+        labels = await classify()
+        intents.settle(run, labels)
+        return labels, Shown(recorded, [])
+    request = _request_of(run)
+    template = run.resources.attention.template_for(request)
+    found = Recalled()
+    if run.learning is not None and _has_memory(template):
+        recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
+        labels, found = await beside(classify(), recalled)
+    else:
+        labels = await classify()
+    intents.settle(run, labels)
+    sources = _sources(run, request, limits, labels, found)
+    mode = run.config.projection.mode
+    alive = projected.fragments(run) if mode != "off" else []
+    context = await _assembled(run, request, template, sources | _liveness(run, alive if mode == "enforce" else []))
+    _record(run, context, labels, found)
+    entries: list[WriteEntry] = []
+    if mode == "enforce":
+        entries = [projected.computed(run, mode, context)]
+    elif mode == "shadow":
+        other = replace(request, work_order_id=f"{request.work_order_id}/projection")
+        projection = await _assembled(run, other, template, sources | _liveness(run, alive))
+        entries = [projected.computed(run, mode, projection), projected.compared(run, context, projection)]
+    return labels, Shown(segments_of(run, context), entries)
+
+
+async def _recorded(run: Run) -> list[Segment] | None:
+    """The context that an earlier drive of this run showed; None if it had sent no prompt yet."""
+    return await run.effects.recorded_segments(run.answer_order_id, _NAMES)
+
+
+def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
+    """The context as a prompt's inputs, what changes least from turn to turn first."""
+    return [
+        *recall.segments(context.of("memory")),
+        *run.effects.one_segment(history.NAME, parts_of(context.of("history"))),
+        *run.effects.segments(OTHER, parts_of(_others(context))),
+    ]
+
+
+def _request_of(run: Run) -> AttentionRequest:
+    return AttentionRequest(
+        agent=run.agent,
+        contract=run.resources.snapshot.contracts[work_orders.SYNTHESIZE_CONTRACT],
+        session_id=run.session.session_id,
+        work_order_id=run.answer_order_id,
+        at=run.requested.at,
+        user_input=run.input_text,
+    )
+
+
+def _has_memory(template: Template | None) -> bool:
+    return template is not None and any(stage.type == "memory" and stage.enabled for stage in template.pipeline)
+
+
+async def _assembled(
+    run: Run, request: AttentionRequest, template: Template | None, sources: Sources
+) -> AssembledContext:
+    try:
+        return await run.resources.attention.assemble(request, template, sources)
+    except AssemblyFailed as failed:
+        return replace(failed.tried, fragments=())
+
+
+# --- what the turn itself has -----------------------------------------------------------------------------------------
+
+
+def _sources(
+    run: Run, request: AttentionRequest, limits: HistoryLimits, labels: Classification, found: Recalled
+) -> dict[str, FragmentSource]:
+    budget = run.config.budget
+    shown = {run.requested.input_ref}  # refs of what the prompt has by what was said: it is no find of a search
+
+    async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+        tokens = limits.budget_tokens if config.max_tokens is None else tokens_of(config.max_tokens, budget)
+        within = replace(limits, budget_tokens=min(tokens, room.account.tokens_left))
+        for one in history.shown(run.history, within):
+            shown.update(part.ref for part in one.parts if part.ref is not None)
+            yield Fragment("history", one.source_id, one.parts)
+
+    async def learned(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+        tokens = budget.ho3_bias_budget if config.max_tokens is None else tokens_of(config.max_tokens, budget)
+        for artifact in recall.chosen(run, labels, found, tokens):
+            fragment = Fragment("memory", artifact.artifact_id, (TextPart(None, artifact.context_line),))
+            if fragment.chars <= room.account.chars_left:
+                yield fragment
+
+    own = own_sources(
+        request, run.resources.snapshot, run.resources.client, entries_max=run.config.ledger.read_entries_max
+    )
+    return own | lookups(run, request, shown) | {"history": said, "memory": learned}
+
+
+def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
+    """What is alive, as far as there is room: what does not fit is left out, and the next one tried."""
+
+    async def liveness(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+        cpt = run.config.attention.chars_per_token
+        left = room.account.chars_left
+        if config.max_tokens is not None:
+            left = min(left, tokens_of(config.max_tokens, run.config.budget) * cpt)
+        for fragment in alive:
+            if fragment.chars <= left:
+                left -= fragment.chars
+                yield fragment
+
+    return {"liveness": liveness}
+
+
+def _others(context: AssembledContext) -> list[Fragment]:
+    return [fragment for fragment in context.fragments if fragment.source not in ("memory", "history")]
+
+
+# --- its record -------------------------------------------------------------------------------------------------------
+
+
+def _record(run: Run, context: AssembledContext, labels: Classification, found: Recalled) -> None:
+    """CONTEXT_ASSEMBLED leaves before the prompt does."""
+    lines = context.of("memory")
+    cpt = run.config.attention.chars_per_token
+    payload = ContextAssembled(
+        as_of_ts=run.requested.at if found.as_of is None else found.as_of.as_of_ts,
+        as_of_seq=None if found.as_of is None else found.as_of.as_of_seq,
+        in_force=len(found.biases),
+        budget=run.config.budget.ho3_bias_budget,
+        tokens_used=sum(len(line.content) // cpt for line in lines),
+        artifact_ids=tuple(line.source_id for line in lines),
+        domain_labels=labels.domain,
+        task_labels=labels.task,
+        template_id=context.template_id,
+        template_version=context.template_version,
+        template_hash=context.template_hash,
+        context_hash=context.context_hash,
+        max_context_tokens=context.max_context_tokens,
+        tokens_assembled=context.budget_used.tokens_assembled,
+        queries_executed=context.budget_used.queries_executed,
+        elapsed_ms=context.budget_used.elapsed_ms,
+        stopped_by=context.stopped_by,
+        stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
+        fallback=context.fallback,
+        warnings=context.warnings,
+        fragments=tuple(
+            FragmentTrace(one.source, one.source_id, len(one.content) // cpt, one.relevance_score)
+            for one in _others(context)
+        ),
+        is_cached=context.is_cached,
+    )
+    run.session.along(
+        run.resources.entry(
+            "CONTEXT_ASSEMBLED", payload, texts=[line.content for line in lines],
+            stream="ho2_context_authority",
+            provenance=run.session.provenance(run.run_id.run_seq),
+            parents=[requested_id(run.session.session_id, run.requested.input_id)],
+            reason=found.code, trace=run.trace,
+        )
+    )  # fmt: skip

@@ -1,0 +1,108 @@
+"""Sources of a context that others answer: texts of the record by their words, files of the cluster's machine.
+
+A text that is found is shown by its ref, as a stretch of what was recorded: it is stored no second time, and gone from
+prompts once it is erased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Set as AbstractSet
+
+from hobus.actors.ho2_supervisor.attention.account import LimitReached
+from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
+from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
+from hobus.actors.ho2_supervisor.turn import sources
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.messages.ledger import Hit, Search
+from hobus.config.attention_template import FileRead, HorizontalSearch
+
+_MESSAGE = "{{ user_input }}"
+_SEARCHED_TIER = "hot"
+"""What people and models said is of this tier; no other one has texts that a supervisor may search."""
+
+
+def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dict[str, FragmentSource]:
+    """`shown`: refs of texts that the prompt has by then: they are no find."""
+
+    async def horizontal_search(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
+        tiers = config.tiers or room.tiers
+        if tiers and _SEARCHED_TIER not in tiers:
+            room.warn(f"texts of tier {', '.join(tiers)} are not searched")
+        elif config.scope == "agent" or not _is_all_shown(run, shown):
+            room.account.query()
+            hits = await run.resources.client.search(_question(run, request, config))
+            if hits.reached < min(hits.head, run.stood_before):
+                room.warn(f"the record was searched up to entry {hits.reached} alone")
+            for hit in chosen(hits.hits, shown, request.user_input):
+                yield found_text(hit)
+
+    return {"file_read": _file_read(run, request), "horizontal_search": horizontal_search}
+
+
+def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> Search:
+    """Of before this run: what it says itself is no find, and nobody waits until that is indexed."""
+    return Search(
+        words=config.query.replace(_MESSAGE, request.user_input),
+        session_id=request.session_id if config.scope == "session" else "",
+        agent_id=request.agent.agent_id,
+        streams=["session"],
+        before=run.stood_before + 1,
+        score_min=config.relevance_threshold,
+        limit=config.max_results,
+    )
+
+
+def _is_all_shown(run: Run, shown: AbstractSet[str]) -> bool:
+    turns = run.history.turns
+    return run.history.count == len(turns) and all({turn.input_ref, turn.reply_ref} <= shown for turn in turns)
+
+
+def _file_read(run: Run, request: AttentionRequest) -> FragmentSource:
+    async def file_read(config: FileRead, room: Room) -> AsyncGenerator[Fragment, None]:
+        for path in config.paths:
+            room.account.query()
+            heading = f"{path}:\n"
+            chars_left = room.account.chars_left - len(heading) - 1
+            if chars_left <= 0:
+                raise LimitReached("tokens")
+            found = await sources.file_text(
+                run.resources.bus, path, agent_id=request.agent.agent_id, config_digest=run.requested.config_digest,
+                max_bytes=min(config.max_size_bytes, chars_left), timeout_s=room.account.seconds_left,
+            )  # fmt: skip
+            if found.warning:
+                room.warn(found.warning)
+            if found.text:
+                yield plain("file", path, heading + found.text)
+
+    return file_read
+
+
+def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
+    """Of the best ones those that say something new: each text once, and not the message itself.
+
+    Where what answers best is in the prompt anyway, what answers less well is not looked for in its place.
+    """
+    known = {_words(message)}
+    found: list[Hit] = []
+    for hit in hits:
+        if hit.ref not in shown and (words := _words(hit.excerpt)) not in known:
+            known.add(words)
+            found.append(hit)
+    return found
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def found_text(hit: Hit) -> Fragment:
+    """What was said, in quotation marks, with who said it; the words themselves by their ref."""
+    end = hit.excerpt_at + len(hit.excerpt)
+    is_whole = len(hit.excerpt) == hit.text_chars
+    text = TextPart(hit.ref, hit.excerpt, "" if is_whole else f"{hit.excerpt_at}:{end}")
+    before = "…" if hit.excerpt_at else ""
+    after = "…" if end < hit.text_chars else ""
+    parts = (TextPart(None, f"said before ({hit.kind}): “{before}"), text, TextPart(None, f"{after}”\n"))
+    return Fragment("search", hit.ref, parts, relevance_score=hit.score, at_us=hit.at_us)

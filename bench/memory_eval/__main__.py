@@ -1,0 +1,212 @@
+"""P17: how well memory's gate tells habits from noise, in worlds whose habits are known: both modes beside simple rules.
+
+usage: python -m bench.memory_eval [--worlds 5] [--write] [--tune]
+
+Worlds (`worlds.py`) of eight kinds, made from seeds that no tuning saw. Memory is the product's own code under the settings of each
+row (`learners.py`); read at the beginning of each session, by `select_biases` within the shipped budget (`scores.py`). `--tune` looks
+for the best numbers of both modes on the training worlds first (minutes) and keeps them in bench/results/memory_tuned.json;
+`--write` puts the tables into docs/memory.md and the figures into bench/results/memory_eval.json. Exit code 1: a goal is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.builders import shipped_snapshot
+from bench.memory_eval.learners import BASELINES, Learner, Memory, labels_of
+from bench.memory_eval.scores import Figures, Score, figures_of, measured
+from bench.memory_eval.tuning import CHOICES, GOALS, TRAINING, Numbers, tuned
+from bench.memory_eval.worlds import DAY_US, KINDS, Session, Turn, World, world
+from bench.report import arguments, goal_row, markdown, put_between, write_json
+from hobus.config.schema import Ho3Config
+
+DOCUMENT = Path("docs/memory.md")
+RESULTS = Path("bench/results/memory_eval.json")
+TUNED = Path("bench/results/memory_tuned.json")
+HELD_OUT_FROM = 1000
+"""Seeds of the worlds that are reported begin here; those of the training worlds end long before."""
+CONTRACT: Numbers = {
+    "gate_mode": "counting", "gate_count_threshold": 5, "gate_session_threshold": 3,
+    "decay_half_life_hours": 336, "bias_decay_floor": 0.05,
+}  # fmt: skip
+VISITS_MAX = 12
+Makers = Mapping[str, Callable[[], Learner]]
+
+
+def shipped() -> Ho3Config:
+    """Section ho3 of the shipped configuration."""
+    found = shipped_snapshot().config.ho3
+    assert found is not None
+    return found
+
+
+def settings(numbers: Mapping[str, Numbers]) -> dict[str, Ho3Config]:
+    """The configurations that are compared, by the name of their row."""
+    rows = {"counting, the plain contract": CONTRACT}
+    rows |= {f"{mode}, tuned": {"gate_mode": mode, **found} for mode, found in numbers.items()}
+    named = {name: shipped().model_copy(update=changes) for name, changes in rows.items()}
+    return {f"**{name} (shipped)**" if one == shipped() else name: one for name, one in named.items()}
+
+
+def makers(numbers: Mapping[str, Numbers]) -> Makers:
+    """Everybody who is measured."""
+    memories = {name: lambda one=one: Memory(one) for name, one in settings(numbers).items()}
+    return memories | BASELINES
+
+
+def worlds_of(seeds: Iterable[int]) -> list[World]:
+    """One of each kind for each seed."""
+    return [world(kind, seed) for seed in seeds for kind in KINDS]
+
+
+def scores_of(make: Callable[[], Learner], seeds: Sequence[int]) -> dict[str, Score]:
+    """By kind of world."""
+    return {kind: measured(make, (world(kind, seed) for seed in seeds)) for kind in KINDS}
+
+
+def visits_needed(make: Callable[[], Learner], turns: int) -> int | None:
+    """After so many sessions of so many turns, eight hours apart, one signal is in force; None: not after twelve."""
+    learner = make()
+    for visit in range(1, VISITS_MAX + 1):
+        begin_us = visit * DAY_US // 3
+        made = tuple(Turn(begin_us + number * 60_000_000, ("tool:pushed",)) for number in range(turns))
+        session = Session(f"00000000-0000-5000-8000-{visit:012d}", made, is_own=False)
+        for turn in made:
+            learner.observe(session, turn)
+        if learner.shown(made[-1].at_us, labels_of("tool:pushed"))[0]:
+            return visit
+    return None
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Of a run's figures, as they stand in its results."""
+    return "\n\n".join((_sides(figures["sides"]), _goals(figures), _kinds(figures)))
+
+
+def _sides(sides: Mapping[str, Any]) -> str:
+    columns = (
+        "", "precision", "recall", "F1", "tokens per turn", "by its labels", "turns to learn (p50)", "habits never learned",
+        "days to forget (p50)", "flips per signal and year", "bursts survived", "hostile session resisted",
+        "slow poisoning resisted", "visits of 1 / 5 turns that teach",
+    )  # fmt: skip
+    rows: list[tuple[object, ...]] = []
+    for name, side in sides.items():
+        found = side["all"]
+        resisted = found["resisted"]
+        rows.append((
+            name, *(_said(found[one]) for one in ("precision", "recall", "f1", "tokens", "labelled_tokens", "learn_turns_p50")),
+            _share(found["never_learned"]), _said(found["forget_days_p50"]), _said(found["flips_per_signal_year"]),
+            *(_share(resisted[attack]) for attack in ("burst", "hostile session", "slow poisoning")),
+            " / ".join(_visits(found) for found in side["visits"]),
+        ))  # fmt: skip
+    return markdown(columns, rows)
+
+
+def _kinds(figures: Mapping[str, Any]) -> str:
+    """The shipped row by kind of world, beside the F1 of the others."""
+    sides = figures["sides"]
+    named = figures["shipped"]
+    others = [name for name in sides if name != named and name != "no memory"]
+    rows: list[tuple[object, ...]] = []
+    for kind, made in KINDS.items():
+        found = sides[named]["kinds"][kind]
+        rows.append((
+            kind, made.what, *(_said(found[one]) for one in ("precision", "recall", "f1", "tokens", "learn_turns_p50")),
+            _said(found["forget_days_p50"]), *(_said(sides[name]["kinds"][kind]["f1"]) for name in others),
+        ))  # fmt: skip
+    own = ("precision", "recall", "F1", "tokens per turn", "turns to learn (p50)", "days to forget (p50)")
+    return markdown(("as shipped, world by world", "", *own, *(f"F1: {name}" for name in others)), rows)
+
+
+def _goals(figures: Mapping[str, Any]) -> str:
+    found = figures["sides"][figures["shipped"]]["all"]
+    rows = [
+        *goal_row("P17", "F1 on held-out worlds", "at least", GOALS["f1"], found["f1"], ""),
+        *goal_row("P17", "tokens per turn", "at most", GOALS["tokens"], found["tokens"], ""),
+        *goal_row("P17", "days to forget (p50)", "at most", GOALS["forget_days_p50"], found["forget_days_p50"], ""),
+    ]
+    return markdown(("", "what", "goal", "reached"), rows)
+
+
+def is_reached(found: Mapping[str, Any]) -> bool:
+    """All three goals."""
+    is_within = all(found[name] <= GOALS[name] for name in ("tokens", "forget_days_p50"))
+    return is_within and found["f1"] >= GOALS["f1"]
+
+
+def _said(value: float | None) -> object:
+    if value is None:
+        return ""
+    return round(value, 2) if value < 10 else round(value)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
+
+
+def _visits(count: int | None) -> str:
+    return f"over {VISITS_MAX}" if count is None else str(count)
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def tune() -> dict[str, Numbers]:
+    """The best numbers of both modes on the training worlds, kept."""
+    found: dict[str, tuple[Numbers, Figures]] = {
+        mode: tuned(mode, shipped(), worlds_of(TRAINING[mode])) for mode in CHOICES
+    }
+    write_json(TUNED, {
+        "training_seeds": {mode: list(seeds) for mode, seeds in TRAINING.items()},
+        "numbers": {mode: numbers for mode, (numbers, _) in found.items()},
+        "reached_in_training": {mode: asdict(figures) for mode, (_, figures) in found.items()},
+    })  # fmt: skip
+    return {mode: numbers for mode, (numbers, _) in found.items()}
+
+
+def evaluated(compared: Makers, seeds: Sequence[int]) -> dict[str, Any]:
+    """Everybody in every held-out world."""
+    sides: dict[str, Any] = {}
+    for name, make in compared.items():
+        by_kind = scores_of(make, seeds)
+        sides[name] = {
+            "all": asdict(figures_of(*by_kind.values())),
+            "kinds": {kind: asdict(figures_of(score)) for kind, score in by_kind.items()},
+            "visits": [visits_needed(make, turns) for turns in (1, 5)],
+        }
+        print(f"{name}: F1 {sides[name]['all']['f1']}", file=sys.stderr, flush=True)
+    return {
+        "held_out_seeds": list(seeds),
+        "shipped": next(name for name in sides if "(shipped)" in name),
+        "sides": sides,
+    }
+
+
+def main() -> int:
+    parser = arguments(__doc__, write=True, json=True)
+    parser.add_argument("--worlds", type=int, default=5, help="of each kind")
+    parser.add_argument("--tune", action="store_true", help="look for the best numbers of both modes first")
+    given = parser.parse_args()
+    numbers = tune() if given.tune else json.loads(TUNED.read_text(encoding="utf-8"))["numbers"]
+    figures = evaluated(makers(numbers), range(HELD_OUT_FROM, HELD_OUT_FROM + given.worlds))
+    told = table(figures)
+    print(told)
+    for path in ([given.json] if given.json else []) + ([RESULTS] if given.write else []):
+        write_json(path, figures)
+    if given.write:
+        put_between(
+            "memory evaluation", f"{given.worlds} held-out worlds of each of {len(KINDS)} kinds", told, DOCUMENT
+        )
+    return 0 if is_reached(figures["sides"][figures["shipped"]]["all"]) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

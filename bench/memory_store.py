@@ -1,0 +1,274 @@
+"""P16: what a read of memory and a durable signal cost beside LangGraph's SqliteStore: `python -m bench.memory_store`.
+
+usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--json FILE]
+
+Store against store, no bus on either side. Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
+hundred of the signals are alive, the others went quiet one after another. A read is what a turn asks (read_active_biases, then
+`select_biases` for two labels within the shipped budget), as of the head; a write is one signal, durable in the ledger (its chain,
+its sync), counted, its gate judged. The peer holds as many items, searches by two labels for twenty and puts one; both sides
+take turns. What the memory process would hold is its growth (RSS) while it was filled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.builders import shipped_snapshot
+from bench.memory_eval.worlds import DAY_US
+from bench.peers.environment import python_or_exit
+from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, say_machine, write_json
+from bench.turn import LANGGRAPH
+from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
+from hobus.actors.ho3_memory.records import Fact, fact_of, signal_entry
+from hobus.bus import collector
+from hobus.bus.clock import SystemClock
+from hobus.bus.disk import RealDisk
+from hobus.bus.dispatch import Call
+from hobus.bus.messages.ids import artifact_id
+from hobus.bus.messages.ledger import Write
+from hobus.bus.messages.memory import LOCAL, Artifact, GateResult, Labels, Signal
+from hobus.ledger_service.service import LedgerService
+
+AGENT = "ADMIN"
+SIGNALS, ALIVE = 2000, 100
+DAYS = 350
+_HABIT_DAYS = 60
+READS, WRITES = 20, 100
+GOALS = {"read": 10.0, "write": 2.0}
+_SESSION = "00000000-0000-5000-8000-{:012d}"
+_VOCABULARY = shipped_snapshot().config.classify_labels
+
+
+class _Bus:
+    """The ledger's view of a process without a transport."""
+
+    instance = "ledger/1@bench"
+
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.now = self.clock.now
+        self.new_id = self.clock.new_id
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Ours:
+    """One agent's memory, and a ledger that it logs to."""
+
+    def __init__(self, ledger: LedgerService) -> None:
+        config = shipped_snapshot().config
+        assert config.ho3 is not None
+        self._budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
+        self._ledger = ledger
+        self._call = Call("ho3/1@bench", "ho3", "m", 1, "", "", None, "ledger")
+        self._memory = AgentMemory(AGENT, config.ho3)
+        self._seq = 0
+        self._now_us = DAYS * DAY_US
+
+    def fill(self, artifacts: int, events: int) -> None:
+        """Every signal is a habit of sixty days, three events a session; those of a hundred go on to the end."""
+        for number in range(SIGNALS):
+            name = f"tool:t{number}"
+            life_us = (
+                DAYS * DAY_US
+                if number < ALIVE
+                else DAY_US * (_HABIT_DAYS + number * (DAYS - _HABIT_DAYS - 30) // SIGNALS)
+            )
+            per_signal = events // SIGNALS
+            begin_us = life_us - _HABIT_DAYS * DAY_US
+            times = [begin_us + (life_us - begin_us) * (place + 1) // per_signal for place in range(per_signal)]
+            ids = [f"EVT-{_SESSION.format(place // 3)}-{place}-{name}" for place in range(per_signal)]
+            for place, (event_id, at_us) in enumerate(zip(ids, times, strict=True)):
+                self._apply("signal", f"HO3_SIGNAL:{AGENT}/{event_id}", at_us, name, _SESSION.format(place // 3))
+            per_signal = artifacts // SIGNALS
+            for place in range(per_signal):
+                self._learn(number, name, ids[:5], begin_us + (life_us - begin_us) * (place + 1) // per_signal)
+
+    def _learn(self, number: int, name: str, event_ids: Sequence[str], at_us: int) -> None:
+        at = timestamp_of(at_us)
+        domain, task = _VOCABULARY.domain, _VOCABULARY.task
+        made = Artifact(
+            artifact_id=artifact_id(LOCAL, [name], at_us, model="m", prompt_pack_version="1"), principal=LOCAL, artifact_type="task_pattern",
+            labels=Labels(domain=[domain[number % len(domain)]], task=[task[number // len(domain) % len(task)]]),
+            weight=(number % 100 + 1) / 100, scope="agent", created_at_event_ts=at, consolidation_event_ts=at,
+            expires_at_event_ts=timestamp_of(at_us + 90 * DAY_US), window_start=timestamp_of(at_us - 1), window_end=at,
+            context_line=f"User habit {number}: often inspects part {number % 977} of the package structure.",
+            source_signal_ids=[name], source_event_ids=list(event_ids),
+            gate_snapshot=GateResult(
+                signal_id=name, crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed"
+            ),
+        )  # fmt: skip
+        self._apply("overlay", f"HO3_OVERLAY:{made.artifact_id}", at_us, made.artifact_id, artifact=made)
+
+    def _apply(self, kind: Any, name: str, at_us: int, about: str, session_id: str = "", **more: Any) -> None:
+        assert self._memory.apply(Fact(kind, self._seq, AGENT, name, at_us, about, session_id, principal=LOCAL, **more))
+        self._seq += 1
+
+    def read(self, number: int) -> tuple[float, int]:
+        """Milliseconds, and how many lines were in force."""
+        labels = Labels(
+            domain=[_VOCABULARY.domain[number % len(_VOCABULARY.domain)]],
+            task=[_VOCABULARY.task[number % len(_VOCABULARY.task)]],
+        )
+        began = time.perf_counter()
+        moment = PointInTime(self._now_us, self._seq)
+        found = list(self._memory.active_biases(moment, principal=LOCAL, session_id=None))
+        select_biases(found, labels, self._budget, timestamp_of(self._now_us))
+        return 1000 * (time.perf_counter() - began), len(found)
+
+    async def write(self, number: int) -> float:
+        """Milliseconds until a new event of a living signal is durable and counts."""
+        self._now_us += 60_000_000
+        name = f"tool:t{number % ALIVE}"
+        event_id = f"EVT-{_SESSION.format(number)}-{self._now_us}-{name}"
+        at = timestamp_of(self._now_us)
+        signal = Signal(event_id=event_id, signal_id=name, principal=LOCAL, session_id=_SESSION.format(number), at=at)
+        began = time.perf_counter()
+        entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
+        await self._ledger.on_write(Write(entries=[entry]), self._call)
+        self._seq += 1
+        fact = fact_of(self._seq, entry)
+        assert fact is not None
+        assert self._memory.apply(fact)
+        self._memory.gate(name, LOCAL, PointInTime(self._now_us, self._seq))
+        return 1000 * (time.perf_counter() - began)
+
+
+class Peer:
+    """LangGraph's store in its own process."""
+
+    def __init__(self, python: Path, directory: Path, items: int) -> None:
+        given = {
+            "path": str(directory / "store.db"), "items": items, "domain": _VOCABULARY.domain, "task": _VOCABULARY.task,
+        }  # fmt: skip
+        script = Path(__file__).parent / "peers/langgraph_store.py"
+        self._process = subprocess.Popen(
+            [str(python), str(script), json.dumps(given)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def take(self, reads: int, writes: int) -> dict[str, list[float]]:
+        """Milliseconds of each."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"reads": reads, "writes": writes}) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@dataclass(slots=True)
+class Times:
+    """Of one side, milliseconds."""
+
+    reads: list[float] = field(default_factory=list[float])
+    writes: list[float] = field(default_factory=list[float])
+
+
+async def measure(artifacts: int, events: int, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
+    """Both sides filled, then measured in turns."""
+    ledger = LedgerService(RealDisk(directory / "ledger"), shipped_snapshot().config.ledger)
+    await ledger.start(_Bus())  # pyright: ignore[reportArgumentType]
+    ours, own = Ours(ledger), psutil.Process()
+    empty_bytes, began = own.memory_info().rss, time.perf_counter()
+    ours.fill(artifacts, events)
+    filled = {
+        "rss_mb": round((own.memory_info().rss - empty_bytes) / 1e6), "fill_s": round(time.perf_counter() - began, 1)
+    }  # fmt: skip
+    collector.settle()  # as the memory's process does once it is ready
+    in_force = 0
+    times = {"ours": Times()} | ({} if python is None else {"LangGraph": Times()})
+    with ExitStack() as stack:
+        peer = None if python is None else Peer(python, directory, artifacts)
+        if peer is not None:
+            stack.callback(peer.close)
+            peer.take(1, 1)
+        for number in range(rounds):
+            for place in range(READS):
+                took_ms, in_force = ours.read(place)
+                times["ours"].reads.append(took_ms)
+            times["ours"].writes += [await ours.write(number * WRITES + place) for place in range(WRITES)]
+            if peer is not None:
+                taken = peer.take(READS, WRITES)
+                times["LangGraph"].reads += taken["reads"]
+                times["LangGraph"].writes += taken["writes"]
+    await ledger.drain()
+    return {"artifacts": artifacts, "events": events, "in_force": in_force, **filled, "times": times}
+
+
+def p50(values: Sequence[float]) -> float:
+    return round(statistics.median(values), 3)
+
+
+def table(found: dict[str, Any]) -> str:
+    """Sides, and the goals."""
+    times: dict[str, Times] = found["times"]
+    rows = [
+        (
+            name,
+            *(value for values in (one.reads, one.writes) for value in (p50(values), round(percentile(values, 99), 3))),
+        )
+        for name, one in times.items()
+    ]
+    sides = markdown(("", "read p50 ms", "p99", "write p50 ms", "p99"), rows)
+    reached = ratios(times)
+    goals = [
+        *goal_row("P16", "read_active_biases, times as fast", "at least", GOALS["read"], reached.get("read"), "x"),
+        *goal_row("P16", "log_signal, times as fast", "at least", GOALS["write"], reached.get("write"), "x"),
+    ]
+    return f"{sides}\n\n{markdown(('', 'what', 'goal', 'reached'), goals)}"
+
+
+def ratios(times: dict[str, Times]) -> dict[str, float]:
+    """The peer's median over ours; empty without it."""
+    peer = times.get("LangGraph")
+    if peer is None:
+        return {}
+    ours = times["ours"]
+    pairs = {"read": (peer.reads, ours.reads), "write": (peer.writes, ours.writes)}
+    return {
+        name: round(statistics.median(theirs) / statistics.median(mine), 1) for name, (theirs, mine) in pairs.items()
+    }
+
+
+def main() -> None:
+    parser = arguments(__doc__, json=True, no_peer=True)
+    parser.add_argument("--artifacts", type=int, default=100_000)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
+    before = machine()
+    with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
+        found = asyncio.run(measure(given.artifacts, given.events, given.rounds, python, Path(directory)))
+    measured = measured_on(before)
+    say_machine(measured)
+    print(
+        f"{found['artifacts']:,} artifacts ({found['in_force']:,} in force), {found['events']:,} events: "
+        f"{found['rss_mb']:,} MB, filled in {found['fill_s']} s\n\n{table(found)}"
+    )
+    sides = {name: {"reads": one.reads, "writes": one.writes} for name, one in found["times"].items()}
+    write_json(given.json, {**found, "times": sides, "ratios": ratios(found["times"]), "measured_on": measured})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Writes docs/attention.md from templates' models: `python -m hobus.config.attention_reference --check | --write`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from hobus.config.attention_template import AnyStage, AppliesTo, Fallback, Template, TemplateBudget
+from hobus.config.files import SHIPPED_ROOT
+
+PAGE = SHIPPED_ROOT.parent / "docs" / "attention.md"
+_PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
+    ("applies_to", AppliesTo),
+    ("budget", TemplateBudget),
+    ("fallback", Fallback),
+)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [Path(__file__).with_name("attention_preface.md").read_text(encoding="utf-8")]
+    parts.append("\n## Keys of a template\n\n| key | what for |\n| --- | --- |\n")
+    parts.extend(_rows("", Template))
+    for name, model in _PARTS:
+        parts.extend(_rows(f"{name}.", model))
+    parts.append(
+        "\n## Stages\n\nEach has `stage`, its name in the trace, one of a kind in its template; `type`; `config`, if "
+        "its type has any that must be said; and `enabled`, true unless it says false.\n"
+    )
+    for stage in get_args(AnyStage):
+        (kind,) = get_args(stage.model_fields["type"].annotation)
+        config = stage.model_fields["config"].annotation
+        parts.append(f"\n### {kind}\n\n{_sentence(config)}\n\n| key of `config` | what for |\n| --- | --- |\n")
+        parts.extend(_rows("", config))
+    return "".join(parts)
+
+
+def _rows(path: str, model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if field.description is not None:
+            yield f"| `{path}{name}` | {field.description}{_default(field)} |\n"
+
+
+def _default(field: FieldInfo) -> str:
+    """What a key means that is left out, where its description does not say it."""
+    value: Any = None if field.is_required() else field.get_default(call_default_factory=True)
+    return f" (left out: `{value}`)" if isinstance(value, str) else ""
+
+
+def _sentence(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").split("\n\n")[0].split())
+
+
+def main(arguments: Sequence[str], target: Path = PAGE) -> int:
+    """`--check`: 0 if the page is current, else 1. `--write`: write it. 2: neither was asked for."""
+    if list(arguments) not in (["--check"], ["--write"]):
+        sys.stderr.write("usage: python -m hobus.config.attention_reference --check | --write\n")
+        return 2
+    text = page()
+    if arguments[0] == "--write":
+        target.write_text(text, encoding="utf-8")
+        return 0
+    if target.is_file() and target.read_text(encoding="utf-8") == text:
+        return 0
+    sys.stderr.write(f"{target.name} is not current: python -m hobus.config.attention_reference --write\n")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

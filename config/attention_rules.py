@@ -1,0 +1,231 @@
+"""Which attention template fills whose context, and what must hold of templates. Plain functions.
+
+An override goes first. An agent that lists templates is given one of these, any other agent one of all: the most
+specific whose selectors all match. Two that are equally specific are an error that names both, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from hobus.bus.errors import ConfigError
+from hobus.bus.record.catalog import EVENT_TYPES
+from hobus.config.assets import Agent, Contract, Framework
+from hobus.config.attention_template import AnyStage, AppliesTo, LedgerQuery, Template, Tokens
+from hobus.config.parse import checked
+from hobus.config.registries import FIELDS
+from hobus.config.schema import AdminConfig, BudgetConfig
+
+Specificity = tuple[bool, bool, bool]
+_CAP = "projection_budget"
+"""What no context of a turn goes beyond, whatever its template says."""
+
+
+def choose(templates: Mapping[str, Template], agent: Agent, override: str | None = None) -> Template | None:
+    """The template that fills this agent's contexts; None: no selectors match.
+
+    Raises ConfigError for an override, or a template of the agent's own list, that there is not, and for two that are
+    equally specific.
+    """
+    if override is not None:
+        return _named(templates, override, "the override")
+    listed = [_named(templates, template_id, f"agents/{agent.agent_id}.json") for template_id in agent.attention]
+    best = _most_specific(listed or templates.values(), agent)
+    if len(best) > 1:
+        raise ConfigError(_ambiguous(agent, best))
+    return best[0] if best else None
+
+
+def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
+    """The number behind a number or the name of a budget."""
+    found: int = getattr(budget, tokens) if isinstance(tokens, str) else tokens
+    return found
+
+
+def context_tokens(template: Template, budget: BudgetConfig) -> int:
+    """What a context that this template fills may take."""
+    return min(tokens_of(template.budget.max_context_tokens, budget), budget.projection_budget)
+
+
+def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Template:
+    template = templates.get(template_id)
+    if template is None:
+        known = ", ".join(templates) or "none"
+        raise ConfigError(f"{who} names attention template {template_id[:64]}, which there is not; there are {known}")
+    return template
+
+
+def _most_specific(templates: Iterable[Template], agent: Agent) -> list[Template]:
+    matching = [template for template in templates if _matches(template.applies_to, agent)]
+    top = max((_specificity(template.applies_to) for template in matching), default=None)
+    return [template for template in matching if _specificity(template.applies_to) == top]
+
+
+def _matches(selectors: AppliesTo, agent: Agent) -> bool:
+    pairs = (
+        (selectors.framework_id, agent.framework_id),
+        (selectors.agent_class, agent.agent_class),
+        (selectors.tier, agent.tier),
+    )
+    return all(not wanted or value in wanted for wanted, value in pairs)
+
+
+def _specificity(selectors: AppliesTo) -> Specificity:
+    return bool(selectors.framework_id), bool(selectors.agent_class), bool(selectors.tier)
+
+
+def _overlap(one: AppliesTo, other: AppliesTo) -> bool:
+    """Whether there could be an agent that both match equally."""
+    pairs = ((one.framework_id, other.framework_id), (one.agent_class, other.agent_class), (one.tier, other.tier))
+    return _specificity(one) == _specificity(other) and all(not a or set(a) & set(b) for a, b in pairs)
+
+
+def _ambiguous(agent: Agent, templates: Sequence[Template]) -> str:
+    named = " and ".join(template.template_id for template in templates)
+    return (
+        f"agents/{agent.agent_id}.json: attention: {named} apply to it equally; narrow the applies_to of one, or list "
+        "in `attention` the one that it is to have"
+    )
+
+
+# --- what must hold ---------------------------------------------------------------------------------------------------
+
+
+def attention_faults(
+    config: AdminConfig,
+    templates: Mapping[str, Template],
+    agents: Mapping[str, Agent],
+    contracts: Mapping[str, Contract],
+    frameworks: Mapping[str, Framework],
+) -> list[str]:
+    """Every fault of templates, and of what agents and contracts say about contexts."""
+    faults = [
+        f"attention/{template_id}.json: {fault}"
+        for template_id, template in templates.items()
+        for fault in _template_faults(template, config.budget, frameworks)
+    ]
+    for agent in agents.values():
+        faults += _agent_faults(agent, templates)
+    faults += _pair_faults(templates, agents)
+    for contract_id, contract in contracts.items():
+        faults += [f"contracts/{contract_id}.json: {fault}" for fault in _required_faults(contract, frameworks)]
+    return faults
+
+
+def _template_faults(template: Template, budget: BudgetConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+    for framework_id in template.applies_to.framework_id:
+        if framework_id not in frameworks:
+            yield f"applies_to.framework_id: no framework {framework_id}; known: {', '.join(frameworks) or 'none'}"
+    yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget)
+    if not template.pipeline:
+        yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
+    names: set[str] = set()
+    for number, stage in enumerate(template.pipeline):
+        path = f"pipeline.{number}"
+        if stage.stage in names:
+            yield f"{path}.stage: a stage {stage.stage!r} is there twice; rename one"
+        names.add(stage.stage)
+        yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage))
+        tokens = getattr(stage.config, "max_tokens", None)
+        if tokens is not None:
+            yield from _tokens_faults(f"{path}.config.max_tokens", tokens, budget)
+
+
+def _tokens_faults(path: str, tokens: Tokens, budget: BudgetConfig) -> Iterator[str]:
+    budgets = [name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit"))]
+    if isinstance(tokens, str) and tokens not in budgets:
+        yield f"{path}: no setting budget.{tokens}; name one of {', '.join(budgets)}, or write a number"
+        return
+    cap, wanted = tokens_of(_CAP, budget), tokens_of(tokens, budget)
+    if wanted > cap:
+        said = f"budget.{tokens} ({wanted})" if isinstance(tokens, str) else str(wanted)
+        yield f"{path}: {said} is above budget.{_CAP} ({cap}); lower the first or raise the second"
+
+
+def _stage_faults(stage: AnyStage) -> Iterator[str]:
+    needed = {"tier_select": "tiers", "file_read": "paths", "horizontal_search": "sources"}.get(stage.type)
+    if needed is not None and not getattr(stage.config, needed):
+        yield f"{needed}: is empty; name one, or set enabled to false"
+    match stage.type:
+        case "ledger_query":
+            yield from _event_faults(stage.config)
+        case "registry_query":
+            known = FIELDS[stage.config.registry]
+            for name in stage.config.filters:
+                if name not in known:
+                    yield f"filters.{name}: {stage.config.registry} have no such field; there are {', '.join(known)}"
+        case "file_read":
+            for number, path in enumerate(stage.config.paths):
+                if fault := path_fault(path):
+                    yield f"paths.{number}: {fault}"
+        case _:
+            pass
+
+
+def _event_faults(query: LedgerQuery) -> Iterator[str]:
+    if query.event_type is not None and query.event_type not in EVENT_TYPES:
+        yield f"event_type: the record has no entries {query.event_type[:64]!r}; see: hobus ledger show --help"
+
+
+def path_fault(path: str) -> str:
+    """Why no file can be read by this path, wherever it is; empty: it may be one."""
+    if path.startswith(("/", "~")) or "\\" in path or "\0" in path:
+        return "is absolute; write it relative to a root of permissions.paths"
+    return "leads outside by `..`; write it without" if ".." in path.split("/") else ""
+
+
+def _agent_faults(agent: Agent, templates: Mapping[str, Template]) -> Iterator[str]:
+    unknown = [template_id for template_id in agent.attention if template_id not in templates]
+    for template_id in unknown:
+        known = ", ".join(templates) or "none"
+        yield f"agents/{agent.agent_id}.json: attention: no attention/{template_id}.json; there are {known}"
+    for template_id in agent.attention:
+        if template_id in templates and not _matches(templates[template_id].applies_to, agent):
+            yield (
+                f"agents/{agent.agent_id}.json: attention: {template_id} does not apply to it; widen its applies_to, "
+                "or take it off the list"
+            )
+    if unknown:
+        return
+    best = _most_specific([templates[name] for name in agent.attention] or templates.values(), agent)
+    if len(best) > 1:
+        yield _ambiguous(agent, best)
+
+
+def _pair_faults(templates: Mapping[str, Template], agents: Mapping[str, Agent]) -> Iterator[str]:
+    """Of templates that no agent lists, and that no agent meets yet: the next agent would."""
+    listed = {template_id for agent in agents.values() for template_id in agent.attention}
+    met = {
+        frozenset(template.template_id for template in _most_specific(templates.values(), agent))
+        for agent in agents.values()
+        if not agent.attention
+    }
+    open_ones = [template for template_id, template in templates.items() if template_id not in listed]
+    for one, other in combinations(open_ones, 2):
+        is_told = any({one.template_id, other.template_id} <= ids for ids in met)
+        if not is_told and _overlap(one.applies_to, other.applies_to):
+            yield (
+                f"attention/{one.template_id}.json: applies_to: {one.template_id} and {other.template_id} apply to the "
+                "same agents equally; narrow one, or list one in the `attention` of an agent"
+            )
+
+
+def required_queries(contract: Contract) -> list[LedgerQuery]:
+    """The ledger queries that a contract requires, as stages have them; of a checked contract."""
+    return [LedgerQuery.model_validate(query) for query in contract.required_context.ledger_queries]
+
+
+def _required_faults(contract: Contract, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+    required = contract.required_context
+    for number, value in enumerate(required.ledger_queries):
+        query, found = checked(LedgerQuery, value)
+        found = found if query is None else list(_event_faults(query))
+        yield from (f"required_context.ledger_queries.{number}.{fault}" for fault in found)
+    for number, framework_id in enumerate(required.framework_refs):
+        if framework_id not in frameworks:
+            known = ", ".join(frameworks) or "none"
+            yield f"required_context.framework_refs.{number}: no framework {framework_id}; known: {known}"
+    for number, path in enumerate(required.file_refs):
+        if fault := path_fault(path):
+            yield f"required_context.file_refs.{number}: {fault}"

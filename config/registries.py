@@ -1,0 +1,106 @@
+"""The registries: frameworks, specs, packages, file ownership, derived from the manifests of a snapshot. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from hobus.config.assets import Framework, Package, Spec
+
+
+class Row(NamedTuple):
+    """One row: what can be asked of it, and what a prompt shows."""
+
+    row_id: str
+    fields: Mapping[str, str]
+    text: str
+
+
+class Manifests(Protocol):
+    """Whatever holds all manifests: a snapshot, or what becomes one."""
+
+    @property
+    def frameworks(self) -> Mapping[str, Framework]:
+        """By id."""
+        ...
+
+    @property
+    def specs(self) -> Mapping[str, Spec]:
+        """By id."""
+        ...
+
+    @property
+    def packages(self) -> Mapping[str, Package]:
+        """By id."""
+        ...
+
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "frameworks": ("framework_id", "title", "version", "status", "ring", "plane_id"),
+    "specs": ("spec_id", "framework_id", "title", "version"),
+    "packages": ("package_id", "version", "title", "spec_id", "framework_id", "plane_id"),
+    "file_ownership": ("path", "package_id", "classification"),
+}
+"""Registry -> what its rows can be filtered by; the first one is their id."""
+
+
+def rows_of(registry: str, manifests: Manifests, filters: Mapping[str, str]) -> list[Row]:
+    """The rows of a registry whose fields are all equal to those of the filters, in order of their ids."""
+    found = _ROWS[registry](manifests)
+    return [row for row in found if all(row.fields.get(name) == value for name, value in filters.items())]
+
+
+def _frameworks(manifests: Manifests) -> list[Row]:
+    return [
+        _row(
+            "frameworks",
+            framework,
+            "\n".join(
+                [
+                    f"{framework.framework_id} {framework.version}: {framework.title} ({framework.status})",
+                    *(f"- {rule.level}: {rule.statement}" for rule in framework.invariants),
+                ]
+            ),
+        )
+        for _, framework in sorted(manifests.frameworks.items())
+    ]
+
+
+def _specs(manifests: Manifests) -> list[Row]:
+    return [
+        _row("specs", spec, f"{spec.spec_id} {spec.version}: {spec.title} (of {spec.framework_id})")
+        for _, spec in sorted(manifests.specs.items())
+    ]
+
+
+def _packages(manifests: Manifests) -> list[Row]:
+    return [
+        _row("packages", package, f"{package.package_id} {package.version}: {package.title}")
+        for _, package in sorted(manifests.packages.items())
+    ]
+
+
+def _file_ownership(manifests: Manifests) -> list[Row]:
+    owned = [
+        Row(
+            asset.path,
+            {"path": asset.path, "package_id": package_id, "classification": asset.classification},
+            f"{asset.path}: {package_id} ({asset.classification})",
+        )
+        for package_id, package in manifests.packages.items()
+        for asset in package.assets
+    ]
+    return sorted(owned)
+
+
+def _row(registry: str, asset: Any, text: str) -> Row:
+    fields = {name: str(getattr(asset, name)) for name in FIELDS[registry]}
+    return Row(fields[FIELDS[registry][0]], fields, text)
+
+
+_ROWS: Mapping[str, Callable[[Manifests], list[Row]]] = {
+    "frameworks": _frameworks,
+    "specs": _specs,
+    "packages": _packages,
+    "file_ownership": _file_ownership,
+}

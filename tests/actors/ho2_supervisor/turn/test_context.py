@@ -1,0 +1,308 @@
+"""A turn's context: what its template says and nothing else, recorded before it is sent, the same after any crash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bench.builders import shipped_snapshot
+from hobus.bus.dispatch import Call
+from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import WorkOrder
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payloads.orders import ContextAssembled
+from tests.actors.ho2_supervisor.attention.assembling import template
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Pool, Rig, calls, classified, text_of
+from tests.rig import of_type
+
+QUESTION = "what packages are installed?"
+SPECS = {"type": "registry_query", "config": {"registry": "specs"}}
+MOMENT = {"type": "custom", "config": {"handler": "moment"}}
+MEMORY, HISTORY = {"type": "memory"}, {"type": "history"}
+
+
+def turns(rig: Rig, count: int, first: int = 1) -> list[WorkOrder]:
+    """So many turns; the order that asks for each one's answer."""
+
+    async def run() -> None:
+        await rig.start_session()
+        for number in range(first, first + count):
+            assert (await rig.turn(f"i{number}", f"{QUESTION} {number}")).outcome == "success"
+
+    rig.run(run())
+    return [order for order in rig.pool.orders if order.wo_type == "synthesize"]
+
+
+def contexts(rig: Rig) -> list[tuple[Entry, ContextAssembled]]:
+    """CONTEXT_ASSEMBLED of each turn."""
+    entries = of_type(rig.run(rig.entries("ho2_context_authority")), "CONTEXT_ASSEMBLED")
+    return [(entry, read_body(entry)) for entry in entries]
+
+
+def inputs(order: WorkOrder) -> list[str]:
+    """What the order's inputs are called, in order, each once."""
+    return list(dict.fromkeys(segment.name for segment in order.input_context))
+
+
+def test_what_a_prompt_shows_is_what_its_template_says() -> None:
+    """Nothing is put together beside it: without a history stage there is no history, with a registry its rows are there."""
+    with Rig(templates=[template(SPECS, MOMENT)]) as rig:
+        _, second = turns(rig, 2)
+        assert inputs(second) == ["system", "assembled_context", "classification", "user_input"]
+        shown = text_of(second, "assembled_context").splitlines()
+        assert shown[0].startswith("SPEC-ADMIN-001 ")
+        assert len(shown) == len(shipped_snapshot().specs) + 1
+        assert shown[-1].startswith("The message was sent at ")
+    with Rig(("projection.mode", "off")) as rig:
+        _, second = turns(rig, 2)
+        assert inputs(second) == ["system", "history", "classification", "user_input"]
+        assert f"{QUESTION} 1" in text_of(second, "history")
+
+
+def test_what_changes_least_stands_first() -> None:
+    """The agent's words, then what was said, then what was looked up for this message, then it."""
+    with Rig(templates=[template(MOMENT, HISTORY)]) as rig:
+        _, second = turns(rig, 2)
+        assert inputs(second) == ["system", "history", "assembled_context", "classification", "user_input"]
+
+
+def test_the_record_says_by_which_template_and_what_ended_it() -> None:
+    """Every turn, also with memory off: id, version, hash, stages, what was used; and where each fragment came from."""
+    with Rig(templates=[template(SPECS, MEMORY, HISTORY)]) as rig:
+        orders = turns(rig, 2)
+        (entry, first), (_, second) = contexts(rig)
+        assert (first.template_id, first.template_version) == ("ATT-TEST-001", "1.0.0")
+        assert first.template_hash == rig.snapshot.template_hashes()["ATT-TEST-001"]
+        assert [(stage.type, stage.status) for stage in second.stages] == [
+            ("registry_query", "ok"), ("memory", "empty"), ("history", "ok"),
+        ]  # fmt: skip
+        assert [stage.status for stage in first.stages] == ["ok", "empty", "empty"]
+        assert (second.stopped_by, second.fallback, second.queries_executed, second.warnings) == (
+            "completion",
+            "",
+            1,
+            (),
+        )
+        assert [(one.source, one.source_id) for one in second.fragments] == [
+            ("registry", spec) for spec in rig.snapshot.specs
+        ]
+        shown = text_of(orders[1], "assembled_context") + "\n" + text_of(orders[1], "history")
+        assert second.context_hash == hashlib.sha256(shown.encode()).digest()
+        assert second.tokens_assembled == len(shown) // 4
+        assert (entry.provenance.session_id, entry.provenance.run_seq) == (SESSION, 1)
+        journal = rig.run(rig.entries())
+        sent = [one.sequence for one in journal if one.event_type == "WO_DISPATCHED"]
+        assert sent[0] < entry.sequence < sent[1]
+
+
+def test_no_text_of_a_person_stands_in_a_context_s_own_body() -> None:
+    """History is named part by part, by the refs under which its texts were recorded first."""
+    with Rig(templates=[template(MOMENT, HISTORY)]) as rig:
+        turns(rig, 3)
+        bodies = [
+            body
+            for entry in rig.run(rig.entries())
+            if entry.event_type == "WO_DISPATCHED" and entry.submission_id.endswith(".2.1")
+            for body in entry.bodies
+        ]
+        said = [body for body in bodies if body is not None and f"{QUESTION} 1".encode() in body]
+        assert said == []
+
+
+def failing(kind: str) -> Mapping[str, Any]:
+    """A template whose context is none: nothing was found, or a limit was met."""
+    fallback = {"on_timeout": "fail", "on_empty": "fail"}
+    if kind == "empty":
+        return {"fallback": fallback}
+    return {"fallback": fallback, "budget": {"max_context_tokens": 3, "max_queries": 1, "timeout_ms": 1000}}
+
+
+@pytest.mark.parametrize("kind", ["empty", "tokens"])
+def test_an_assembly_that_fails_is_no_end_of_a_turn(kind: str) -> None:
+    """It is answered without context, and the record says why there is none."""
+    stages = [MEMORY] if kind == "empty" else [SPECS]
+    with Rig(templates=[template(*stages, **failing(kind))]) as rig:
+        [order] = turns(rig, 1)
+        assert inputs(order) == ["system", "classification", "user_input"]
+        [(_, payload)] = contexts(rig)
+        assert (payload.fallback, payload.stopped_by) == ("fail", "completion" if kind == "empty" else "tokens")
+        assert payload.tokens_assembled == 0
+
+
+def test_where_no_template_applies_the_turn_goes_on_and_says_so() -> None:
+    """With what the contract requires, of which nothing here reads files yet."""
+    other = template(HISTORY, applies_to={"agent_class": ["RESIDENT"]})
+    with Rig(templates=[other], required={"file_refs": ["a.md"]}) as rig:
+        turns(rig, 1)
+        [(_, payload)] = contexts(rig)
+        assert payload.template_id == "ATT-DEFAULT-000"
+        assert payload.warnings[0] == "no attention template applies to agent ADMIN"
+        assert [(stage.stage, stage.type) for stage in payload.stages] == [("required_file_1", "file_read")]
+
+
+def test_facts_of_the_record_are_those_of_before_the_turn() -> None:
+    """The newest first, of this session; what the turn itself has written meanwhile is not among them."""
+    query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 2}}
+    with Rig(templates=[template(query)]) as rig:
+        for number in range(1, 5):
+            turns(rig, 1, first=number)
+            rig.run(rig.host.sleep(1))  # the index is behind by up to 200 ms
+        shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
+        assert [line.split("(")[1] for line in shown.splitlines()] == [
+            f"RunCompleted:{SESSION}-3)", f"RunCompleted:{SESSION}-2)",
+        ]  # fmt: skip
+
+
+def test_what_the_contract_requires_is_in_the_prompt() -> None:
+    """Beside what the template asks for: a framework with its rules."""
+    with Rig(templates=[template(HISTORY)], required={"framework_refs": ["FMWK-004"]}) as rig:
+        [order] = turns(rig, 1)
+        assert text_of(order, "assembled_context").startswith("FMWK-004 ")
+        assert "\n- MUST: " in text_of(order, "assembled_context")
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_after_a_crash_a_turn_shows_the_context_that_was_shown(killed_at: int) -> None:
+    """Once an order with it was dispatched, every round has it, whatever a stage would give by then."""
+    query = {"type": "ledger_query", "config": {"scope": "cluster", "max_entries": 50}}
+    with Rig(templates=[template(query, HISTORY)]) as rig:
+        turns(rig, 1)
+        rig.run(rig.host.sleep(1))
+        rig.pool.received.clear()
+        seen: list[str] = []
+
+        def script(order: WorkOrder) -> Answer:
+            if order.wo_id not in seen:
+                seen.append(order.wo_id)
+                if len(seen) == killed_at:
+                    rig.world.kill(rig.instances[0])
+                    rig.supervise()
+            if order.wo_type == "classify":
+                return classified()
+            if order.wo_type == "tool_call":
+                return "done"
+            return calls("list_tools") if len(order.exchanges) < 1 else "answer"
+
+        rig.pool.script = script
+        rounds = turns(rig, 1, first=2)
+        assert len({order.wo_id for order in rounds}) == 2
+        assert len({text_of(order, "assembled_context") for order in rounds}) == 1
+        assert len({text_of(order, "history") for order in rounds}) == 1
+        assert len(contexts(rig)) == 2
+
+
+def test_the_same_journal_gives_the_same_context_byte_for_byte() -> None:
+    """Two clusters that were told the same."""
+    found: list[list[tuple[bytes, list[tuple[str, str]]]]] = []
+    for _ in range(2):
+        with Rig(templates=[template(SPECS, MOMENT, HISTORY)]) as rig:
+            orders = turns(rig, 3)
+            hashes = [payload.context_hash for _, payload in contexts(rig)]
+            texts = [[(segment.name, segment.text) for segment in order.input_context] for order in orders]
+            found.append(list(zip(hashes, texts, strict=True)))
+    assert found[0] == found[1]
+
+
+# --- what others look up ----------------------------------------------------------------------------------------------
+
+SEARCH = {
+    "type": "horizontal_search",
+    "config": {"query": "{{ user_input }}", "sources": ["ledger"], "max_results": 3, "relevance_threshold": 0.2},
+}  # fmt: skip
+NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
+OLD = (("ho2.history_turns_max", 2), ("ho2.history_step_turns", 1))
+
+
+def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:
+    """What is said in one session, and a second for the index; the context of the last answer."""
+
+    async def run() -> None:
+        await rig.start_session(session_id)
+        for number, text in enumerate(texts):
+            await rig.host.sleep(1)
+            assert (await rig.turn(f"i{number}", text, session_id=session_id)).outcome == "success"
+
+    rig.run(run())
+    orders = [order for order in rig.pool.orders if order.wo_type == "synthesize"]
+    return text_of(orders[-1], "assembled_context") if orders else ""
+
+
+@pytest.mark.parametrize("turns", [3, 30])
+def test_what_was_said_long_ago_is_found_again(turns: int) -> None:
+    """Beyond the turns that are shown; by the ref under which it stands, and recorded no second time."""
+    with Rig(*OLD, templates=[template(HISTORY, SEARCH)]) as rig:
+        shown = talk(rig, NEEDLE, *[f"{QUESTION} {n}" for n in range(turns)], "where is the key of the boathouse?")
+        assert NEEDLE in shown
+        [*_, (_, payload)] = contexts(rig)
+        found = payload.fragments[0]
+        assert (found.source, found.source_id) == ("search", f"RunRequested:{SESSION}/i0/1")
+        assert found.relevance_score is not None and 0.2 <= found.relevance_score <= 1
+        last = [order for order in rig.pool.orders if order.wo_type == "synthesize"][-1]
+        assert [s.ref for s in last.input_context if s.text == NEEDLE] == [found.source_id]
+
+
+def test_nothing_is_searched_while_the_prompt_has_all_that_was_said() -> None:
+    """No question is asked; what is shown is no find later either."""
+    with Rig(templates=[template(HISTORY, SEARCH)]) as rig:
+        talk(rig, NEEDLE, "where is the key of the boathouse?")
+        assert [payload.queries_executed for _, payload in contexts(rig)] == [0, 0]
+        assert [payload.stages[-1].status for _, payload in contexts(rig)] == ["empty", "empty"]
+
+
+def test_a_search_finds_nothing_of_another_session() -> None:
+    """Whatever was said there."""
+    other = "99999999-2222-5333-8444-555555555555"
+    with Rig(*OLD, templates=[template(HISTORY, SEARCH)]) as rig:
+        talk(rig, NEEDLE, session_id=other)
+        shown = talk(rig, "a", "b", "c", "d", "where is the key of the boathouse?")
+        assert "flowerpot" not in shown
+        assert contexts(rig)[-1][1].queries_executed == 1
+
+
+class Reads(Pool):
+    """An executor that has files, too."""
+
+    texts: Mapping[str, FileText]
+    asked: list[ReadFile]
+
+    async def read(self, message: ReadFile, call: Call) -> FileText:
+        self.asked.append(message)
+        return self.texts[message.path]
+
+
+def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> None:
+    """Under the agent's permissions; each is asked for with what is left of the budget."""
+    reading = {"type": "file_read", "config": {"paths": ["notes/a.md", "b.md"], "max_size_bytes": 100}}
+    with Rig(
+        tools=[], templates=[template(reading, budget={"max_context_tokens": 20, "max_queries": 5, "timeout_ms": 999})]
+    ) as rig:
+        reads = Reads()
+        reads.texts = {
+            "notes/a.md": FileText(path="/x/notes/a.md", text="Water the plants."),
+            "b.md": FileText(refused="outside", warning="b.md: a link leads out"),
+        }
+        reads.asked = []
+        rig.world.start(reads, role="ho1", slots=16, tools=[AT_HOME])
+        rig.run(rig.world.settled())
+        talk(rig, QUESTION)
+        [order] = [order for order in [*rig.pool.orders, *reads.orders] if order.wo_type == "synthesize"]
+        assert text_of(order, "assembled_context") == "notes/a.md:\nWater the plants."
+        first, second = reads.asked
+        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 83 - 12 - 1, 83 - 30 - 6 - 1)
+        [(_, payload)] = contexts(rig)
+        assert payload.warnings == ("file_read_0: b.md: a link leads out",)
+        assert [(one.source, one.source_id) for one in payload.fragments] == [("file", "notes/a.md")]
+
+
+def test_where_nobody_reads_files_the_turn_goes_on() -> None:
+    """The stage has failed, and its code is told."""
+    reading = {"type": "file_read", "config": {"paths": ["a.md"], "max_size_bytes": 100}}
+    with Rig(templates=[template(reading, HISTORY)]) as rig:
+        talk(rig, QUESTION)
+        [(_, payload)] = contexts(rig)
+        assert payload.stages[0].status in ("failed", "timeout")
+        assert payload.warnings or payload.stopped_by == "time"

@@ -1,0 +1,232 @@
+"""Attention templates: which one applies to whom, and what a start refuses, with file, place and fix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hobus.bus.errors import ConfigError
+from hobus.config.assets import Agent
+from hobus.config.attention_rules import choose, context_tokens, tokens_of
+from hobus.config.attention_template import Template
+from hobus.config.files import SHIPPED_ROOT
+from hobus.config.snapshot import Snapshot, load_snapshot
+
+SHIPPED = load_snapshot()
+ADMIN = SHIPPED.agents["ADMIN"]
+PLAIN: dict[str, Any] = json.loads((SHIPPED_ROOT / "attention/ATT-TURN-001.json").read_text(encoding="utf-8"))
+
+
+def template(template_id: str, **applies_to: Any) -> Template:
+    """A template with these selectors."""
+    return Template.model_validate({**PLAIN, "template_id": template_id, "applies_to": applies_to})
+
+
+def chosen(*templates: Template, agent: Agent = ADMIN, override: str | None = None) -> str | None:
+    """The id of the one that applies."""
+    found = choose({one.template_id: one for one in templates}, agent, override)
+    return None if found is None else found.template_id
+
+
+def home_with(directory: Path, *values: dict[str, Any], agent: dict[str, Any] | None = None) -> Snapshot:
+    """The snapshot of a home with these templates, and ADMIN changed."""
+    for value in values:
+        path = directory / "attention" / f"{value['template_id']}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(value), encoding="utf-8")
+    if agent is not None:
+        (directory / "agents").mkdir()
+        whole = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8")) | agent
+        (directory / "agents/ADMIN.json").write_text(json.dumps(whole), encoding="utf-8")
+    return load_snapshot(directory)
+
+
+def faults_of(directory: Path, *values: dict[str, Any], agent: dict[str, Any] | None = None) -> list[str]:
+    """What a start says of such a home."""
+    with pytest.raises(ConfigError) as refused:
+        home_with(directory, *values, agent=agent)
+    return refused.value.facts["faults"]
+
+
+# --- which one --------------------------------------------------------------------------------------------------------
+
+
+def test_all_selectors_that_are_stated_must_match() -> None:
+    """A class that fits does not help where the tier does not."""
+    assert chosen(template("ATT-A-001", agent_class=["ADMIN"], tier=["ho1"])) is None
+    assert chosen(template("ATT-A-001", agent_class=["ADMIN"], tier=["ho1", "hot"])) == "ATT-A-001"
+    assert chosen(template("ATT-A-001")) == "ATT-A-001"
+
+
+def test_the_most_specific_wins_framework_before_class_before_tier() -> None:
+    """More selectors are more specific, but never than a higher one."""
+    everybody = template("ATT-A-001")
+    of_tier = template("ATT-B-001", tier=["hot"])
+    of_class = template("ATT-C-001", agent_class=["ADMIN"])
+    of_both = template("ATT-D-001", agent_class=["ADMIN"], tier=["hot"])
+    of_framework = template("ATT-E-001", framework_id=["FMWK-107"])
+    ranked = [everybody, of_tier, of_class, of_both, of_framework]
+    for count in range(1, len(ranked) + 1):
+        assert chosen(*ranked[:count]) == ranked[count - 1].template_id
+        assert chosen(*reversed(ranked[:count])) == ranked[count - 1].template_id
+
+
+def test_an_agent_s_own_list_is_all_that_is_looked_at() -> None:
+    """One of these, though another one is more specific."""
+    agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
+    assert chosen(template("ATT-A-001"), template("ATT-B-001", framework_id=["FMWK-107"]), agent=agent) == "ATT-A-001"
+
+
+def test_an_override_that_there_is_not_is_an_error_that_names_it() -> None:
+    """Never another one in its place."""
+    assert chosen(template("ATT-A-001"), template("ATT-B-001", tier=["ho1"]), override="ATT-B-001") == "ATT-B-001"
+    with pytest.raises(ConfigError, match="ATT-C-001"):
+        chosen(template("ATT-A-001"), override="ATT-C-001")
+
+
+def test_every_agent_that_is_shipped_or_made_has_a_template() -> None:
+    """ADMIN its own, any other one that of all."""
+    templates = SHIPPED.templates
+    assert chosen(*templates.values()) == "ATT-ADMIN-001"
+    for agent_class in ("RESIDENT", "KERNEL.syntactic", "KERNEL.semantic"):
+        agent = ADMIN.model_copy(update={"agent_class": agent_class, "framework_id": "FMWK-000", "tier": "ho2"})
+        assert chosen(*templates.values(), agent=agent) == "ATT-TURN-001"
+
+
+def test_a_size_is_a_number_or_a_budget_s_name_and_never_above_the_use_s() -> None:
+    """The lower of both counts."""
+    budget = SHIPPED.config.budget
+    assert (tokens_of(7, budget), tokens_of("history_budget", budget)) == (7, budget.history_budget)
+    small = SHIPPED.templates["ATT-ADMIN-001"]
+    assert context_tokens(small, budget) == budget.projection_budget
+    assert context_tokens(small, budget.model_copy(update={"projection_budget": 5})) == 5
+
+
+# --- what a start refuses ---------------------------------------------------------------------------------------------
+
+
+def test_a_home_brings_templates_of_its_own_and_replaces_shipped_ones(tmp_path: Path) -> None:
+    """They are in the snapshot and in its digest, and come back from its bytes."""
+    own = {**PLAIN, "template_id": "ATT-MINE-001", "applies_to": {"framework_id": ["FMWK-000"]}}
+    snapshot = home_with(tmp_path, own, {**PLAIN, "version": "9.0.0"})
+    assert (snapshot.templates["ATT-MINE-001"].version, snapshot.templates["ATT-TURN-001"].version) == (
+        "1.0.0",
+        "9.0.0",
+    )
+    assert snapshot.digest != SHIPPED.digest
+    assert Snapshot.from_bytes(snapshot.to_bytes()).templates == snapshot.templates
+    hashes = snapshot.template_hashes()
+    assert hashes["ATT-TURN-001"] != SHIPPED.template_hashes()["ATT-TURN-001"]
+    assert hashes["ATT-ADMIN-001"] == SHIPPED.template_hashes()["ATT-ADMIN-001"]
+
+
+SEARCH = {"query": "x", "sources": ["ledger"], "max_results": 1, "relevance_threshold": 0.5}
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a key that no stage has": (
+        {"pipeline": [{"stage": "a", "type": "memory", "config": {"max_token": 3}}]},
+        "pipeline.0.config.max_token: unknown key",
+    ),
+    "a key beside it": ({"pipeline": [{"stage": "a", "type": "memory", "on": True}]}, "pipeline.0.on: unknown key"),
+    "a type that there is not": ({"pipeline": [{"stage": "a", "type": "guess"}]}, "pipeline.0.type: is 'guess'; one of"),
+    "no stage": ({"pipeline": []}, "pipeline: has no stage"),
+    "nothing to read": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": [], "max_size_bytes": 1}}]},
+        "pipeline.0.config.paths: is empty",
+    ),
+    "a name twice": (
+        {"pipeline": [{"stage": "a", "type": "memory"}, {"stage": "a", "type": "history"}]},
+        "pipeline.1.stage: a stage 'a' is there twice",
+    ),
+    "a handler that nobody registered": (
+        {"pipeline": [{"stage": "a", "type": "custom", "config": {"handler": "exec"}}]}, "pipeline.0.config.handler",
+    ),
+    "more than its use may take": (
+        {"budget": {"max_context_tokens": 10001, "max_queries": 1, "timeout_ms": 1}},
+        "budget.max_context_tokens: 10001 is above budget.projection_budget (10000)",
+    ),
+    "a budget above it": (
+        {"budget": {"max_context_tokens": "session_token_limit", "max_queries": 1, "timeout_ms": 1}},
+        "budget.max_context_tokens: budget.session_token_limit (200000) is above budget.projection_budget",
+    ),
+    "a budget that there is not": (
+        {"pipeline": [{"stage": "a", "type": "history", "config": {"max_tokens": "all"}}]},
+        "pipeline.0.config.max_tokens: no setting budget.all",
+    ),
+    "a framework that there is not": ({"applies_to": {"framework_id": ["FMWK-999"]}}, "applies_to.framework_id: no framework FMWK-999"),
+    "an event that there is not": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"event_type": "WO_FAILD", "max_entries": 1}}]},
+        "pipeline.0.config.event_type: the record has no entries 'WO_FAILD'",
+    ),
+    "a field that a registry has not": (
+        {"pipeline": [{"stage": "a", "type": "registry_query", "config": {"registry": "specs", "filters": {"path": "x"}}}]},
+        "pipeline.0.config.filters.path: specs have no such field",
+    ),
+    "a path that leads outside": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["ok", "a/../../b"], "max_size_bytes": 1}}]},
+        "pipeline.0.config.paths.1: leads outside by `..`",
+    ),
+    "an absolute path": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["/etc/passwd"], "max_size_bytes": 1}}]},
+        "pipeline.0.config.paths.0: is absolute",
+    ),
+    "a threshold above 1": (
+        {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "relevance_threshold": 1.1}}]},
+        "pipeline.0.config.relevance_threshold",
+    ),
+    "a fallback that there is not": ({"fallback": {"on_timeout": "retry", "on_empty": "fail"}}, "fallback.on_timeout"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_template_that_cannot_work_is_refused_at_the_start(wrong: str, tmp_path: Path) -> None:
+    """File and place are named, and what to write instead."""
+    changes, told = WRONG[wrong]
+    [fault] = faults_of(tmp_path, {**PLAIN, **changes})
+    place = "attention/ATT-TURN-001.json: "
+    assert place in fault
+    assert fault.partition(place)[2].startswith(told)
+
+
+def test_two_that_apply_to_an_agent_equally_are_refused_and_both_named(tmp_path: Path) -> None:
+    """At the start, and not when somebody waits for an answer; an agent that lists one of them may start."""
+    own = {**PLAIN, "template_id": "ATT-MINE-001", "applies_to": {"agent_class": ["ADMIN", "RESIDENT"]}}
+    [fault] = faults_of(tmp_path, own)
+    assert fault.startswith("agents/ADMIN.json: attention: ATT-ADMIN-001 and ATT-MINE-001 apply to it equally")
+    assert home_with(tmp_path, own, agent={"attention": ["ATT-MINE-001"]}).templates
+
+
+def test_two_that_would_apply_to_the_next_agent_equally_are_refused_too(tmp_path: Path) -> None:
+    """Though no agent meets them yet."""
+    one = {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"agent_class": ["RESIDENT"]}}
+    [fault] = faults_of(tmp_path, one, {**one, "template_id": "ATT-B-001"})
+    assert fault.startswith("attention/ATT-A-001.json: applies_to: ATT-A-001 and ATT-B-001 apply to the same agents")
+
+
+def test_an_agent_lists_templates_that_there_are_and_that_apply_to_it(tmp_path: Path) -> None:
+    """Unknown, or made for others: refused."""
+    other = {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"agent_class": ["RESIDENT"]}}
+    found = faults_of(tmp_path, other, agent={"attention": ["ATT-NONE-001", "ATT-A-001"]})
+    assert [fault.partition(";")[0] for fault in found] == [
+        "agents/ADMIN.json: attention: no attention/ATT-NONE-001.json",
+        "agents/ADMIN.json: attention: ATT-A-001 does not apply to it",
+    ]
+
+
+def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
+    """Queries as stages have them, frameworks, paths."""
+    (tmp_path / "contracts").mkdir()
+    contract = json.loads((SHIPPED_ROOT / "contracts/PRC-SYNTHESIZE-001.json").read_text(encoding="utf-8"))
+    contract["required_context"] = {
+        "ledger_queries": [{"max_entries": 0}, {"event_type": "NOPE", "max_entries": 1}],
+        "framework_refs": ["FMWK-999"],
+        "file_refs": ["../x"],
+    }
+    (tmp_path / "contracts/PRC-SYNTHESIZE-001.json").write_text(json.dumps(contract), encoding="utf-8")
+    found = faults_of(tmp_path)
+    assert [fault.split(": ")[1] for fault in found] == [
+        "required_context.ledger_queries.0.max_entries", "required_context.ledger_queries.1.event_type",
+        "required_context.framework_refs.0", "required_context.file_refs.0",
+    ]  # fmt: skip
