@@ -23,6 +23,7 @@ from typing import Any
 
 from bench.builders import shipped_snapshot
 from bench.report import machine, measured_on, say_machine
+from bench.simulated import SimulatedCluster
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.attention.pipeline import Room
@@ -32,7 +33,6 @@ from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, common_chars
 from hobus.actors.ho2_supervisor.turn.turn import history_limits
 from hobus.bus.messages.memory import Artifact, Bias, Labels
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
-from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.many import quiet
 
 QUESTIONS = (
