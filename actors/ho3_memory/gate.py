@@ -95,4 +95,5 @@ def _found(tally: EventTally, level: Level | None, config: Ho3Config, *, is_shar
     if level is None:
         return f"{tally.event_count} of {config.gate_count_threshold} events, {sessions}"
     stand = f"open until below {config.gate_low:g}" if level.is_open else f"opens at {config.gate_high:g}"
-    return f"evidence {level.evidence:.3f} of {tally.event_count} events ({stand}), {sessions}"
+    events = f"{tally.event_count} event{'s' * (tally.event_count != 1)}"
+    return f"evidence {level.evidence:.3f} of {events} ({stand}), {sessions}"

@@ -13,7 +13,8 @@ from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, Write
 from hobus.launch.http.transcript import EVENT, TranscriptMessage, transcript_id
 
 TURNS = {"session.start", "host.process_turn", "session.end", "session.command"}
-RECORD = {row.cls.TYPE for row in ROWS if row.service == "ledger"}
+RECORD = {row.cls.TYPE for row in ROWS if row.service == "ledger"} - {"ledger.search"}
+"""Words are searched across principals: for the operator, and for supervisors in a session of their own."""
 
 
 def sendable(role):

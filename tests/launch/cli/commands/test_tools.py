@@ -38,7 +38,7 @@ def test_a_call_that_its_agent_may_not_make_says_who_may(agent, may, hint):
         response=said, outcome="success", session_id=SESSION, run_id=None, input_id="in-1", tool_calls=calls
     )
     with pytest.raises(CommandError) as refused:
-        _show_called(Called(result, None), "notes", "in-1", agent, may)
+        _show_called(Called(result, None), "notes", "in-1", limit=100, agent=agent, may=may)
     assert (refused.value.message, refused.value.hint) == (said.removeprefix("error "), hint)
     assert refused.value.exit_code == exit_codes.REFUSED
 
