@@ -184,6 +184,8 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     texts = texts_in(ends)[-limit:]
     document = _facts(session_id, standing) | {
         "view": None if view is None else view.model_dump(mode="json"),
+        "active_intents": standing.state.intents.active_ids,
+        "intent_conflicts": standing.state.intents.conflict_count,
         "commands": [asdict(one) for one in commands],
         "turns": [asdict(one) for one in turns],
         "tool_texts": [asdict(one) for one in texts],
