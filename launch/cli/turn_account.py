@@ -63,7 +63,8 @@ class TurnAccount:
         turn = self.turn
         name = f"{shown_session(self.session_id)}-{turn.run}" if turn.run else shown_session(self.session_id)
         say(styled(f"{name}, input {turn.input_id}", None, bold=True))
-        say_prose("    < ", printable(turn.text) if turn.text is not None else "(not in the record)")
+        for line in ["(not in the record)"] if turn.text is None else turn.text.splitlines():
+            say_prose("    < ", printable(line))
         show_moments(self.lines())
         for line in (turn.reply or "").splitlines():
             say_prose("    > ", printable(line))
@@ -112,7 +113,7 @@ def turn_account(home: Home, session_id: str, wanted: str) -> TurnAccount:
     if turn is None:
         raise UsageFault(
             f"--turn {wanted[:80]}: {shown_session(session_id)} has no such turn; it has {_there(turns)}",
-            hint=next_here(f"session show {shown_session(session_id)}"),
+            hint=next_here(f"session show {shown_session(session_id)}{_of_last(turns)}"),
         )
     return TurnAccount(session_id, turn, entries_of_turn(entries, _beginning(entries, turn)))
 
@@ -123,6 +124,11 @@ def _there(turns: Sequence[TurnSeen]) -> str:
     named = [f"turn {numbers[0]}" if len(numbers) == 1 else f"turns {numbers[0]} to {numbers[-1]}"] if numbers else []
     named += [f"input {one.input_id}" for one in turns if not one.run][-_NAMED_AT_MOST:]
     return ", ".join(named) or "none yet"
+
+
+def _of_last(turns: Sequence[TurnSeen]) -> str:
+    """The option that names the last turn; empty: there is none."""
+    return f" --turn {turns[-1].run or turns[-1].input_id}" if turns else ""
 
 
 def _beginning(entries: Sequence[Entry], turn: TurnSeen) -> Entry:

@@ -396,6 +396,16 @@ def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
     assert not cluster.home.run.exists()
 
 
+def test_ctrl_c_while_a_start_is_waited_for_says_that_it_goes_on(cluster: Cluster):
+    """In the background it was begun, and there it stays: with the command that ends it."""
+    waiting = cluster.begin("up", "--wait", "--scale", "ho1=12")
+    eventually(cluster.home.run_file.exists)
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=120)
+    assert waiting.returncode == 130 and b"the start goes on" in err and b"hobus down --home" in err, err.decode()
+    eventually(lambda: cluster.run().phase == "running")
+
+
 def test_demo_runs_from_any_directory_and_leaves_nothing(tmp_path: Path):
     """One command shows a kill survived and a verified record."""
     before = set(Path("/tmp").glob("hobus-demo-*"))

@@ -9,6 +9,7 @@ import pytest
 
 from bench.cluster import alive, begun, eventually, family_in
 from hobus.launch.cluster.home import home_of
+from tests.process.pseudo_terminal import typing
 
 pytestmark = pytest.mark.process
 
@@ -31,3 +32,11 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
     assert b"interrupted" in err and b"Traceback" not in err
     assert list(tmp_path.iterdir()) == []
     assert alive(family) == []
+
+
+def test_in_a_terminal_with_colours_the_demo_ends_with_what_was_checked(tmp_path: Path):
+    """Its last step too: how many entries, and the head of their chain."""
+    with typing("demo", env={"TMPDIR": str(tmp_path), "NO_COLOR": ""}) as demo:
+        assert demo.end() == 0, demo.text
+    (checked,) = [row for row in demo.seen if " entries in one chain, head #" in row]
+    assert checked.strip().startswith("OK: ") and "\x1b[32mOK\x1b[0m" in demo.written

@@ -92,8 +92,8 @@ def test_a_strangers_sessions_reach_nobody_elses_prompt(cluster: Cluster) -> Non
     assert {artifact["principal"] for artifact in artifacts(cluster)} == {"key/mallory"}
     result = cluster.ask(QUESTION)
     assert lines_shown(cluster) == [] and result["consolidation_candidates"] == []
-    assert "0 of 5 events" not in cluster("memory gate", "tool:list_packages", "--principal", "key/mallory").out
-    assert "1 of 5 events, 1 of 3 sessions" in cluster("memory gate", "tool:list_packages").out
+    assert "of 0 events" not in cluster("memory gate", "tool:list_packages", "--principal", "key/mallory").out
+    assert "of 1 event (opens at 4.5), 1 of 3 sessions" in cluster("memory gate", "tool:list_packages").out
     assert "ho3.shared_types" in cluster("memory gate", "tool:list_packages", "--everybody").out
     check_record(cluster.entries())
 

@@ -281,6 +281,15 @@ async def test_a_process_with_too_many_leftovers_is_ended_with_them(tmp_path: Pa
     finally:
         path.touch()  # what left the process's group is reached by no kill of it
         await one.close()
+        await until(lambda: not any(str(path) in " ".join(words_of(left)) for left in psutil.process_iter()))
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; none of one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 async def test_what_a_tool_says_is_logged_with_its_call_and_without_secrets() -> None:

@@ -90,6 +90,6 @@ def test_a_turn_is_explained_with_and_without_a_cluster(cluster: Cluster):
     account = cluster("session show", f"{name}-2").out
     assert "“what packages are installed?”" in account and "“is the ledger intact?”" not in account
     unknown = cluster("why", f"{name}-7")
-    assert unknown.code == exit_codes.USAGE and "the last ones are 1, 2" in unknown.err
+    assert unknown.code == exit_codes.USAGE and "it has turns 1 to 2" in unknown.err
     assert cluster("down").code == 0
     assert cluster("why", name).out == told.out

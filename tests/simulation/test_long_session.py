@@ -38,7 +38,7 @@ def check(results: list[TurnResult], entries: list[int], made: Snapshot) -> None
         assert f"“tell me of topic {number - 1}”" in results[number].response
     assert len(set(entries[1:])) == 1, "a turn records more than an earlier one"
     tokens = [result.cost.input_tokens for result in results]
-    assert max(tokens) <= tokens[0] + made.config.budget.history_budget + _NEWEST_LINE
+    assert max(tokens) <= tokens[0] + made.config.budget.projection_budget + _NEWEST_LINE
     assert min(tokens[-10:]) > tokens[0], "nothing of the past is shown any more"
 
 

@@ -88,7 +88,8 @@ def _run(home: Home) -> int:
     report = verify_directory(home.ledger)
     if report.fault is not None:
         raise CommandError(f"the record is damaged: {report.fault.file}, byte {report.fault.byte}: {report.fault.what}")
-    _fact(
+    say(
+        _INDENT,
         styled("OK", "green"),
         f": {counted(report.entries, 'entry', 'entries')} in one chain, head #{report.head} {report.chain[:16]}…",
     )

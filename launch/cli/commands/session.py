@@ -111,6 +111,10 @@ def _state(standing: Standing) -> str:
     return "closed" if standing.state.status == "closed" else standing.lifecycle
 
 
+def _shown_lifecycle(standing: Standing) -> str:
+    return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has had it yet"
+
+
 def _agent(start: Entry) -> str:
     taken = recorded(start)
     event = None if taken is None else taken.event.event
@@ -231,7 +235,10 @@ async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionVi
 
 
 def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -> None:
-    rows: list[tuple[str, str]] = [("session", session_id), ("state", f"{standing.state.status}, {standing.lifecycle}")]
+    rows: list[tuple[str, str]] = [
+        ("session", session_id),
+        ("state", f"{standing.state.status}, {_shown_lifecycle(standing)}"),
+    ]
     if view is not None:
         rows += [
             ("agent", view.agent_id),
