@@ -34,6 +34,7 @@ def test_every_command_of_the_page_does_what_it_says(cluster: Cluster, tmp_path:
     """One after the other, beside a session that it is about; a live tap until its first frame."""
     cluster.up("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
     name = f"SES-{cluster.ask('what packages are installed?')['session_id'][:8]}"
+    cluster.ask("is the ledger intact?", "--session", name)
     for line in COMMANDS:
         words = shlex.split(line.replace("SES-1a2b3c4d", name))[1:]
         if words[0] == "tap" and len(words) == 2:
