@@ -183,14 +183,7 @@ def review(*, home: Home, agent_id: str | None, as_of: str | None, principal: st
 @_common
 def confirm(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Confirm a constraint that waits; it is in prompts from now on."""
-    place = asking.place(home)
-    change = m.ConfirmOverlay(
-        agent_id=asking.agent(place, agent_id),
-        artifact_id=asking.artifact(artifact_id),
-        reason=asking.reason(reason),
-        at=asking.now(),
-    )
-    return _changed(asking.ask(place, change, m.OverlayChanged))
+    return _switched(m.ConfirmOverlay, home, agent_id, artifact_id, reason)
 
 
 @memory.command()
@@ -199,7 +192,7 @@ def confirm(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) 
 @_common
 def reject(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Reject a constraint that waits: as `deactivate`, it is in no prompt and not learned again."""
-    return _off(home, agent_id, artifact_id, reason)
+    return _switched(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
 
 
 @memory.command()
@@ -208,18 +201,25 @@ def reject(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -
 @_common
 def deactivate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Switch a learned line off; it is in no prompt from now on, and not learned again until it is switched on."""
-    return _off(home, agent_id, artifact_id, reason)
+    return _switched(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
 
 
-def _off(home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+def _switched(
+    change: type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay],
+    home: Home,
+    agent_id: str | None,
+    artifact_id: str,
+    reason: str,
+) -> Output:
+    """A change that says no more than which artifact, and why."""
     place = asking.place(home)
-    change = m.DeactivateOverlay(
+    asked = change(
         agent_id=asking.agent(place, agent_id),
         artifact_id=asking.artifact(artifact_id),
         reason=asking.reason(reason),
         at=asking.now(),
     )
-    return _changed(asking.ask(place, change, m.OverlayChanged))
+    return _changed(asking.ask(place, asked, m.OverlayChanged))
 
 
 @memory.command()
@@ -228,14 +228,7 @@ def _off(home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Out
 @_common
 def activate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Switch a line on again that is off; its signals may be learned from again, too."""
-    place = asking.place(home)
-    change = m.ActivateOverlay(
-        agent_id=asking.agent(place, agent_id),
-        artifact_id=asking.artifact(artifact_id),
-        reason=asking.reason(reason),
-        at=asking.now(),
-    )
-    return _changed(asking.ask(place, change, m.OverlayChanged))
+    return _switched(m.ActivateOverlay, home, agent_id, artifact_id, reason)
 
 
 @memory.command()
