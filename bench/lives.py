@@ -17,7 +17,7 @@ from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, state_bytes
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session as messages
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import (
     RunId,
@@ -32,11 +32,13 @@ from hobus.bus.messages.ids import (
     work_order_id,
 )
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.session import SessionEvent, SessionFact, TurnResult
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import Recorded, pack_event, recorded
+from hobus.bus.record.session_facts import SessionEvent, SessionFact
 
 SESSION = "11111111-2222-5333-8444-555555555555"
-CONFIG = events.SessionConfig(provider="offline", model="rules")
+CONFIG = messages.SessionConfig(provider="offline", model="rules")
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=2, digest_chars=60, chars_per_token=4, known_max=3)
 TERMS = events.LeaseTerms(ttl_secs=20, heartbeat_timeout_secs=9)
 CALLS = ["001", "002", "003"]
@@ -243,31 +245,31 @@ def _degraded(life: Life) -> Move:
 def _received(life: Life) -> Move:
     lease = life.state.lease
     call_id = life.pick([*(life.state.tool_batch.held if life.state.tool_batch else []), "007"])
-    command: events.Command = life.pick(
+    command: messages.Command = life.pick(
         [
-            events.Steer(text=""),
-            events.FollowUp(text=""),
-            events.Pause(),
-            events.Pause(),
-            events.Resume(),
-            events.Resume(),
-            events.Cancel(reason=life.pick([None, "enough"])),
-            events.LeaseHeartbeat(
+            messages.Steer(text=""),
+            messages.FollowUp(text=""),
+            messages.Pause(),
+            messages.Pause(),
+            messages.Resume(),
+            messages.Resume(),
+            messages.Cancel(reason=life.pick([None, "enough"])),
+            messages.LeaseHeartbeat(
                 lease_id=life.pick(["LEASE-none", lease.lease_id if lease else "LEASE-no"]), heartbeat_at=life.now
             ),
-            events.Approve(call_id=call_id),
-            events.Approve(call_id=call_id),
-            events.Deny(call_id=call_id, reason=None),
+            messages.Approve(call_id=call_id),
+            messages.Approve(call_id=call_id),
+            messages.Deny(call_id=call_id, reason=None),
         ]
     )
-    sent = events.HostCommand(
+    sent = messages.HostCommand(
         command_id=life.number("c"),
         target_run_id=life.pick([None, None, None, life.run(), RunId(session_id=SESSION, run_seq=999)]),
         expected_session_epoch=life.pick([None, None, None, life.state.session_epoch, 999]),
         issued_at=life.now,
         command=command,
     )
-    bodies = [b"words"] if isinstance(command, events.Steer | events.FollowUp) else []
+    bodies = [b"words"] if isinstance(command, messages.Steer | messages.FollowUp) else []
     return events.HostCommandReceived(command=sent, at=life.now), bodies
 
 

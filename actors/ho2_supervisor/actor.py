@@ -40,7 +40,6 @@ from hobus.bus.messages.session import (
     SessionCommand,
     SessionConfig,
     SessionReady,
-    SessionStarted,
     SessionView,
     StartSession,
     TurnReply,
@@ -50,6 +49,7 @@ from hobus.bus.messages.session import (
 from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
+from hobus.bus.record.session_facts import SessionStarted
 from hobus.config.snapshot import Snapshot
 
 SLOTS = 1

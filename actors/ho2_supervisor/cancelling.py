@@ -15,10 +15,11 @@ from hobus.actors.ho2_supervisor.turn.effects import append_end
 from hobus.actors.ho2_supervisor.turn.pool import lost_receipt
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.messages.ids import end_key, parse_iso, turn_key
-from hobus.bus.messages.session import RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
+from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Receipt, WorkOrder
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import receipt_in
+from hobus.bus.record.session_facts import RunCancelled, ToolReceipt
 
 CANCELLED = "cancelled"
 

@@ -14,16 +14,9 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import follow_up_input
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import (
-    CommandVerdict,
-    FollowUp,
-    HostCommand,
-    HostCommandApplied,
-    HostCommandReceived,
-    HostCommandRejected,
-    Steer,
-)
+from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, Steer
 from hobus.bus.record.journal import recorded
+from hobus.bus.record.session_facts import HostCommandApplied, HostCommandReceived, HostCommandRejected
 from hobus.config.schema import AdminConfig
 
 _FREE = ("reason", "call_id", "lease_id")

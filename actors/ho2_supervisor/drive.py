@@ -23,7 +23,8 @@ from hobus.actors.ho2_supervisor.turn.turn import Progress
 from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict
 from hobus.bus.errors import RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
-from hobus.bus.messages.session import LeaseTerms, TimePassed, TurnResult, form_of
+from hobus.bus.messages.session import TurnResult, form_of
+from hobus.bus.record.session_facts import LeaseTerms, TimePassed
 
 _log = structlog.get_logger("ho2_supervisor")
 

@@ -14,7 +14,8 @@ from typing import Any, Literal
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.session import Lifecycle, RunRequested, TurnResult
+from hobus.bus.messages.session import Lifecycle, TurnResult
+from hobus.bus.record.session_facts import RunRequested
 from hobus.bus.streaming import Draft
 from hobus.bus.turnstile import Ticket
 

@@ -26,18 +26,9 @@ from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
-from hobus.bus.messages.session import (
-    GivenResult,
-    HostCommand,
-    LeaseHeartbeat,
-    LeaseTerms,
-    LifecycleChanged,
-    RunAttached,
-    RunRequested,
-    TurnRequest,
-    words_of,
-)
+from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnRequest, words_of
 from hobus.bus.pacing import Rate
+from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
 from hobus.bus.streaming import Draft
 from hobus.bus.turnstile import Turnstile
 

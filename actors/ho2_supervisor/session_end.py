@@ -5,7 +5,7 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.turn import intent_rules
 from hobus.bus.messages.base import pack
-from hobus.bus.messages.session import RunRequested, SessionEnded
+from hobus.bus.record.session_facts import RunRequested, SessionEnded
 
 _CALL_IS_OVER = "tools call"
 

@@ -18,11 +18,11 @@ from hobus.bus.messages.ids import (
     turn_key,
 )
 from hobus.bus.messages.ledger import Provenance, WriteEntry, session_stream
-from hobus.bus.messages.session import SessionEvent, TurnDegraded
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import Degradation
+from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.config.snapshot import Snapshot
 

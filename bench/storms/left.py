@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hobus.bus.messages.ids import follow_up_input
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import RUN_ENDS
+from hobus.bus.record.session_facts import RUN_ENDS
 
 
 class Left:

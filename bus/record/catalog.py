@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from hobus.bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
 from hobus.bus.messages.ledger import STREAMS
-from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, SESSION_FACTS
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads import governance, memory, orders, projection, prompts
+from hobus.bus.record.session_facts import ENTRY_NAMES, RUN_ENDS, SESSION_FACTS
 
 SESSION = "session"
 """Stands in this table for every session's journal."""

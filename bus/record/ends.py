@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import body_ref
-from hobus.bus.messages.session import RUN_ENDS, SessionFact, TurnResult
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.journal import Recorded, own_text, result_of
+from hobus.bus.record.session_facts import RUN_ENDS, SessionFact
 
 ENDS = RUN_ENDS | {"TurnDegraded"}
 """Event types that say what became of an input; the last one is the host's."""

@@ -14,15 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hobus.bus.messages import session as events
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from hobus.bus.messages.ledger import Entry, WriteEntry
-from hobus.bus.messages.session import ENTRY_NAMES, Remembered, RunRequested, SessionEvent, TurnResult, form_of
+from hobus.bus.messages.session import Remembered, TurnResult, form_of
 from hobus.bus.messages.work_order import Cost
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import SignalsNamed
+from hobus.bus.record.session_facts import ENTRY_NAMES, RunRequested, SessionEvent
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"

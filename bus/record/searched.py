@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hobus.bus.messages.ids import body_ref
-from hobus.bus.messages.session import RunCompleted
 from hobus.bus.record.catalog import searched_bodies
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.journal import quoted_reply
+from hobus.bus.record.session_facts import RunCompleted
 
 
 class SearchedText(NamedTuple):

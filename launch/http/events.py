@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import structlog
 
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ledger import (
     EVERY_SESSION,
     Entries,
@@ -29,6 +28,7 @@ from hobus.bus.messages.ledger import (
     session_stream,
 )
 from hobus.bus.port import Bus
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import end_in, result_in
 from hobus.bus.record.journal import recorded
 from hobus.config.schema import AdminConfig

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.ends import ENDS, end_in
 from hobus.bus.record.journal import Recorded, own_text, recorded

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HostCommand
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, own_text, recorded
 
@@ -73,15 +74,15 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
 def about(command: HostCommand, entry: Recorded) -> str:
     """What a command says beside its kind."""
     match command.command:
-        case events.Steer() | events.FollowUp():
+        case session.Steer() | session.FollowUp():
             return own_text(entry, body_ref(entry.submission_id, 1)) or ""
-        case events.Cancel(reason=reason):
+        case session.Cancel(reason=reason):
             return reason or ""
-        case events.Approve(call_id=call_id):
+        case session.Approve(call_id=call_id):
             return call_id
-        case events.Deny(call_id=call_id, reason=reason):
+        case session.Deny(call_id=call_id, reason=reason):
             return f"{call_id} {reason or ''}".strip()
-        case events.LeaseHeartbeat(lease_id=lease_id):
+        case session.LeaseHeartbeat(lease_id=lease_id):
             return lease_id
         case _:
             return ""

@@ -10,10 +10,11 @@ from typing import Literal
 
 from hobus.actors.ho2_supervisor.session.commands import text_ref
 from hobus.actors.ho2_supervisor.session.journal import Step
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import body_ref, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HostCommand
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import own_text
 from hobus.bus.text import shortened
 from hobus.launch.console.errors import next_here
@@ -101,25 +102,25 @@ class Noticed:
     def _applied(self, command: HostCommand, before: str) -> list[Line]:
         said = command.command
         is_own = command.command_id in self._own
-        if isinstance(said, events.Resume) and before == "Paused" and not is_own:
+        if isinstance(said, session.Resume) and before == "Paused" and not is_own:
             return [("the turn goes on", _DIM)]
-        if is_own or isinstance(said, events.LeaseHeartbeat | events.Resume):
+        if is_own or isinstance(said, session.LeaseHeartbeat | session.Resume):
             return []
         text = self._texts.get(text_ref(self._session_id, command.command_id), "")
-        if isinstance(said, events.FollowUp):
+        if isinstance(said, session.FollowUp):
             self._texts.pop(text_ref(self._session_id, command.command_id), None)
         match said:
-            case events.Steer():
+            case session.Steer():
                 told = f"somebody steered the turn{self._quoted(text)}"
-            case events.FollowUp():
+            case session.FollowUp():
                 told = f"somebody queued a message for the end of the turn{self._quoted(text)}"
-            case events.Pause():
+            case session.Pause():
                 told = "somebody pauses the turn"
-            case events.Cancel(reason=reason):
+            case session.Cancel(reason=reason):
                 told = f"somebody cancels the turn{self._quoted(reason or '')}"
-            case events.Approve(call_id=call_id):
+            case session.Approve(call_id=call_id):
                 told = f"somebody approved call {call_id}"
-            case events.Deny(call_id=call_id, reason=reason):
+            case session.Deny(call_id=call_id, reason=reason):
                 told = f"somebody denied call {call_id}{self._quoted(reason or '')}"
         return [(told, _DIM)]
 

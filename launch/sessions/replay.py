@@ -15,7 +15,7 @@ from hobus.actors.ho2_supervisor.session.journal import Step, break_before, stat
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes, state_hash
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import StateSnapshot
+from hobus.bus.record.session_facts import StateSnapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from hobus.bus.json_text import object_in
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import DIRECT_CALL_ID
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import OrderEnded, RunRequested, SessionConfig
+from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record.journal import own_text, recorded
+from hobus.bus.record.session_facts import OrderEnded, RunRequested
 
 LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""

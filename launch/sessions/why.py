@@ -21,13 +21,13 @@ from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import LOCAL, Bias, Labels, Overlay
-from hobus.bus.messages.session import SessionStarted
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, QualityGate
 from hobus.bus.record.payloads.prompts import PromptReceived, PromptSent, SentMessage, SentRequest
+from hobus.bus.record.session_facts import SessionStarted
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short

@@ -24,8 +24,9 @@ from hobus.bus.disk import RealDisk
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ids import RunId, session_id_of
 from hobus.bus.messages.ledger import Hits, Provenance, Search
-from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnResult
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
+from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import full_text
 from hobus.ledger_service.finding import looked_for

@@ -12,8 +12,9 @@ from hobus.bus.errors import BusError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
-from hobus.bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, TurnResult
+from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.record.journal import pack_event
+from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
 from tests.journals import check_record, count_of
 
 QUESTION = "what packages are installed?"

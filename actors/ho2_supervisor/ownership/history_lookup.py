@@ -19,9 +19,10 @@ from hobus.bus.errors import LedgerError, SessionFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import RunId, candidates_key, completed_id, delivered_key, requested_id, turn_key
 from hobus.bus.messages.ledger import Entry, Query, session_stream
-from hobus.bus.messages.session import RunRequested, SessionFact, TurnDegraded, TurnResult
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.ends import End, end_in, result_in
 from hobus.bus.record.journal import Recorded, answer_in, own_text, recorded
+from hobus.bus.record.session_facts import RunRequested, SessionFact, TurnDegraded
 
 
 def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool:

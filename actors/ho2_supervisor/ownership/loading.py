@@ -21,9 +21,9 @@ from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.messages.ledger import Entry, Read, session_stream
-from hobus.bus.messages.session import ENTRY_NAMES
 from hobus.bus.record.ends import result_or_none
 from hobus.bus.record.journal import Recorded, recorded
+from hobus.bus.record.session_facts import ENTRY_NAMES
 
 _SNAPSHOT = ENTRY_NAMES["StateSnapshot"]
 _log = structlog.get_logger("ho2_supervisor")

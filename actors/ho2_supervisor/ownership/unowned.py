@@ -21,10 +21,11 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
 from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, Query, Read, session_stream
-from hobus.bus.messages.session import RUN_ENDS, SessionReady, StartSession
+from hobus.bus.messages.session import SessionReady, StartSession
 from hobus.bus.paging import read_peers
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import OwnersSettled
+from hobus.bus.record.session_facts import RUN_ENDS
 
 SETTLED = "OWNERS_SETTLED"
 _FIXED_OUTSIDE = frozenset({"disk_full"})

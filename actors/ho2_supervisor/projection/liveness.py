@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 from hobus.actors.ho2_supervisor.session.intents import Intents
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives, failure_in
 from hobus.actors.ho2_supervisor.turn.order_codec import like, whole
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import iso_of_us
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import event_in, recorded
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ConsolidationDispatched, Escalation

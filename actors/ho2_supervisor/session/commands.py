@@ -21,10 +21,11 @@ from hobus.actors.ho2_supervisor.session.state import (
     resolve_run_config,
     walk,
 )
-from hobus.bus.messages import session as commands
+from hobus.bus.messages import session as messages
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import body_ref, iso, lease_id_of, parse_iso
 from hobus.bus.messages.session import HostCommand
+from hobus.bus.record import session_facts as commands
 
 DENIED = "denied"
 """The code of a call that an operator refused."""
@@ -142,13 +143,13 @@ def _follow_up(state: SessionState, command: HostCommand, _at: str) -> Verdict:
     return state._replace(pending_follow_up=[*state.pending_follow_up, ref])
 
 
-def _pause(state: SessionState, run: RunState, _said: commands.Pause, _at: str) -> Verdict:
+def _pause(state: SessionState, run: RunState, _said: messages.Pause, _at: str) -> Verdict:
     if state.lifecycle == "Paused" or run.pause_requested:
         return Rejected("already_paused: the run is paused, or will be at the next step boundary")
     return of_run(state, run, pause_requested=True)
 
 
-def _resume(state: SessionState, run: RunState, _said: commands.Resume, at: str) -> Verdict:
+def _resume(state: SessionState, run: RunState, _said: messages.Resume, at: str) -> Verdict:
     """Also takes back a pause that has not begun."""
     if state.lifecycle == "Paused":
         return _goes_on(state, run, at)
@@ -158,15 +159,15 @@ def _resume(state: SessionState, run: RunState, _said: commands.Resume, at: str)
 
 
 def _cancel(state: SessionState, command: HostCommand, _at: str) -> Verdict:
-    assert isinstance(command.command, commands.Cancel)  # noqa: S101 - by the table below
+    assert isinstance(command.command, messages.Cancel)  # noqa: S101 - by the table below
     return cancelling(state, command.command.reason or "")
 
 
-def _approve(state: SessionState, run: RunState, said: commands.Approve, at: str) -> Verdict:
+def _approve(state: SessionState, run: RunState, said: messages.Approve, at: str) -> Verdict:
     return _decided(state, run, said.call_id, None, at)
 
 
-def _deny(state: SessionState, run: RunState, said: commands.Deny, at: str) -> Verdict:
+def _deny(state: SessionState, run: RunState, said: messages.Deny, at: str) -> Verdict:
     return _decided(state, run, said.call_id, CallStatus(state="Failed", code=DENIED), at)
 
 
@@ -210,7 +211,7 @@ def lease_issued(state: SessionState, event: commands.LeaseIssued) -> Verdict:
     return of_run(state, run, lease=lease, last_heartbeat_at=None)
 
 
-def _renewed(state: SessionState, heartbeat: commands.LeaseHeartbeat) -> Verdict:
+def _renewed(state: SessionState, heartbeat: messages.LeaseHeartbeat) -> Verdict:
     """Both ends of the lease move to this heartbeat."""
     run = state.run
     lease = None if run is None else run.lease

@@ -10,13 +10,7 @@ from typing import NamedTuple
 
 from hobus.bus.messages.base import Count, Timestamp
 from hobus.bus.messages.ids import Sequence, intent_id
-from hobus.bus.messages.session import (
-    IntentClosed,
-    IntentConflict,
-    IntentDeclared,
-    IntentScope,
-    IntentSuperseded,
-)
+from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
 
 IntentFact = IntentDeclared | IntentSuperseded | IntentClosed | IntentConflict
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import completed_id, entry_id, intent_entry_id
 from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
-from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionFact
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import Recorded, pack_event, recorded
+from hobus.bus.record.session_facts import ENTRY_NAMES, SessionEvent, SessionFact
 
 
 def input_digest(input_id: str, text: str) -> str:

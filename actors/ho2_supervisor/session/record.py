@@ -16,9 +16,10 @@ from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
 from hobus.actors.ho2_supervisor.turn.order_codec import whole
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import TurnResult
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, own_text
 
@@ -46,7 +47,7 @@ class KnownInput:
 
 def known_input(event: events.RunRequested, run_seq: int) -> KnownInput:
     """The input of a request, its run still to end."""
-    form = events.form_of(event.run_overrides)
+    form = session.form_of(event.run_overrides)
     return KnownInput(event.input_id, event.input_digest, event.input_ref, run_seq, form=form)
 
 
@@ -100,7 +101,7 @@ class RunMemo:
 
     def _decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch
-        if isinstance(command, events.Deny) and batch is not None:
+        if isinstance(command, session.Deny) and batch is not None:
             self.denied[f"{batch.tool_batch_id}.{command.call_id}"] = command.reason or ""
 
 
@@ -225,10 +226,10 @@ class SessionRecord:
         while len(self.commands) > kept:
             del self.commands[next(iter(self.commands))]
 
-    def _hear(self, entry: Recorded, command: events.HostCommand) -> None:
+    def _hear(self, entry: Recorded, command: session.HostCommand) -> None:
         """The words of a follow-up are needed when its run is over, long after this entry."""
         ref = text_ref(self.session_id, command.command_id)
-        text = own_text(entry, ref) if isinstance(command.command, events.FollowUp) else None
+        text = own_text(entry, ref) if isinstance(command.command, session.FollowUp) else None
         if text is not None:
             self.follow_ups[ref] = text
 

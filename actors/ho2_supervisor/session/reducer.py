@@ -28,9 +28,10 @@ from hobus.actors.ho2_supervisor.session.state import (
     state_hash,
     walk,
 )
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
-from hobus.bus.messages.session import Lifecycle, SessionEvent
+from hobus.bus.messages.session import Lifecycle
+from hobus.bus.record import session_facts as events
+from hobus.bus.record.session_facts import SessionEvent
 
 _UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
 """Kinds whose envelope may be older than the state: written by others, or receipts with a fence of their own."""

@@ -22,8 +22,8 @@ from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
 from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from hobus.bus.messages.ids import body_ref
-from hobus.bus.messages.session import StateSnapshot
 from hobus.bus.record.journal import Recorded
+from hobus.bus.record.session_facts import StateSnapshot
 
 VERSION = 7
 """Of the packed record. One of another version is not read; the entries before it are."""

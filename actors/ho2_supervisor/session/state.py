@@ -17,8 +17,9 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
 from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
 from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
-from hobus.bus.messages.session import HostCommand, LeaseTerms, Lifecycle, OpenCalls, RunConfig, SessionConfig
+from hobus.bus.messages.session import HostCommand, Lifecycle, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
+from hobus.bus.record.session_facts import LeaseTerms, OpenCalls
 
 CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled"]
 

@@ -18,18 +18,10 @@ from hobus.bus.errors import LedgerError
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import RunId, caller_call_id, dispatched_id, ended_id
-from hobus.bus.messages.session import (
-    CallerCall,
-    CallResult,
-    OpenCalls,
-    OrderDispatched,
-    OrderEnded,
-    RunConfig,
-    RunRequested,
-    SessionConfig,
-)
+from hobus.bus.messages.session import CallerCall, CallResult, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
 from hobus.bus.record.journal import recorded
+from hobus.bus.record.session_facts import OpenCalls, OrderDispatched, OrderEnded, RunRequested
 from hobus.config.json_schema import object_fault
 from hobus.config.schema import SessionsConfig
 from hobus.config.tool_faults import TOOL_ID

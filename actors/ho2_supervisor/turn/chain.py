@@ -9,8 +9,9 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.turn.order_codec import hashed_bytes
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import ToolBatchId
-from hobus.bus.messages.session import ToolCallSummary, ToolReceipt
+from hobus.bus.messages.session import ToolCallSummary
 from hobus.bus.messages.work_order import Cost, Receipt, Segment, ToolCall
+from hobus.bus.record.session_facts import ToolReceipt
 
 CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 

@@ -20,8 +20,8 @@ from hobus.actors.ho2_supervisor.turn.history import NAME as HISTORY
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import body_ref, dispatched_id
-from hobus.bus.messages.session import OrderDispatched, OrderEnded, SessionFact
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
+from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
 
 
 @dataclass(slots=True)

@@ -15,13 +15,7 @@ from typing import Literal, NamedTuple
 from hobus.actors.ho2_supervisor.session.intents import Intent, IntentFact
 from hobus.bus.messages.base import canonical_value
 from hobus.bus.messages.ids import body_ref, intent_entry_id
-from hobus.bus.messages.session import (
-    IntentClosed,
-    IntentConflict,
-    IntentDeclared,
-    IntentScope,
-    IntentSuperseded,
-)
+from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
 
 Held = Literal["none", "one", "several"]
 Signal = Literal["new", "continue", "close", "unclear", ""]

@@ -10,8 +10,8 @@ from hobus.actors.ho2_supervisor.turn.history import ERASED, one_line
 from hobus.actors.ho2_supervisor.turn.intent_rules import ActiveIntents, ClassifyResult
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.ids import intent_id
-from hobus.bus.messages.session import IntentDeclared
 from hobus.bus.messages.work_order import Segment
+from hobus.bus.record.session_facts import IntentDeclared
 
 
 def settle(run: Run, labels: Classification) -> None:

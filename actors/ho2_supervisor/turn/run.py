@@ -15,8 +15,9 @@ from hobus.actors.ho2_supervisor.turn.history import History
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.messages.ids import StepId, TurnId, iso, lease_id_of, parse_iso, work_order_id
-from hobus.bus.messages.session import LeaseIssued, LifecycleChanged, RunConfig, RunStarted, StepStarted
+from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
+from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
 from hobus.config.assets import Agent
 
 

@@ -17,8 +17,8 @@ from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import ToolBatchId, work_order_id
-from hobus.bus.messages.session import BatchSettled, LifecycleChanged, ToolBatchIssued
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
+from hobus.bus.record.session_facts import BatchSettled, LifecycleChanged, ToolBatchIssued
 from hobus.config.assets import names, needs_approval
 
 

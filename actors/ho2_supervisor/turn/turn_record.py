@@ -16,10 +16,11 @@ from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, completed_id, requested_id, turn_key
-from hobus.bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
+from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, behind_run
+from hobus.bus.record.session_facts import OpenCalls, RunCompleted, RunFailed
 from hobus.bus.spent import fact_of
 
 _log = structlog.get_logger("ho2_supervisor")

@@ -14,8 +14,9 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import iso_of_us, parse_iso, shown_session
 from hobus.bus.messages.ledger import Entry, session_stream
-from hobus.bus.messages.session import SessionStarted, SessionView
+from hobus.bus.messages.session import SessionView
 from hobus.bus.record.journal import recorded
+from hobus.bus.record.session_facts import SessionStarted
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import RUN_ENDS, OrderDispatched
 from hobus.bus.record.ends import end_in, result_in
 from hobus.bus.record.journal import event_in, own_text, recorded
 from hobus.bus.record.payload import P, payload_in
 from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
+from hobus.bus.record.session_facts import RUN_ENDS, OrderDispatched
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 _SESSION = "session/"

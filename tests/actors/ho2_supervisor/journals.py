@@ -9,10 +9,11 @@ from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import StepId, ToolBatchId, TurnId, work_order_id
-from hobus.bus.messages.session import SessionConfig, SessionFact
+from hobus.bus.messages.session import SessionConfig
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import Recorded
+from hobus.bus.record.session_facts import SessionFact
 
 LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
 

@@ -22,11 +22,9 @@ from hobus.bus.messages.session import (
     ReadSession,
     SessionClosed,
     SessionCommand,
-    SessionEvent,
     SessionReady,
     SessionView,
     StartSession,
-    TurnDegraded,
     TurnReply,
     TurnRequest,
     TurnResult,
@@ -43,6 +41,7 @@ from hobus.bus.messages.work_order import (
 )
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import pack_event
+from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
 from hobus.config.attention_template import Template
 from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig

@@ -12,7 +12,8 @@ from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import AnswerKind, KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.errors import SessionFault
-from hobus.bus.messages.session import SessionConfig, SessionEnded, TurnRequest, form_of
+from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of
+from hobus.bus.record.session_facts import SessionEnded
 from tests.actors.ho2_supervisor.journals import SESSION, at, fold, running, started
 
 SAME = input_digest("i1", "hello")

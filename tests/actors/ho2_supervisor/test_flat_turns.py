@@ -12,19 +12,9 @@ from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.turn.turn import history_limits
 from hobus.bus.messages.ids import iso, turn_key
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.session import (
-    RunCompleted,
-    RunRequested,
-    RunStarted,
-    SessionConfig,
-    SessionFact,
-    SessionStarted,
-    TookOver,
-    TurnReply,
-    TurnRequest,
-    TurnResult,
-)
+from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest, TurnResult
 from hobus.bus.record.journal import Recorded, pack_result
+from hobus.bus.record.session_facts import RunCompleted, RunRequested, RunStarted, SessionFact, SessionStarted, TookOver
 from tests.actors.ho2_supervisor.questions import Questions, listening
 from tests.actors.ho2_supervisor.rig import Rig, one_tool
 

@@ -17,7 +17,7 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.bus.errors import SessionFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import iso
-from hobus.bus.messages.session import RunRequested
+from hobus.bus.record.session_facts import RunRequested
 from hobus.bus.sim.world import World
 from hobus.bus.streaming import Draft
 from hobus.bus.turnstile import Turnstile

@@ -17,16 +17,14 @@ from hobus.bus.messages.session import (
     EndSession,
     ProcessTurn,
     SessionClosed,
-    SessionEvent,
-    SessionFact,
     SessionReady,
     StartSession,
-    TookOver,
     TurnReply,
     TurnRequest,
     TurnResult,
 )
 from hobus.bus.record.journal import pack_event
+from hobus.bus.record.session_facts import SessionEvent, SessionFact, TookOver
 from tests.gateway_service.rig import Cluster, Scripted
 
 Act = Callable[[TurnRequest], Awaitable[TurnReply]]

@@ -11,20 +11,12 @@ from bench.builders import SESSION
 from hobus.bus.errors import BusError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.session import (
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    RunRequested,
-    TurnDegraded,
-    TurnReply,
-    TurnRequest,
-    TurnResult,
-)
+from hobus.bus.messages.session import TurnReply, TurnRequest, TurnResult
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import SignalsNamed
+from hobus.bus.record.session_facts import RunCancelled, RunCompleted, RunFailed, RunRequested, TurnDegraded
 from tests.actors.session_host.rig import TAKEN, Hosted, journal, result_of
 from tests.gateway_service.rig import Scripted, answered
 from tests.rig import of_type

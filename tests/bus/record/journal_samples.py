@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.session import journal
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.session import SESSION_FACTS, SessionEvent, SessionFact
 from hobus.bus.messages.work_order import ToolSpec
+from hobus.bus.record import session_facts as events
+from hobus.bus.record.session_facts import SESSION_FACTS, SessionEvent, SessionFact
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 AT_S = 1_767_225_600
@@ -19,7 +20,7 @@ BATCH = ToolBatchId(step_id=STEP, batch_seq=1)
 WO = f"WO-{SESSION}-7.2.3"
 FENCE = {"run_id": {"session_id": SESSION, "run_seq": 7}, "session_epoch": 1, "step_epoch": 9}
 COMMAND = {"command_id": "c1", "issued_at": iso(AT_S - 1)}
-CONFIG = events.SessionConfig(
+CONFIG = session.SessionConfig(
     provider="offline",
     model="rules",
     reasoning_effort="Low",
@@ -53,7 +54,7 @@ SAMPLES: dict[str, SessionFact] = {
     "RunStarted": events.RunStarted(at=at()),
     "RunAttached": events.RunAttached(deadline_at=at(90), at=at()),
     "HostCommandReceived": events.HostCommandReceived(
-        command=events.HostCommand.model_validate(
+        command=session.HostCommand.model_validate(
             COMMAND | {"target_run_id": RUN, "expected_session_epoch": 1, "command": {"kind": "Deny", "call_id": "001"}}
         ),
         at=at(),

@@ -2,11 +2,12 @@
 
 import pytest
 
-from hobus.bus.messages import session as events
-from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, TurnResult
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import KINDS, SESSION
 from hobus.bus.record.ends import ENDS, End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, pack_result
+from hobus.bus.record.session_facts import ENTRY_NAMES, RUN_ENDS
 from tests.bus.record import journal_samples as samples
 from tests.bus.record.journal_samples import RUN, SAMPLES, at, enveloped
 

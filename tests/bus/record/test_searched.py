@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import RunId, session_id_of
 from hobus.bus.messages.ledger import Entry, Provenance
-from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnResult
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.catalog import KINDS, SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.searched import searched_texts
+from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 
 ID = session_id_of("somebody", "something")
 NAME = f"RunCompleted:{ID}-1"

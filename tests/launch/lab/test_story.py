@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from hobus.bus.messages.ledger import session_stream
-from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnDegraded, TurnResult
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import ToolStarted
+from hobus.bus.record.session_facts import RunCompleted, SessionEvent, TurnDegraded
 from hobus.launch.lab.story import (
     Evidence,
     Kill,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.session.journal import counted_id, derived_id, envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.ledger import Entry, Provenance, session_stream
-from hobus.bus.messages.session import Command, HostCommand, SessionFact
+from hobus.bus.messages.session import Command, HostCommand
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_event
+from hobus.bus.record.session_facts import SessionFact
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 AT = "2026-01-01T00:00:00.000000Z"
@@ -24,7 +26,7 @@ class Written:
         self.add(events.TookOver(tenure=1, instance="ho2/1@a", at=AT))
         self.add(
             events.SessionStarted(
-                agent_id="ADMIN", session_config=events.SessionConfig(provider="offline", model="m"),
+                agent_id="ADMIN", session_config=session.SessionConfig(provider="offline", model="m"),
                 max_in_flight_effects=8, at=AT,
             )
         )  # fmt: skip
@@ -62,7 +64,7 @@ class Written:
                 deadline_at=AT,
                 config_digest="",
                 at=AT,
-                run_overrides=None if calls_tool is None else events.SessionConfig(calls_tool=calls_tool),
+                run_overrides=None if calls_tool is None else session.SessionConfig(calls_tool=calls_tool),
             ),
             text.encode(),
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session as messages
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.work_order import Cost, ToolCall
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import OrderEnd, SignalsNamed, ToolStarted
@@ -78,7 +79,7 @@ def test_a_tool_is_told_with_its_arguments_and_its_result_cut():
 def test_what_the_journal_says_is_told():
     """Question, order, command and its refusal, steer, standstill, end."""
     written = Written().run(text="hello\nyou")
-    written.command(events.Steer(text=""), "c1", b"shorter").command(events.Pause(), "c2", reason="cancelling: x")
+    written.command(messages.Steer(text=""), "c1", b"shorter").command(messages.Pause(), "c2", reason="cancelling: x")
     written.add(events.StepStarted(step_id=STEP, new_round=True, at=AT))
     written.add(events.OrderDispatched(
         wo_id=WO, wo_type="tool_call", step_id=STEP, order={"tool_call": {"tool_id": "t", "arguments": {"a": 1}}}, at=AT,

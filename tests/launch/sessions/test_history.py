@@ -1,7 +1,8 @@
 """What was asked of a session, and how its turns ended."""
 
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session as messages
 from hobus.bus.messages.session import TurnResult
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_result
 from hobus.launch.sessions.history import commands_in, turns_in
 from tests.launch.sessions.entries import AT, SESSION, Written
@@ -9,11 +10,13 @@ from tests.launch.sessions.entries import AT, SESSION, Written
 
 def test_each_command_has_its_verdict_and_its_words():
     """Applied, rejected with the reason, or not decided yet."""
-    written = Written().run().command(events.Steer(text=""), "c1", b"shorter")
-    written.command(events.Pause(), "c2", reason="cancelling: x")
+    written = Written().run().command(messages.Steer(text=""), "c1", b"shorter")
+    written.command(messages.Pause(), "c2", reason="cancelling: x")
     written.add(
         events.HostCommandReceived(
-            command=events.HostCommand(command_id="c3", issued_at=AT, command=events.Deny(call_id="001", reason="no")),
+            command=messages.HostCommand(
+                command_id="c3", issued_at=AT, command=messages.Deny(call_id="001", reason="no")
+            ),
             at=AT,
         )
     )
@@ -29,7 +32,7 @@ def test_each_command_has_its_verdict_and_its_words():
 def test_turns_have_their_message_and_their_end():
     """A failed one its code, a follow-up's the words of its command, an answered one the reply."""
     written = Written().run(text="first").failed()
-    written.command(events.FollowUp(text=""), "c1", b"second")
+    written.command(messages.FollowUp(text=""), "c1", b"second")
     ref = f"HostCommandReceived:{SESSION}/c1/1"
     written.add(
         events.RunRequested(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hobus.actors.ho2_supervisor.session.commands import text_ref
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, TurnId
+from hobus.bus.record import session_facts as events
 from hobus.launch.sessions.notifications import Noticed, in_chat, in_shell
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_summary import holding
@@ -22,7 +23,7 @@ def told(written: Written, *own: str, says: Callable[..., str] = in_chat) -> lis
 
 def paused() -> Written:
     """A run that somebody paused."""
-    written = Written().run().command(events.Pause(), "c-1")
+    written = Written().run().command(session.Pause(), "c-1")
     return written.add(events.LifecycleChanged(lifecycle="Paused", at=AT))
 
 
@@ -31,8 +32,8 @@ def test_a_pause_says_how_to_go_on_in_the_words_of_who_reads_it():
     assert told(paused(), "c-1") == ["the turn is paused", "/resume lets it go on, /cancel ends it"]
     shell = told(paused(), "c-1", says=in_shell)
     assert "hobus session resume SES-11111111 lets it go on" in shell[1]
-    assert told(paused().command(events.Resume(), "c-2"), "c-1")[-1] == "the turn goes on"
-    assert told(paused().command(events.Resume(), "c-2"), "c-1", "c-2")[-1] != "the turn goes on"
+    assert told(paused().command(session.Resume(), "c-2"), "c-1")[-1] == "the turn goes on"
+    assert told(paused().command(session.Resume(), "c-2"), "c-1", "c-2")[-1] != "the turn goes on"
 
 
 def test_a_held_call_is_told_with_its_tool_and_arguments():
@@ -44,15 +45,15 @@ def test_a_held_call_is_told_with_its_tool_and_arguments():
 
 def test_what_others_do_is_told_and_what_one_does_oneself_is_not():
     """By its words; a refused command is nobody's but its sender's."""
-    written = Written().run().command(events.Steer(text=""), "c-1", b"be\n brief\x1b[2J")
-    written.command(events.Pause(), "c-2", reason="no_active_run: x").command(events.Cancel(reason="late"), "c-3")
+    written = Written().run().command(session.Steer(text=""), "c-1", b"be\n brief\x1b[2J")
+    written.command(session.Pause(), "c-2", reason="no_active_run: x").command(session.Cancel(reason="late"), "c-3")
     assert told(written) == ["somebody steered the turn: “be brief\ufffd[2J”", "somebody cancels the turn: “late”"]
     assert told(written, "c-1", "c-3") == []
 
 
 def test_a_steer_is_told_again_when_a_round_takes_it_up():
     """With its words, also to who said it."""
-    written = Written().run().command(events.Steer(text=""), "c-1", b"be brief")
+    written = Written().run().command(session.Steer(text=""), "c-1", b"be brief")
     written.add(events.StepStarted(step_id=ROUND, new_round=True, steers=[text_ref(SESSION, "c-1")], at=AT))
     assert told(written, "c-1") == ["the steer was taken up: “be brief”"]
 
@@ -65,7 +66,7 @@ def test_a_take_over_is_told_while_a_turn_runs_and_not_before():
 
 def test_a_journal_that_is_found_is_told_from_its_turn_on():
     """What was before it is not; without a turn it is only told how it stands."""
-    written = paused().command(events.Steer(text=""), "c-2", b"x")
+    written = paused().command(session.Steer(text=""), "c-2", b"x")
     fresh, later = (Noticed(SESSION, says=in_chat) for _ in range(2))
     assert [text for text, _ in fresh.catch_up(written.entries, input_id="in-1")] == [
         "somebody pauses the turn", "the turn is paused", "/resume lets it go on, /cancel ends it",

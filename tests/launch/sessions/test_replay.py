@@ -5,7 +5,8 @@ from hobus.actors.ho2_supervisor.session import snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_hash
 from hobus.actors.ho2_supervisor.turn.turn import history_limits
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import recorded
 from hobus.launch.sessions.replay import first_difference, replay
 from tests.launch.sessions.entries import AT, SESSION, Written
@@ -15,7 +16,7 @@ LIMITS = history_limits(shipped_snapshot().config)
 
 def journal() -> Written:
     """Two runs, a refused command."""
-    return Written().run().command(events.Steer(text=""), "c1", b"say it").failed().run("in-2").failed("in-2")
+    return Written().run().command(session.Steer(text=""), "c1", b"say it").failed().run("in-2").failed("in-2")
 
 
 def test_a_journal_that_fits_gives_the_reducers_state():

@@ -1,7 +1,8 @@
 """Where a session stands, by the end of its journal."""
 
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
+from hobus.bus.record import session_facts as events
 from hobus.launch.sessions.summary import is_enough, standing_of
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_replay import with_snapshot
@@ -60,24 +61,24 @@ def test_what_a_held_call_of_an_operator_wants_is_known():
 def test_it_follows_every_command_as_the_reducer_does():
     """Pause, resume, steer, approve, deny, cancel; applied and rejected."""
     written = holding()
-    agrees(written.command(events.Pause(), "c1"))
-    agrees(written.command(events.Resume(), "c2"))
-    agrees(written.command(events.Pause(), "c3", reason="already_paused: x"))
-    agrees(written.command(events.Deny(call_id="001"), "c4"))
+    agrees(written.command(session.Pause(), "c1"))
+    agrees(written.command(session.Resume(), "c2"))
+    agrees(written.command(session.Pause(), "c3", reason="already_paused: x"))
+    agrees(written.command(session.Deny(call_id="001"), "c4"))
     assert written.state.lifecycle == "Running"
-    agrees(written.command(events.Cancel(reason="enough"), "c5"))
+    agrees(written.command(session.Cancel(reason="enough"), "c5"))
     assert standing_of(written.entries).lifecycle == "Cancelling"
-    approved = holding().command(events.Approve(call_id="001"), "c1")
+    approved = holding().command(session.Approve(call_id="001"), "c1")
     agrees(approved)
     assert standing_of(approved.entries).waits_for == ""
 
 
 def test_a_paused_run_waits_for_a_resume():
     """And goes on by it."""
-    written = Written().run().command(events.Pause(), "c1").add(events.LifecycleChanged(lifecycle="Paused", at=AT))
+    written = Written().run().command(session.Pause(), "c1").add(events.LifecycleChanged(lifecycle="Paused", at=AT))
     assert standing_of(written.entries).waits_for == "a resume"
     agrees(written)
-    agrees(written.command(events.Resume(), "c2"))
+    agrees(written.command(session.Resume(), "c2"))
 
 
 def test_ended_runs_and_sessions():
@@ -101,7 +102,7 @@ def test_a_turn_that_the_host_answered_ends_its_run_and_owns_nothing():
 
 def test_the_text_of_the_active_runs_input_is_found():
     """A follow-up's stands in its command; between two runs there is none."""
-    written = Written().run().command(events.FollowUp(text=""), "c1", b"and then?")
+    written = Written().run().command(session.FollowUp(text=""), "c1", b"and then?")
     assert standing_of(written.entries).input_ref == f"RunRequested:{SESSION}/in-1/1"
     assert standing_of(written.failed().entries).input_ref == ""
     ref = f"HostCommandReceived:{SESSION}/c1/1"

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, Item, LivenessState, reduce_liveness
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import RunId, StepId, TurnId, intent_id, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Entry, Provenance
-from hobus.bus.messages.session import SessionConfig, SessionEvent, SessionFact
+from hobus.bus.messages.session import SessionConfig
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import Escalation
+from hobus.bus.record.session_facts import SessionEvent, SessionFact
 from tests.actors.ho2_supervisor.journals import SESSION, at
 
 RUN = RunId(session_id=SESSION, run_seq=1)

@@ -9,8 +9,9 @@ from hobus.actors.ho2_supervisor.session import commands as rules
 from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState, of_run
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, iso, lease_id_of, parse_iso
+from hobus.bus.record import session_facts as events
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,
@@ -31,41 +32,41 @@ TERMS = events.LeaseTerms(ttl_secs=10, heartbeat_timeout_secs=4)
 LEASE = lease_id_of(RUN, 1)
 
 
-def received(state: SessionState, command: events.Command, **fields: object) -> SessionState:
+def received(state: SessionState, command: session.Command, **fields: object) -> SessionState:
     """The state after this command came."""
-    sent = events.HostCommand.model_validate(
+    sent = session.HostCommand.model_validate(
         {"command_id": "c1", "issued_at": at(1), "command": command.model_dump(), **fields}
     )
     return fold(state, events.HostCommandReceived(command=sent, at=at(1)))
 
 
-def decided(state: SessionState, command: events.Command, *, when: int = 2, **fields: object) -> Reduced:
+def decided(state: SessionState, command: session.Command, *, when: int = 2, **fields: object) -> Reduced:
     """What applying this command gives."""
     state = received(state, command, **fields)
     return reduce(state, envelope(state, events.HostCommandApplied(command_id="c1", at=at(when))))
 
 
-def applied(state: SessionState, command: events.Command, *, when: int = 2) -> SessionState:
+def applied(state: SessionState, command: session.Command, *, when: int = 2) -> SessionState:
     """The state after it; it must apply."""
     outcome = decided(state, command, when=when)
     assert outcome.rejection is None, outcome.rejection
     return outcome.state
 
 
-def refused(state: SessionState, command: events.Command, **fields: object) -> str:
+def refused(state: SessionState, command: session.Command, **fields: object) -> str:
     """The code of the refusal; after the rejection is journaled the state is the one before the command came."""
     outcome = decided(state, command, **fields)
     assert outcome.rejection is not None
     after = fold(outcome.state, events.HostCommandRejected(command_id="c1", reason=outcome.rejection.reason, at=at(3)))
     assert after == state
     code = outcome.rejection.reason.partition(":")[0]
-    assert code in events.COMMAND_REFUSALS
+    assert code in session.COMMAND_REFUSALS
     return code
 
 
 def paused() -> SessionState:
     """A run that stands at a step boundary since second 3."""
-    state = applied(running(), events.Pause())
+    state = applied(running(), session.Pause())
     state = fold(state, events.LifecycleChanged(lifecycle="Paused", at=at(3)))
     return state._replace(applied_command_ids=[])
 
@@ -91,7 +92,7 @@ def leased() -> SessionState:
 
 def test_a_steer_waits_for_the_next_round_which_names_it() -> None:
     """Its ref is pending until a new round observes it; a round that does not name it cannot begin."""
-    state = applied(running(), events.Steer(text=""))
+    state = applied(running(), session.Steer(text=""))
     assert state.pending_steer == [rules.text_ref(SESSION, "c1")]
     deaf = step(state)
     assert isinstance(deaf, events.StepStarted)
@@ -103,7 +104,7 @@ def test_a_steer_waits_for_the_next_round_which_names_it() -> None:
 
 def test_a_follow_up_is_taken_by_the_run_that_names_it_and_in_order() -> None:
     """Accepted also without a run; the second one cannot begin before the first."""
-    state = applied(started(), events.FollowUp(text=""))
+    state = applied(started(), session.FollowUp(text=""))
     first = state.pending_follow_up[0]
     state = state._replace(pending_follow_up=[first, "other/1"])
     second = requested("f2").model_copy(update={"input_ref": "other/1"})
@@ -117,7 +118,7 @@ def test_a_pause_begins_at_a_boundary_and_stops_every_effect() -> None:
     state = running()
     state = fold(state, step(state))
     order = dispatched(state)
-    state = applied(fold(state, order), events.Pause())
+    state = applied(fold(state, order), session.Pause())
     pausing = events.LifecycleChanged(lifecycle="Paused", at=at(3))
     assert reduced(state, pausing).rejection is not None
     state = fold(state, ended(order.wo_id))
@@ -131,32 +132,32 @@ def test_resume_goes_on_and_gives_the_waited_time_back() -> None:
     """Paused from second 3 to 8: the deadline moves by 5 s; a pause that has not begun is taken back."""
     state = paused()
     before = state.deadline_at
-    outcome = decided(state, events.Resume(), when=8)
+    outcome = decided(state, session.Resume(), when=8)
     assert (outcome.state.lifecycle, (outcome.state.run and outcome.state.run.waiting_since)) == ("Running", None)
     assert before is not None
     assert outcome.state.deadline_at == iso(parse_iso(before) + 5)
-    asked = applied(running(), events.Pause())._replace(applied_command_ids=[])
-    assert applied(asked, events.Resume()).pause_requested is False
+    asked = applied(running(), session.Pause())._replace(applied_command_ids=[])
+    assert applied(asked, session.Resume()).pause_requested is False
 
 
 @pytest.mark.parametrize("state", [running(), paused(), held("001")], ids=["Running", "Paused", "WaitingInput"])
 def test_cancel_raises_both_epochs_and_tells_who_drives(state: SessionState) -> None:
     """From then on receipts of earlier orders are stale, and no effect is issued."""
     state = state._replace(applied_command_ids=[])
-    outcome = decided(state, events.Cancel(reason="enough"))
+    outcome = decided(state, session.Cancel(reason="enough"))
     after = outcome.state
     assert outcome.effects == ("run_stops",)
     assert (after.lifecycle, (after.run and after.run.cancel_reason)) == ("Cancelling", "enough")
     assert (after.session_epoch, after.step_epoch) == (state.session_epoch + 1, state.step_epoch + 1)
     assert reduced(after, step(after)).rejection is not None
-    assert refused(after._replace(applied_command_ids=[]), events.Cancel()) == "cancelling"
+    assert refused(after._replace(applied_command_ids=[]), session.Cancel()) == "cancelling"
 
 
 def test_a_call_that_was_cancelled_in_flight_is_ignored_as_stale() -> None:
     """Its late receipt is journaled, and the batch has it as IgnoredStale."""
     state = held("001")
     late = receipt(state, "009")
-    state = applied(state, events.Cancel())
+    state = applied(state, session.Cancel())
     after = fold(state, late)
     assert after.tool_batch is not None
     assert after.tool_batch.call_status["009"].state == "IgnoredStale"
@@ -166,27 +167,27 @@ def test_a_call_that_was_cancelled_in_flight_is_ignored_as_stale() -> None:
 def test_approvals_let_calls_run_one_by_one_and_the_last_one_ends_the_waiting() -> None:
     """A held call cannot be dispatched; a denied one has failed; the run goes on when none is left."""
     state = held("001", "002")
-    state = applied(state, events.Approve(call_id="001"))._replace(applied_command_ids=[])
+    state = applied(state, session.Approve(call_id="001"))._replace(applied_command_ids=[])
     assert state.lifecycle == "WaitingInput"
-    outcome = decided(state, events.Deny(call_id="002"), when=5)
+    outcome = decided(state, session.Deny(call_id="002"), when=5)
     batch = outcome.state.tool_batch
     assert batch is not None
     assert (batch.held, batch.call_status["002"].code) == ([], rules.DENIED)
     assert (batch.may_run("001"), batch.may_run("002")) == (True, False)
     assert outcome.state.lifecycle == "Running"
     again = outcome.state._replace(applied_command_ids=[])
-    assert refused(again, events.Approve(call_id="001")) == "call_not_open"
+    assert refused(again, session.Approve(call_id="001")) == "call_not_open"
 
 
 def test_a_heartbeat_moves_both_ends_of_the_lease() -> None:
     """Silence is counted from the last heartbeat, the length too; an older one, or of another lease, is refused."""
-    state = applied(leased(), events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4)))
+    state = applied(leased(), session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4)))
     assert state.lease is not None
     assert (state.lease.expires_at, commands.lease_expiry(state)) == (at(14), at(8))
     state = state._replace(applied_command_ids=[])
-    assert refused(state, events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4))) == "not_newer"
-    assert refused(state, events.LeaseHeartbeat(lease_id="LEASE-x-1", heartbeat_at=at(5))) == "wrong_lease"
-    assert refused(state, events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(8))) == "lease_expired"
+    assert refused(state, session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4))) == "not_newer"
+    assert refused(state, session.LeaseHeartbeat(lease_id="LEASE-x-1", heartbeat_at=at(5))) == "wrong_lease"
+    assert refused(state, session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(8))) == "lease_expired"
 
 
 def test_a_lease_is_over_at_a_journaled_time_and_cancels_once() -> None:
@@ -204,25 +205,27 @@ def test_a_lease_is_over_at_a_journaled_time_and_cancels_once() -> None:
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (events.Steer(text=""), "no_active_run"),
-        (events.Pause(), "no_active_run"),
-        (events.Resume(), "no_active_run"),
-        (events.Cancel(), "no_active_run"),
-        (events.Approve(call_id="001"), "no_active_run"),
-        (events.Deny(call_id="001"), "no_active_run"),
-        (events.LeaseHeartbeat(lease_id="l", heartbeat_at=at(2)), "no_active_run"),
+        (session.Steer(text=""), "no_active_run"),
+        (session.Pause(), "no_active_run"),
+        (session.Resume(), "no_active_run"),
+        (session.Cancel(), "no_active_run"),
+        (session.Approve(call_id="001"), "no_active_run"),
+        (session.Deny(call_id="001"), "no_active_run"),
+        (session.LeaseHeartbeat(lease_id="l", heartbeat_at=at(2)), "no_active_run"),
     ],
     ids=lambda value: getattr(value, "kind", value),
 )
-def test_commands_of_a_run_need_one(command: events.Command, code: str) -> None:
+def test_commands_of_a_run_need_one(command: session.Command, code: str) -> None:
     """Before the first run, and after the last, each is refused with that reason and changes nothing."""
     assert refused(started(), command) == code
     over = fold(running(), events.RunFailed(input_id="i1", code="x", at=at(5)))
     assert refused(over, command) == code
 
 
-@pytest.mark.parametrize("command", [events.Pause(), events.Steer(text=""), events.FollowUp(text=""), events.Cancel()])
-def test_the_wrong_run_or_epoch_is_refused(command: events.Command) -> None:
+@pytest.mark.parametrize(
+    "command", [session.Pause(), session.Steer(text=""), session.FollowUp(text=""), session.Cancel()]
+)
+def test_the_wrong_run_or_epoch_is_refused(command: session.Command) -> None:
     """A command for a finished or unknown run, or for another epoch, changes nothing."""
     state = running()
     other = {"session_id": SESSION, "run_seq": 7}
@@ -234,15 +237,15 @@ def test_the_wrong_run_or_epoch_is_refused(command: events.Command) -> None:
 
 def test_what_has_no_effect_is_refused() -> None:
     """A second pause, a resume of a running run, a call that nobody holds."""
-    assert refused(paused(), events.Pause()) == "already_paused"
-    assert refused(running(), events.Resume()) == "not_paused"
-    assert refused(running(), events.Approve(call_id="001")) == "call_not_open"
+    assert refused(paused(), session.Pause()) == "already_paused"
+    assert refused(running(), session.Resume()) == "not_paused"
+    assert refused(running(), session.Approve(call_id="001")) == "call_not_open"
 
 
 def test_commands_come_one_at_a_time_and_count_once() -> None:
     """A second one before the first is decided, an id that was applied, a decision about nothing: rejected."""
-    state = received(running(), events.Pause())
-    other = events.HostCommand(command_id="c2", issued_at=at(1), command=events.Pause())
+    state = received(running(), session.Pause())
+    other = session.HostCommand(command_id="c2", issued_at=at(1), command=session.Pause())
     assert reduced(state, events.HostCommandReceived(command=other, at=at(2))).rejection is not None
     state = fold(state, events.HostCommandApplied(command_id="c1", at=at(2)))
     same = other.model_copy(update={"command_id": "c1"})
@@ -254,4 +257,4 @@ def test_commands_come_one_at_a_time_and_count_once() -> None:
 def test_remembered_command_ids_are_bounded() -> None:
     """The newest ones stay."""
     state = started()._replace(applied_commands_max=2, applied_command_ids=["a", "b"])
-    assert applied(state, events.FollowUp(text="")).applied_command_ids == ["b", "c1"]
+    assert applied(state, session.FollowUp(text="")).applied_command_ids == ["b", "c1"]

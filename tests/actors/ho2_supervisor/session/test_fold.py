@@ -11,15 +11,16 @@ from bench.lives import FORWARD, LIMITS, MOVES, OPENING, Life
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, step, steps
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import SessionState
-from hobus.bus.messages import session as events
+from hobus.bus.messages import session
 from hobus.bus.messages.ledger import Entry, WriteEntry
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import recorded
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 
 def journal() -> Written:
     """A run that was steered and failed."""
-    return Written().run().command(events.Steer(text=""), "c1", b"say it").failed()
+    return Written().run().command(session.Steer(text=""), "c1", b"say it").failed()
 
 
 def test_each_entry_stands_between_the_states_around_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.session.intents import IntentFact, Intents
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
-from hobus.bus.messages import session as events
+from hobus.bus.record import session_facts as events
 from tests.actors.ho2_supervisor.journals import SESSION, at, fold, reduced, running, started
 
 

@@ -16,8 +16,8 @@ from bench.lives import FORWARD, MOVES, OPENING, Life, differences
 from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import resolve_run_config, state_bytes
-from hobus.bus.messages import session as events
 from hobus.bus.messages.session import SessionConfig
+from hobus.bus.record import session_facts as events
 from tests.actors.ho2_supervisor.journals import (
     at,
     batch_of,

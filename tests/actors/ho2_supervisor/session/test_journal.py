@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.session import journal
-from hobus.bus.messages import session as events
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.ledger import Provenance, session_stream
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import Recorded, own_text, recorded
 from tests.actors.ho2_supervisor.journals import (
     SESSION,

@@ -8,8 +8,9 @@ from hobus.actors.ho2_supervisor.session import reducer
 from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
-from hobus.bus.messages import session as events
-from hobus.bus.messages.session import SESSION_FACTS, SessionConfig, SessionFact
+from hobus.bus.messages.session import SessionConfig
+from hobus.bus.record import session_facts as events
+from hobus.bus.record.session_facts import SESSION_FACTS, SessionFact
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,

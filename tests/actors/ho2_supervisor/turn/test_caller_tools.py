@@ -15,7 +15,6 @@ from hobus.bus.messages.ledger import session_stream
 from hobus.bus.messages.session import (
     CallerCall,
     CallResult,
-    OpenCalls,
     RunConfig,
     SessionConfig,
     SessionReady,
@@ -24,6 +23,7 @@ from hobus.bus.messages.session import (
     TurnRequest,
 )
 from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall, ToolSpec, WorkOrder
+from hobus.bus.record.session_facts import OpenCalls
 from tests.actors.ho2_supervisor.ownership.test_take_over import moved_to
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, text_of
 from tests.rig import names

@@ -15,13 +15,13 @@ from hobus.bus.messages.gateway import ScopeBudget
 from hobus.bus.messages.ids import RunId, StepId, TurnId, iso
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.memory import ReadSignals
-from hobus.bus.messages.session import OrderDispatched, SessionEvent
 from hobus.bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
+from hobus.bus.record.session_facts import OrderDispatched, SessionEvent
 from hobus.bus.sim.disk import SimDisk, SimMedium
 from hobus.launch.lab.simulation.budgets import BudgetMonitor
 from hobus.launch.lab.simulation.record import Broken, Numbers, RecordMonitor

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hobus.bus.messages import session as events
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
+from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import pack_result
 from hobus.launch.lab.simulation.record import answer_text, answers_of
 from tests.launch.sessions.entries import AT, SESSION, Written

@@ -1,0 +1,321 @@
+"""What happened to a session: the events of its journal. The state and the reducer that folds them are HO2's.
+
+The host writes one of them too, and every reader decodes all. Exported schema names carry the prefix `aos.agent/`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from hobus.bus.messages.base import Count, Record, Timestamp
+from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
+from hobus.bus.messages.session import HostCommand, Lifecycle, SessionConfig
+
+
+class SessionFact(Record):
+    """One fact of a session's journal; `kind` is the name of its class."""
+
+    kind: ClassVar[str]
+    at: Timestamp
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.kind = cls.__name__
+
+
+class SessionStarted(SessionFact):
+    """First fact of a session (entry SESSION_START)."""
+
+    agent_id: str = Field(description="the agent of the session")
+    session_config: SessionConfig
+    max_in_flight_effects: Annotated[int, Field(ge=1)] = Field(description="orders of the session in flight at once")
+    applied_commands_max: Count | None = Field(
+        default=None, description="command ids remembered against repeats, the newest; None: all"
+    )
+    principal: str = Field(
+        default="local",
+        description="whose session it is: `local`, or `key/<name>` of the HTTP door; memory is its own",
+    )
+
+
+class TookOver(SessionFact):
+    """A new owner fences the old one; raises no epoch."""
+
+    tenure: Annotated[int, Field(ge=1)] = Field(description="counts from 1 in its session")
+    instance: str = Field(description="the new owner")
+
+
+class LeaseTerms(Record):
+    """What a requester asks a lease to be."""
+
+    ttl_secs: Annotated[int, Field(ge=1)] = Field(description="from its issue, or the last heartbeat, to its expiry, s")
+    heartbeat_timeout_secs: Annotated[int, Field(ge=1)] = Field(description="silence after which it is over, s")
+
+
+class OpenCalls(Record):
+    """Calls that a turn handed out and whose results nobody has sent yet."""
+
+    wo_id: str = Field(description="the order whose model asked for them")
+    call_ids: list[str] = Field(description="`call_<8 hex of the session>_<run>_<round>_<call>`, in call order")
+
+
+class GivenResult(Record):
+    """What the caller of a turn says that a call of it brought."""
+
+    tool_call_id: str = Field(description="the call")
+    content_ref: str = Field(description="where the result is")
+
+
+class RunRequested(SessionFact):
+    """An input was admitted; from here on it is answered exactly once."""
+
+    input_ref: str = Field(description="where the text of the user is")
+    input_id: InputId
+    input_digest: str = Field(description="salted: SHA-256 of input_id and text; tells a retry from a conflict")
+    results: list[GivenResult] = Field(
+        default_factory=list[GivenResult], description="of open calls: the run goes on where they were asked for"
+    )
+    continues: str | None = Field(default=None, description="the order whose model asked for them; None: none")
+    run_overrides: SessionConfig | None = None
+    deadline_at: Timestamp = Field(description="when the answer is due")
+    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
+    lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
+    principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
+
+
+class RunStarted(SessionFact):
+    """The run began under its resolved configuration."""
+
+
+class RunAttached(SessionFact):
+    """Another request for the active input joined; the deadline moves, never backwards."""
+
+    deadline_at: Timestamp = Field(description="the later of both deadlines")
+
+
+class HostCommandReceived(SessionFact):
+    """A command arrived; the entry's body 1 is the text of a Steer or FollowUp. Applied or rejected comes next."""
+
+    command: HostCommand = Field(description="with its text blank")
+
+
+class HostCommandApplied(SessionFact):
+    """The command received last takes effect."""
+
+    command_id: CommandId
+
+
+class HostCommandRejected(SessionFact):
+    """The command received last has no effect; the state is the one before it came."""
+
+    command_id: CommandId
+    reason: str = Field(description="`<code>: <facts>`, code one of COMMAND_REFUSALS")
+
+
+class LifecycleChanged(SessionFact):
+    """The run moved to another state."""
+
+    lifecycle: Lifecycle = Field(description="where the current run stands")
+
+
+class StepStarted(SessionFact):
+    """A step boundary: the next step of the current round, or the first step of a new round."""
+
+    step_id: StepId
+    new_round: bool = Field(description="true: first step of a new round")
+    steers: list[str] = Field(
+        default_factory=list[str], description="refs of the steers that a new round observes: all that were pending"
+    )
+
+
+class OrderDispatched(SessionFact):
+    """Entry WO_DISPATCHED: the order with its texts replaced by refs; durable before the order is sent."""
+
+    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
+    wo_type: str = Field(description="what kind of work")
+    step_id: StepId
+    order: dict[str, Any] = Field(
+        description="WorkOrder with every referenced text blank; `like`, where it stands: the earlier order of the run "
+        "from which it differs in this alone; `more_context`: what comes behind that one's input_context"
+    )
+
+
+class OrderEnded(SessionFact):
+    """The receipt that HO2 took for an order; texts that the ledger holds elsewhere are refs."""
+
+    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
+    receipt: dict[str, Any] = Field(description="Receipt with every referenced text blank")
+
+
+class ToolBatchIssued(SessionFact):
+    """Parallel calls of one step were sent."""
+
+    tool_batch_id: ToolBatchId
+    call_ids: list[str] = Field(description="calls of the batch, in order")
+    held: list[str] = Field(
+        default_factory=list[str], description="those of them that wait for an Approve or a Deny before they run"
+    )
+
+
+class ToolReceipt(SessionFact):
+    """One call of the batch is terminal; a stale fence makes it IgnoredStale."""
+
+    tool_batch_id: ToolBatchId
+    call_id: str = Field(description="zero-padded position of the call in its answer")
+    status: Literal["Succeeded", "Failed", "Cancelled"] = Field(description="how the call ended")
+    code: str = Field(default="", description="closed code; empty: none")
+    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
+    step_epoch: Count = Field(description="the same within a step")
+
+
+class BatchSettled(SessionFact):
+    """Every call of the batch is terminal."""
+
+    tool_batch_id: ToolBatchId
+    results_ref: str | None = Field(default=None, description="where the results are; None: nowhere else")
+
+
+class LeaseIssued(SessionFact):
+    """The run goes on only while its requester renews this."""
+
+    lease_id: str = Field(description="`LEASE-<run>-<number>`")
+    issued_at: Timestamp
+    expires_at: Timestamp
+    heartbeat_timeout_secs: Count = Field(description="silence after which the lease is over, s")
+
+
+class TimePassed(SessionFact):
+    """The clock as the reducer sees it: a lease that is over by then cancels its run, once."""
+
+
+class RunCompleted(SessionFact):
+    """The run's answer; its further body is the TurnResult (this entry is TURN_RECORDED)."""
+
+    input_id: InputId
+    result_ref: str = Field(description="where the TurnResult is")
+    reply_ref: str = Field(description="where the text of the reply is, with the calls that it hands out")
+    open_calls: OpenCalls | None = Field(default=None, description="calls that it hands out to its caller; None: none")
+
+
+class RunFailed(SessionFact):
+    """The run ended without an answer."""
+
+    input_id: InputId
+    code: str = Field(description="why")
+    detail_ref: str | None = Field(default=None, description="where the explanation is; None: nowhere")
+
+
+class RunCancelled(SessionFact):
+    """The run was ended on purpose."""
+
+    input_id: InputId
+    reason: str | None = Field(default=None, description="words of who cancelled; None: none")
+
+
+class TurnDegraded(SessionFact):
+    """The host answered this input without HO2; legal in every state, also first in a stream."""
+
+    input_id: InputId
+    input_ref: str = Field(description="where the text of the user is")
+    reply_ref: str = Field(description="where the text of the reply is")
+    delivered: bool = Field(description="true: the client has it already, so it is unconditional")
+    reason: str = Field(default="", description="who had not answered and why; no prompt text; empty: not known")
+
+
+class StateSnapshot(SessionFact):
+    """Entry STATE_SNAPSHOT: the fold of everything before it, so that loading need not begin at the first entry.
+
+    Its bodies hold the record; it is accepted only if the state there is the one that the journal gives.
+    """
+
+    after: str = Field(description="submission id of the entry before it: what the snapshot covers")
+    state_hash: str = Field(description="SHA-256 of the canonical state bytes")
+    record_ref: str = Field(description="where the packed record is; the next body has its older turns as lines")
+    record_hash: str = Field(description="SHA-256 of the body behind `record_ref`, which holds refs and no texts")
+    record_version: Count = Field(description="form of the packed record; another one is not read")
+
+
+IntentScope = Literal["session"]
+IntentOutcome = Literal["closed", "session_ended"]
+"""How an intent ended: by what the person said, or with its session."""
+
+
+class IntentDeclared(SessionFact):
+    """Entry INTENT_DECLARED: what the session is for from now on."""
+
+    intent_id: str = Field(description="`INT-<session>-<nnn>`, counted in the session")
+    scope: IntentScope = Field(description="how far it reaches")
+    objective_ref: str = Field(
+        description="where its words are: body 1 of this entry, or the message itself where no model has put it shorter"
+    )
+    parent_intent_id: str | None = Field(default=None, description="the intent whose place it takes; None: none")
+
+
+class IntentSuperseded(SessionFact):
+    """Entry INTENT_SUPERSEDED: another intent takes its place; that one is declared next."""
+
+    intent_id: str = Field(description="`INT-<session>-<nnn>`, was active")
+    superseded_by_intent_id: str = Field(description="the one that comes next")
+    reason: str = Field(description="closed code: new_objective")
+
+
+class IntentClosed(SessionFact):
+    """Entry INTENT_CLOSED: nothing takes its place."""
+
+    intent_id: str = Field(description="`INT-<session>-<nnn>`, was active")
+    outcome: IntentOutcome = Field(description="closed: by what the person said; session_ended: with its session")
+    reason: str = Field(description="closed code: close_signal, session_ended")
+
+
+class IntentConflict(SessionFact):
+    """Entry INTENT_CONFLICT: the turn went on under one intent although that is not certain."""
+
+    reason: str = Field(description="closed code: unclear_signal, several_active")
+    active_intent_ids: list[str] = Field(description="active then, in the order of their declaration")
+    chosen: str = Field(description="the one under which the turn goes on")
+
+
+class SessionEnded(SessionFact):
+    """Last fact of a session (entry SESSION_END)."""
+
+    reason: str = Field(description="who ended it")
+    turn_count: Count = Field(description="turns answered")
+
+
+SESSION_FACTS: tuple[type[SessionFact], ...] = tuple(SessionFact.__subclasses__())
+ENTRY_NAMES = {
+    "SessionStarted": "SESSION_START",
+    "SessionEnded": "SESSION_END",
+    "OrderDispatched": "WO_DISPATCHED",
+    "StateSnapshot": "STATE_SNAPSHOT",
+    "IntentDeclared": "INTENT_DECLARED",
+    "IntentSuperseded": "INTENT_SUPERSEDED",
+    "IntentClosed": "INTENT_CLOSED",
+    "IntentConflict": "INTENT_CONFLICT",
+}
+"""Event kinds whose ledger entry has another name; all others are recorded under their own."""
+
+RUN_ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})
+"""Event types with which a run is over; TurnDegraded, the host's, ends an input without or against its run."""
+
+
+class SessionEvent(NamedTuple):
+    """The journal's envelope (`aos.agent/SessionEvent@1`): an event, and where its session stood.
+
+    `bus.record.journal` is how its entry holds it. No part is checked here: each was where it was made or read.
+    """
+
+    session_id: SessionId
+    session_epoch: int
+    step_epoch: int
+    event: SessionFact
+    run_id: RunId | None = None
+    turn_id: TurnId | None = None
+    step_id: StepId | None = None
+
+    @property
+    def entry_name(self) -> str:
+        """The event_type of this event's ledger entry."""
+        return ENTRY_NAMES.get(self.event.kind, self.event.kind)
