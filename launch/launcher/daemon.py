@@ -23,13 +23,12 @@ from hobus.bus.errors import RuntimeFault
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.cluster.kernel import raise_open_files, set_title
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, is_about, of_os_error
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, is_about
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import make_plan
+from hobus.launch.launcher.plan_apart import plan_apart, refusal
 from hobus.launch.launcher.progress import Progress, StartRefused, StartSettled
-from hobus.launch.launcher.zygote import MAIN, end_unused, fork_zygote
+from hobus.launch.launcher.zygote import end_unused, fork_zygote, load
 from hobus.launch.logs import writing
 
 if TYPE_CHECKING:
@@ -48,21 +47,21 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
     """The cluster is down when this returns. Raises CommandError, ConfigError, OSError as it cannot be started."""
     handed = inherited.descriptor()
     raise_open_files()
-    importlib.import_module(MAIN)  # everybody's from here on
+    # Everybody's from here on, before the first fork. This process runs no role, but a page that all share costs once
+    # what it costs each.
+    load()
+    launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
+    plan = plan_apart(home, options, handed=handed)
     gc.freeze()  # a collection in either would write to every page that both share
-    # First of all: what is open, loaded or read from here on is this process's own business.
-    first = fork_zygote(home.log("zygote"))
+    # What is opened, loaded or read from here on is this process's own business.
+    first = fork_zygote(home.log("zygote")) if plan.snapshot.config.launcher.start_method == "fork" else None
     try:
-        environ = inherited.take(handed)
-        plan = make_plan(home, options, given=environ)
-        to_roles = inherited.by_role(plan.snapshot.config, environ)
+        to_roles = inherited.by_role(plan.snapshot.config, inherited.take(handed))
     except BaseException:
         if first is not None:
             end_unused(first)
         raise
     lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
-    # By name: the zygote goes on loading meanwhile.
-    launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
     made = launcher(
         home=home, plan=plan, clock=SystemClock(), report=report, zygote=first, given=to_roles,
         ends_with_reader_of=ends_with_reader_of, ready_within_s=ready_within_s,
@@ -107,19 +106,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             home, options, report=tell, lines=lines, ends_with_reader_of=ends_with, ready_within_s=given.ready_within
         )
     except (CommandError, RuntimeFault, OSError) as error:
-        sys.exit(_refuse(tell, error, given.home))
+        sys.exit(_refuse(tell, refusal(error, home_of(given.home))))
     sys.exit(exit_codes.OK)
 
 
-def _refuse(tell: Callable[[Progress], None], error: CommandError | RuntimeFault | OSError, home: Path) -> int:
-    known = as_command_error(error) if isinstance(error, RuntimeFault) else None
-    if known is None:
-        known = error if isinstance(error, CommandError) else CommandError(str(error))
-        if isinstance(error, OSError):
-            known = of_os_error(error, doing=f"the cluster in {home} cannot be started")
-    tell(StartRefused(message=known.message, hint=known.hint, exit_code=known.exit_code))
-    structlog.get_logger().error("launcher_ended", reason=known.message)
-    return known.exit_code
+def _refuse(tell: Callable[[Progress], None], why: CommandError) -> int:
+    tell(StartRefused(message=why.message, hint=why.hint, exit_code=why.exit_code))
+    structlog.get_logger().error("launcher_ended", reason=why.message)
+    return why.exit_code
 
 
 if __name__ == "__main__":

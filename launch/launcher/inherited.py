@@ -91,11 +91,13 @@ def descriptor() -> int | None:
 
 
 def take(number: int | None) -> dict[str, str]:
-    """All of it; it cannot be read a second time."""
+    """All of it; this process cannot read it a second time, one that it was forked from can."""
     if number is None:
         return {}
-    with os.fdopen(number, "rb") as file:
-        return cast("dict[str, str]", json.loads(file.read()))
+    try:
+        return cast("dict[str, str]", json.loads(os.pread(number, os.fstat(number).st_size, 0)))
+    finally:
+        os.close(number)
 
 
 def by_role(config: AdminConfig, given: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -80,7 +80,7 @@ class Nursery:
             self._lineage = Lineage(config, clock, log=log, on_answer=self._carried_out, on_end=self._put_anew)
             self._lineage.begin(first)
         elif first is not None:
-            first.control.close()
+            zygote.end_unused(first)
 
     def zygote(self) -> Shown:
         """The present zygote, if processes are forked here."""

@@ -2,7 +2,7 @@
 
 One thread, no event loop, no ZeroMQ context, no connection, nothing drawn from a source of randomness: a child shares
 its memory and nothing else. Everything is loaded before the first fork: a page that the zygote writes later would be
-there twice. The launcher reads the configuration meanwhile, and its orders wait in the socket.
+there twice.
 
 Each child is forked twice, the process between ending at once: so the kernel gives it to the launcher, which is
 subreaper, and the launcher alone learns of its end. A zygote that dies therefore concerns no running process. It ends
@@ -129,10 +129,7 @@ def live(control: socket.socket) -> NoReturn:
     gc.disable()  # a collection would touch every page that children are to share
     gc.freeze()
     try:
-        importlib.import_module(MAIN)
-        for role in ROLES:
-            with suppress(ModuleNotFoundError):
-                importlib.import_module(f"hobus.launch.process.roles.{role}")
+        load()
         gc.freeze()
         while True:
             try:
@@ -145,6 +142,14 @@ def live(control: socket.socket) -> NoReturn:
     except BaseException:  # noqa: BLE001 - the last place that can say anything; the launcher replaces this process
         traceback.print_exc()
     os._exit(1)
+
+
+def load() -> None:
+    """Everything that a process of any role runs."""
+    importlib.import_module(MAIN)
+    for role in ROLES:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(f"hobus.launch.process.roles.{role}")
 
 
 def _begin_with(control: socket.socket) -> None:

@@ -9,7 +9,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -76,14 +76,21 @@ def warm(argv: Sequence[str]) -> None:
     Raises what `main` would, OSError or RuntimeFault.
     """
     options = _parser().parse_args([*argv, "--liveness-fd", "0"])
+    warmed(home_of(options.home).snapshot.read_bytes(), [options.role])
+
+
+def warmed(data: bytes, roles: Iterable[str]) -> Snapshot:
+    """The snapshot behind these bytes, as processes of these roles that are forked from this one find it as well."""
     software_version()
-    snapshot = _snapshot_of(home_of(options.home).snapshot.read_bytes())
+    snapshot = _snapshot_of(data)
     for actor in Actor.__subclasses__():
         handled_by(actor)
-    if options.role != "broker":
-        role = importlib.import_module(f"hobus.launch.process.roles.{options.role}")
-        if hasattr(role, "warm"):
-            role.warm(snapshot)
+    for role in roles:
+        if role != "broker":
+            module = importlib.import_module(f"hobus.launch.process.roles.{role}")
+            if hasattr(module, "warm"):
+                module.warm(snapshot)
+    return snapshot
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,0 +1,85 @@
+"""A plan made in a process that ends: what reading and checking the configuration takes goes with it.
+
+The launcher stays as long as its cluster, and all are forked from it: what it wrote in doing this itself, some 8 MB,
+would stay as long. Nor does it know the user's secrets before the zygote is forked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import traceback
+from typing import TYPE_CHECKING, NoReturn
+
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import pack, unpack
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.faults import as_command_error
+from hobus.launch.launcher import inherited
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import Plan, make_plan
+from hobus.launch.launcher.zygote import MAIN, ROLES
+
+if TYPE_CHECKING:
+    from hobus.config.snapshot import Snapshot
+
+
+def plan_apart(home: Home, options: StartOptions, *, handed: int | None) -> Plan:
+    """As `make_plan`, and its snapshot is what processes that are forked from this one find.
+
+    `handed`: where it may be read what this process was given; that process alone reads it. Raises CommandError for
+    whatever is wrong with the configuration, OSError if no process can be made.
+    """
+    reading, writing = os.pipe()
+    with open(reading, "rb") as answer:  # noqa: PTH123 - a descriptor
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _make(home, options, handed, writing)
+        finally:
+            os.close(writing)
+        try:
+            data = answer.read()
+        finally:
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status:
+        raise CommandError(f"the process that read the configuration ended ({status}); what it said stands before this")
+    told = unpack(data)
+    if "refused" in told:
+        raise CommandError(**told["refused"])
+    snapshot: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
+    return Plan(snapshot=snapshot, origin=told["origin"], counts=told["counts"])
+
+
+def refusal(error: CommandError | RuntimeFault | OSError, home: Home) -> CommandError:
+    """Why a cluster is not started, for a person."""
+    if isinstance(error, CommandError):
+        return error
+    if isinstance(error, OSError):
+        return of_os_error(error, doing=f"the cluster in {home.root} cannot be started")
+    return as_command_error(error) or CommandError(str(error))
+
+
+def _make(home: Home, options: StartOptions, handed: int | None, writing: int) -> NoReturn:
+    status = 1
+    try:
+        try:
+            plan = make_plan(home, options, given=inherited.take(handed))
+            told = {"snapshot": plan.snapshot.to_bytes(), "origin": plan.origin, "counts": plan.counts}
+        except (CommandError, RuntimeFault, OSError) as error:
+            said = refusal(error, home)
+            told = {
+                "refused": {
+                    "message": said.message, "hint": said.hint, "exit_code": said.exit_code, "code": said.code
+                }
+            }  # fmt: skip
+        with open(writing, "wb") as answer:
+            answer.write(pack(told))
+        status = 0
+    except KeyboardInterrupt:
+        pass  # whoever waits for this process hears it, too
+    except BaseException:  # noqa: BLE001 - the last place that can say anything
+        traceback.print_exc()
+    finally:
+        os._exit(status)
