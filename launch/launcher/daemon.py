@@ -26,7 +26,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, is_about
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan_apart import plan_apart, refusal
+from hobus.launch.launcher.plan_apart import PlanApart, refusal
 from hobus.launch.launcher.progress import Progress, StartRefused, StartSettled
 from hobus.launch.launcher.zygote import end_unused, fork_zygote, load
 from hobus.launch.logs import writing
@@ -45,13 +45,15 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
     ready_within_s: float | None = None,
 ) -> None:
     """The cluster is down when this returns. Raises CommandError, ConfigError, OSError as it cannot be started."""
-    handed = inherited.descriptor()
+    clock = SystemClock()
+    started_at, handed = clock.now(), inherited.descriptor()
     raise_open_files()
+    under_way = PlanApart(home, options, handed=handed)
     # Everybody's from here on, before the first fork. This process runs no role, but a page that all share costs once
     # what it costs each.
     load()
     launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
-    plan = plan_apart(home, options, handed=handed)
+    plan = under_way.made()
     gc.freeze()  # a collection in either would write to every page that both share
     # What is opened, loaded or read from here on is this process's own business.
     first = fork_zygote(home.log("zygote")) if plan.snapshot.config.launcher.start_method == "fork" else None
@@ -63,7 +65,7 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
         raise
     lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
     made = launcher(
-        home=home, plan=plan, clock=SystemClock(), report=report, zygote=first, given=to_roles,
+        home=home, plan=plan, clock=clock, started_at=started_at, report=report, zygote=first, given=to_roles,
         ends_with_reader_of=ends_with_reader_of, ready_within_s=ready_within_s,
     )  # fmt: skip
     asyncio.run(made.run())

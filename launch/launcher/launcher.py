@@ -54,6 +54,7 @@ class Launcher:
         home: Home,
         plan: Plan,
         clock: Clock,
+        started_at: float,
         report: Callable[[Progress], None],
         zygote: Newborn | None = None,
         ends_with_reader_of: int | None = None,
@@ -62,6 +63,7 @@ class Launcher:
     ) -> None:
         """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may.
 
+        `started_at`: when this process began, seconds since 1970.
         `given`: role -> variables of the user's environment that its processes get; no other process gets them.
         `ends_with_reader_of`: the writing end of a pipe; when nobody reads it any more, that is a word to stop.
         `ready_within_s`: when a start is late, where that is not as the configuration has it.
@@ -79,7 +81,7 @@ class Launcher:
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
-        self._board = Board(home=home, plan=plan, started_at=clock.now(), report=report, ready_within_s=ready_within_s)
+        self._board = Board(home=home, plan=plan, started_at=started_at, report=report, ready_within_s=ready_within_s)
 
     async def run(self) -> None:
         """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""

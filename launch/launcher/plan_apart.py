@@ -25,31 +25,37 @@ if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
 
 
-def plan_apart(home: Home, options: StartOptions, *, handed: int | None) -> Plan:
-    """As `make_plan`, and its snapshot is what processes that are forked from this one find.
+class PlanApart:
+    """A plan that is being made while this process goes on."""
 
-    `handed`: where it may be read what this process was given; that process alone reads it. Raises CommandError for
-    whatever is wrong with the configuration, OSError if no process can be made.
-    """
-    reading, writing = os.pipe()
-    with open(reading, "rb") as answer:  # noqa: PTH123 - a descriptor
+    def __init__(self, home: Home, options: StartOptions, *, handed: int | None) -> None:
+        """`handed`: where it may be read what this process was given; that process alone reads it. Raises OSError."""
+        reading, writing = os.pipe()
+        self._answer = open(reading, "rb")  # noqa: SIM115, PTH123 - a descriptor; closed by `made`
         try:
-            pid = os.fork()
-            if pid == 0:
+            self._pid = os.fork()
+            if self._pid == 0:
                 _make(home, options, handed, writing)
         finally:
             os.close(writing)
+
+    def made(self) -> Plan:
+        """As `make_plan` has it, and its snapshot is what processes that are forked from this one find; asked once.
+
+        Raises CommandError for whatever is wrong with the configuration.
+        """
         try:
-            data = answer.read()
+            with self._answer:
+                data = self._answer.read()
         finally:
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status:
-        raise CommandError(f"the process that read the configuration ended ({status}); what it said stands before this")
-    told = unpack(data)
-    if "refused" in told:
-        raise CommandError(**told["refused"])
-    snapshot: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
-    return Plan(snapshot=snapshot, origin=told["origin"], counts=told["counts"])
+            status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        if status:
+            raise CommandError(f"the process that read the configuration ended ({status}); what it said stands before")
+        told = unpack(data)
+        if "refused" in told:
+            raise CommandError(**told["refused"])
+        snapshot: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
+        return Plan(snapshot=snapshot, origin=told["origin"], counts=told["counts"])
 
 
 def refusal(error: CommandError | RuntimeFault | OSError, home: Home) -> CommandError:

@@ -14,7 +14,7 @@ from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.plan_apart import plan_apart
+from hobus.launch.launcher.plan_apart import PlanApart
 from hobus.launch.launcher.supervision import START_ORDER, size_of
 from hobus.launch.launcher.supervision import plan as members_of
 
@@ -86,19 +86,19 @@ def test_a_missing_configuration_file_is_named(tmp_path):
 def test_a_plan_that_is_made_apart_is_the_same(tmp_path):
     """Only what a launcher needs of it comes back; where files came from stays with the process that read them."""
     options = StartOptions(scale=["ho1=2"])
-    here, apart = make_plan(home_of(tmp_path), options), plan_apart(home_of(tmp_path), options, handed=None)
+    here, apart = make_plan(home_of(tmp_path), options), PlanApart(home_of(tmp_path), options, handed=None).made()
     assert (apart.snapshot, apart.origin, apart.counts) == (here.snapshot, here.origin, here.counts)
 
 
 def test_what_is_wrong_is_told_as_if_it_were_made_here(tmp_path):
     """Message, mend and exit code; no process is left."""
     with pytest.raises(CommandError) as refused:
-        plan_apart(home_of(tmp_path), StartOptions(scale=["ho1=0"]), handed=None)
+        PlanApart(home_of(tmp_path), StartOptions(scale=["ho1=0"]), handed=None).made()
     assert (refused.value.exit_code, "--scale ho1=0" in refused.value.message) == (exit_codes.USAGE, True)
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "admin_config.json").write_text("{")
     with pytest.raises(CommandError, match=r"admin_config\.json") as broken:
-        plan_apart(home_of(tmp_path), StartOptions(), handed=None)
+        PlanApart(home_of(tmp_path), StartOptions(), handed=None).made()
     assert (broken.value.exit_code, "config check" in broken.value.hint) == (exit_codes.USAGE, True)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -109,7 +109,7 @@ def test_what_was_handed_over_is_read_apart_and_can_still_be_read_here(tmp_path)
     _, file = inherited.hand_over([], {"WHOSE": "a person's"})
     with file:
         number = os.dup(file.fileno())
-    plan_apart(home_of(tmp_path), StartOptions(), handed=number)
+    PlanApart(home_of(tmp_path), StartOptions(), handed=number).made()
     assert inherited.take(number)["WHOSE"] == "a person's"
 
 
@@ -117,4 +117,4 @@ def test_a_process_that_dies_over_the_plan_is_named(tmp_path, monkeypatch):
     """As the kernel may end it; nobody waits for ever."""
     monkeypatch.setattr("hobus.launch.launcher.plan_apart.make_plan", lambda *_, **__: os.kill(os.getpid(), 9))
     with pytest.raises(CommandError, match=r"ended \(-9\)"):
-        plan_apart(home_of(tmp_path), StartOptions(), handed=None)
+        PlanApart(home_of(tmp_path), StartOptions(), handed=None).made()
