@@ -109,6 +109,7 @@ _NOT_ABOVE = (
     ("tools.definition_max_bytes", "tools.message_max_bytes"),
     ("tools.definition_max_bytes", "bus.tool_max_bytes"),
     ("ho2.history_step_turns", "ho2.history_turns_max"),
+    ("governance.file_max_bytes", "governance.bundle_max_bytes"),
     ("ho3.gate_low", "ho3.gate_high"),
     ("ho3.gate_count_threshold", "ho3.source_events_max"),
     ("ho3.reply_reserve_ms", "ho3.log_timeout_ms"),

@@ -18,7 +18,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json
 
 FORMAT = 1
-DIRECTORY = re.compile(r"PKG-[A-Z0-9]+(-[A-Z0-9]+)*-\d+\.\d+\.\d+-[0-9a-f]{16}")
+DIRECTORY = re.compile(r"PKG-[A-Z0-9]+(-[A-Z0-9]+)*-[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{16}")
 """Name of an installed package's directory: id, version, beginning of its manifest's SHA-256."""
 
 
