@@ -232,6 +232,8 @@ def _path_faults(paths: Iterable[str]) -> Iterator[str]:
     for number, root in enumerate(paths):
         if root != "*" and not root.startswith(("/", "~/")):
             yield f"permissions.paths.{number}: {root[:200]!r} is another place for each process; begin it with / or ~/"
+        elif ".." in root.split("/"):
+            yield f"permissions.paths.{number}: {root[:200]!r} leads elsewhere by `..`; write the place itself"
 
 
 def _is_permitted(agent: Agent, tool: str) -> bool:

@@ -28,7 +28,7 @@ _PLACES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("template", re.compile(r"attention/[^/]+\.json")),
     ("prompt_pack", re.compile(r"prompt_packs/[^/]+\.txt")),
     ("framework", re.compile(r"frameworks/[^/]+/manifest\.yaml")),
-    ("standard", re.compile(r"frameworks/[^/]+/standard\.md")),
+    ("standard", re.compile(r"(frameworks|specs)/[^/]+/standard\.md")),
     ("spec", re.compile(r"specs/[^/]+/manifest\.yaml")),
     ("package", re.compile(r"packages/[^/]+/manifest\.json")),
 )

@@ -18,7 +18,7 @@ from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.config.assets import Agent, Contract, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
-from hobus.config.load import Further, Governed, load
+from hobus.config.load import Further, Governed, Reading, read
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
@@ -95,7 +95,12 @@ def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _
 
     Raises ConfigError with every fault at once, those that `further` finds among the settings, too.
     """
-    return _frozen(*load(layers, further=further))
+    return frozen(read(layers, further=further))
+
+
+def frozen(reading: Reading) -> Snapshot:
+    """The snapshot of what was read. Raises ConfigError as `load_snapshot`."""
+    return _frozen(*reading.governed())
 
 
 def _frozen(governed: Governed, origins: Mapping[str, str]) -> Snapshot:

@@ -19,6 +19,7 @@ from hobus.bus.port import Clock
 from hobus.bus.zeromq.context import features
 from hobus.bus.zeromq.key_book import damaged_in
 from hobus.config.files import SHIPPED
+from hobus.config.gates.finding import TITLES, failed
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import config_changed, identity, run_file, spools
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
@@ -28,6 +29,7 @@ from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import Finding, Verdict, fail, ok, warn
 from hobus.launch.console.output import counted
+from hobus.launch.launcher.gates import findings_in
 from hobus.launch.launcher.stop import living
 from hobus.launch.launcher.zygote import is_possible
 from hobus.ledger_service.verify import other_format
@@ -85,6 +87,23 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
     if packages := installed_in(home):
         own += f"; {counted(len(packages), 'package')} installed"
     return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
+
+
+def gates(home: Home) -> list[Finding]:
+    """One line for each gate that has something to say, else one for all; nothing where nobody knows what is there."""
+    try:
+        found = findings_in(home)
+    except ConfigError:
+        return []
+    told: list[Finding] = []
+    for gate in TITLES:
+        of_gate = [one for one in found if one.gate == gate and one.severity != "note"]
+        if of_gate:
+            made = fail if failed(of_gate) else warn
+            lines = "\n".join(f"{one.file}: {one.reason}" for one in of_gate)
+            told.append(made(f"gate {gate}", lines, "; ".join(dict.fromkeys(one.mend for one in of_gate))))
+    notes = [one.reason for one in found if one.severity == "note"]
+    return told or [ok("gates", "; ".join([f"{min(TITLES)} to {max(TITLES)} pass", *notes]))]
 
 
 def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:

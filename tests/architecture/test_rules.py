@@ -99,6 +99,8 @@ SHELLS: dict[str, str] = {
     "hobus.actors.session_host.actor": "where clients arrive",
     "hobus.actors.session_host.degrade": "answers without HO2, over the gateway lane",
     "hobus.config.files": "finds files, which load reads",
+    "hobus.config.gates.layer": "reads the files of a layer and their hashes",
+    "hobus.config.gates.run": "reads what the gates look at",
     "hobus.config.manifests": "reads and writes manifests",
     "hobus.config.reference": "writes a page of the documentation",
     "hobus.config.attention_reference": "writes another one",

@@ -25,8 +25,8 @@ from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, counted, note, say, short_path, styled, table
 from hobus.launch.launcher import tool_check
+from hobus.launch.launcher.gates import checked_plan
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import make_plan
 
 
 @click.group(cls=Family)
@@ -44,8 +44,12 @@ def config() -> None:
 @with_json
 @with_home
 def check(*, home: Home, config_file: Path | None) -> Output:
-    """Load, validate and freeze everything governed; print the digest and where each file came from."""
-    snapshot = make_plan(home, StartOptions(config_file=config_file)).snapshot
+    """Load, validate and freeze everything governed; print the digest and where each file came from.
+
+    Exit 3 if a gate fails over the files (hobus gates).
+    """
+    plan, found = checked_plan(home, StartOptions(config_file=config_file))
+    snapshot, warned = plan.snapshot, [one for one in found if one.severity == "warn"]
     withheld = tool_check.withheld(snapshot)
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
 
@@ -57,11 +61,21 @@ def check(*, home: Home, config_file: Path | None) -> Output:
         table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
         for told in withheld:
             note(styled(f"warning: {told}", "yellow", to_stderr=True))
+        for one in warned:
+            note(styled(f"warning: {one.line}", "yellow", to_stderr=True))
         told = [counted(len(origins), "file"), f"{len(origins) - shipped - installed} replaced"]
         told += [f"{installed} of packages"] if installed else []
         say(styled("ok", "green"), f"  {', '.join(told)}, digest {snapshot.digest}")
 
-    return Output({"digest": snapshot.digest, "files": origins, "withheld": withheld}, show)
+    return Output(
+        {
+            "digest": snapshot.digest,
+            "files": origins,
+            "withheld": withheld,
+            "findings": [one._asdict() for one in found],
+        },
+        show,
+    )
 
 
 @config.command()
