@@ -18,7 +18,8 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json
 
 FORMAT = 1
-DIRECTORY = re.compile(r"PKG-[A-Z0-9]+(-[A-Z0-9]+)*-[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{16}")
+HEX = 16
+DIRECTORY = re.compile(rf"PKG-[A-Z0-9]+(-[A-Z0-9]+)*-[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{{{HEX}}}")
 """Name of an installed package's directory: id, version, beginning of its manifest's SHA-256."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding, failed
-from hobus.config.gates.run import RecordFault, View, look, run_gates
+from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
@@ -31,7 +31,7 @@ def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = 
     Raises ConfigError where nobody can know what is installed.
     """
     view = look(layers_of(home, config_file))
-    return run_gates(view, check_record=lambda: record_fault(home, is_full=is_full))
+    return run_gates(view, verify=_verify(home, view), check_record=lambda: record_fault(home, is_full=is_full))
 
 
 def demand(home: Home, view: View) -> list[str]:
@@ -39,7 +39,8 @@ def demand(home: Home, view: View) -> list[str]:
 
     Which tests are named is not looked at: they are no part of what runs.
     """
-    found = run_gates(view, has_tests=False, check_record=lambda: record_fault(home))
+    verify = _verify(home, view, apart=True)
+    found = run_gates(view, has_tests=False, verify=verify, check_record=lambda: record_fault(home))
     demand_passed(home, found)
     return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
 
@@ -50,7 +51,7 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
     """
     plan = _plan_of(home, options, {})
-    found = run_gates(plan.view)
+    found = run_gates(plan.view, verify=_verify(home, plan.view))
     demand_passed(home, found)
     return plan, found
 
@@ -94,6 +95,24 @@ def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError) -
 def _fault_of(finding: Finding) -> str:
     """As the load words it."""
     return f"{finding.file}: {finding.reason}; {finding.mend}"
+
+
+def _verify(home: Home, view: View, *, apart: bool = False) -> Verify | None:
+    """Whether what is installed is signed as the policy wants it; `apart`: this process keeps nothing of what it takes.
+
+    Raises CommandError where nobody can say whose keys are trusted.
+    """
+    config = view.reading.config
+    roots = [layer.root for layer in view.layers if layer.kind == "package"]
+    if not roots or config is None:
+        return None
+    # By name: most homes have no package.
+    judging = importlib.import_module("hobus.launch.packages.judging")
+    trusted: Mapping[str, str] = importlib.import_module("hobus.launch.packages.trust").trusted(home)
+    verify: Verify = judging.verify_of(trusted, config.governance)
+    if apart and config.governance.signatures == "signed":
+        verify = judging.verified_apart(roots, verify)
+    return verify
 
 
 def record_fault(home: Home, *, is_full: bool = False) -> RecordFault | None:

@@ -117,8 +117,10 @@ def manifest_of(data: bytes) -> Package:
     package, faults = checked(Package, value)
     if package is None:
         raise NoPackage(f"its manifest: {faults[0]}")
-    if package.package_id == RESERVED:
-        raise NoPackage(f"package_id: {RESERVED} is the name of a home's own files; no package may have it")
+    if package.package_id.replace("0", "O") == RESERVED:
+        raise NoPackage(
+            f"package_id: {RESERVED} is the name of a home's own files; no package may have it, or one like it"
+        )
     return package
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from hobus.config.files import SIGNATURE
 from hobus.config.parse import BadText, json_value
 from hobus.config.schema import GovernanceConfig
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import DIRECTORY, HEX
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import as_json
 from hobus.launch.packages.bundle import manifest_name
@@ -81,9 +83,17 @@ def untrusted(public_key: str, keys: Mapping[str, str], policy: GovernanceConfig
 
 
 def signature_fault(root: Path, package_id: str, keys: Mapping[str, str], policy: GovernanceConfig) -> str:
-    """Why the signature of the installed package in this directory does not hold; empty if it does."""
+    """Why the package in this directory is not believed; empty if it is.
+
+    Its manifest has to be the one by which the directory was named. Under `dev` that is all that is looked at: whether
+    somebody signed it was looked at when it came.
+    """
     try:
         manifest = (root / manifest_name(package_id)).read_bytes()
+        if DIRECTORY.fullmatch(root.name) and not hashlib.sha256(manifest).hexdigest().startswith(root.name[-HEX:]):
+            return "its manifest is not the one that was installed"
+        if policy.signatures == "dev":
+            return ""
         signature = checked_signature((root / SIGNATURE).read_bytes(), manifest)
     except BadSignature as fault:
         return str(fault)

@@ -11,7 +11,7 @@ from tests.architecture.test_defaults import SECTIONS
 
 DECLARED_IN = ("hobus.config.schema", "hobus.bus.settings", "hobus.config.consistency")
 
-NOT_USED_YET: dict[str, str] = {"GovernanceConfig.packages_max": "hobus package install"}
+NOT_USED_YET: dict[str, str] = {}
 """Setting -> which later part uses it; its place in the file is final."""
 
 

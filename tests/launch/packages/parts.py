@@ -27,8 +27,8 @@ def manifest(package_id: str = "PKG-CLERK-001", version: str = "1.0.0", **fields
     """A draft's manifest, without assets."""
     return {
         "package_id": package_id, "version": version, "schema_version": "1.2", "title": "A clerk",
-        "description": "Brings one agent.", "spec_id": "SPEC-ADMIN-001", "framework_id": "FMWK-107", "plane_id": "hot",
-        "layer": 1, "dependencies": [], "assets": [],
+        "description": "Brings one agent.", "spec_id": "SPEC-CLERK-001", "framework_id": "FMWK-200", "plane_id": "hot",
+        "layer": 3, "dependencies": [], "assets": [],
     } | fields  # fmt: skip
 
 
@@ -37,10 +37,35 @@ def text(value: Any) -> bytes:
     return f"{json.dumps(value, indent=2)}\n".encode()
 
 
+def files_of(agent_id: str = "CLERK", number: int = 200, prompt: str = "You are a clerk.") -> dict[str, bytes]:
+    """An agent, the framework that it stands under, and its spec."""
+    framework, folder, spec = f"FMWK-{number}", f"frameworks/FMWK-{number}_{agent_id}", f"SPEC-{agent_id}-001"
+    rules = {
+        "framework_id": framework, "title": agent_id, "version": "1.0.0", "status": "active", "ring": "resident",
+        "plane_id": "hot", "created_at": "2026-11-25T00:00:00Z", "assets": ["standard.md"], "expected_specs": [spec],
+        "invariants": [{
+            "level": "MUST", "statement": "It is offered no tool that its permissions do not name",
+            "enforced_by": ["hobus.config.consistency:inconsistencies"],
+        }],
+        "path_authorizations": [f"agents/{agent_id}.json", f"{folder}/*", f"specs/{spec}/*"],
+        "required_gates": ["G0", "G1", "G5"],
+    }  # fmt: skip
+    fulfilled = {
+        "spec_id": spec, "framework_id": framework, "title": agent_id, "version": "1.0.0",
+        "assets": [f"agents/{agent_id}.json"],
+    }  # fmt: skip
+    return {
+        f"agents/{agent_id}.json": text(agent(agent_id, prompt) | {"framework_id": framework}),
+        f"{folder}/manifest.yaml": text(rules),  # JSON is YAML
+        f"{folder}/standard.md": f"# {agent_id}\n".encode(),
+        f"specs/{spec}/manifest.yaml": text(fulfilled),
+    }
+
+
 def draft(root: Path, files: dict[str, bytes] | None = None, **fields: Any) -> Path:
     """A directory laid out like config/, with a manifest and these files; else with one agent, CLERK."""
     value = manifest(**fields)
-    there = files if files is not None else {"agents/CLERK.json": text(agent("CLERK"))}
+    there = files if files is not None else files_of()
     for name, data in {f"packages/{value['package_id']}/manifest.json": text(value), **there}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
@@ -58,7 +83,7 @@ def key(directory: Path, name: str = "maker.key") -> Path:
 
 def bundle(key_file: Path, files: dict[str, bytes] | None = None, **fields: Any) -> Bundle:
     """A package that was signed by hand, whatever it holds: `fields` of its manifest, with `assets` as they are."""
-    there = files if files is not None else {"agents/CLERK.json": text(agent("CLERK"))}
+    there = files if files is not None else files_of()
     assets = [
         {"path": name, "sha256": f"sha256:{hashlib.sha256(data).hexdigest()}", "classification": "agent"}
         for name, data in sorted(there.items())
@@ -71,3 +96,17 @@ def file_of(target: Path, made: Bundle) -> Path:
     """The bundle as a file."""
     target.write_bytes(encode(made))
     return target
+
+
+def clerk(directory: Path, version: str = "1.0.0", *, key_file: Path | None = None, **fields: Any) -> Path:
+    """A bundle of the clerk in this version, whose prompt names it."""
+    files = files_of(prompt=f"You are a clerk, version {version}.")
+    made = bundle(key_file or key(directory), files, version=version, **fields)
+    return file_of(directory / f"clerk-{version}.hobus-package", made)
+
+
+def other(directory: Path, agent_id: str, number: int, **fields: Any) -> Path:
+    """A bundle of another package with another agent: PKG-<AGENT>-001."""
+    wanted = {"package_id": f"PKG-{agent_id}-001", "spec_id": f"SPEC-{agent_id}-001", "framework_id": f"FMWK-{number}"}
+    made = bundle(key(directory), files_of(agent_id, number), **(wanted | fields))
+    return file_of(directory / f"{agent_id}.hobus-package", made)

@@ -89,7 +89,7 @@ def test_files_twice_or_out_of_order_are_refused():
 
 def test_manifest_and_files_are_held_against_each_other(key):
     """A file too many, one too few, another content; names that differ by capitals alone."""
-    good = parts.bundle(key)
+    good = parts.bundle(key, {"agents/CLERK.json": parts.text(parts.agent("CLERK"))})
     assert package_in(good).package_id == "PKG-CLERK-001"
     with pytest.raises(NoPackage, match=r"agents/CLERK\.json: the manifest lists it, and it is not"):
         package_in(Bundle(good.manifest, good.signature, {}))

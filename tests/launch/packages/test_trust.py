@@ -65,19 +65,24 @@ def test_a_damaged_file_believes_nobody_and_says_so(tmp_path, text):
     assert "restore a copy" in caught.value.hint
 
 
-def test_a_signature_holds_under_dev_by_any_key_and_under_signed_by_a_trusted_one(tmp_path):
+def test_under_signed_a_trusted_key_counts_and_under_dev_that_the_manifest_is_the_one_that_came(tmp_path):
     """A key that was removed takes its packages with it; what was changed holds under neither."""
     root = tmp_path / "package"
     made = parts.bundle(parts.key(tmp_path))
     file = root / "packages/PKG-CLERK-001/manifest.json"
     file.parent.mkdir(parents=True)
     file.write_bytes(made.manifest)
-    assert "nobody signed it" in trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS)
+    assert "nobody signed it" in trust.signature_fault(root, "PKG-CLERK-001", {}, SIGNED)
+    assert trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""
     (root / "signature.json").write_bytes(made.signature)
     public = json.loads(made.signature)["public_key"]
     assert trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""
     assert trust.signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED) == ""
     assert "no key of `hobus package trust list`" in trust.signature_fault(root, "PKG-CLERK-001", {"zoe": ONE}, SIGNED)
     file.write_bytes(made.manifest + b"\n")
+    assert "not what" in trust.signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED)
+    named = root.rename(tmp_path / f"PKG-CLERK-001-1.0.0-{made.manifest_sha256[:16]}")
     for policy in (LIMITS, SIGNED):
-        assert "not what" in trust.signature_fault(root, "PKG-CLERK-001", {"maker": public}, policy)
+        assert "not the one that was installed" in trust.signature_fault(
+            named, "PKG-CLERK-001", {"maker": public}, policy
+        )
