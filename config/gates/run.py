@@ -163,17 +163,20 @@ def _source(path: str) -> str | None:
 
 
 def _of_signatures(view: View, verify: Verify | None) -> Iterator[Finding]:
+    """What is shipped is held by hash (G0); settings are the home's own under either policy."""
     config: Any = view.reading.config
-    policy = getattr(getattr(config, "governance", None), "signatures", "dev")
-    if policy == "dev":
-        yield Finding(
-            "G5", "governance.signatures", "signatures are not checked (governance.signatures: dev)", "", "note"
-        )
+    is_signed = getattr(getattr(config, "governance", None), "signatures", "dev") == "signed"
+    if not is_signed:
+        said = "signatures are not checked (governance.signatures: dev)"
+        yield Finding("G5", "governance.signatures", said, "", "note")
     for layer in view.layers:
-        if layer.kind != "package" or verify is None:
-            continue
-        if reason := verify(layer.root):
-            mend = "install a bundle whose signature holds, or remove it: hobus package remove " + " ".join(
-                layer.packages
-            )
-            yield Finding("G5", str(layer.root), reason, mend)
+        if layer.kind == "package":
+            reason = verify(layer.root) if verify is not None else "nobody here can verify its signature"
+            if reason and (verify is not None or is_signed):
+                mend = "install a bundle whose signature holds, or remove it"
+                yield Finding("G5", str(layer.root), reason, f"{mend}: hobus package remove {' '.join(layer.packages)}")
+        elif layer.kind == "own" and is_signed:
+            for name, held in layer.held.items():
+                if name != files.ADMIN_CONFIG:
+                    reason = "is this home's own, and only signed packages are taken (governance.signatures: signed)"
+                    yield Finding("G5", str(held.path), reason, "put it into a package: hobus package build")
