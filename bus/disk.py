@@ -142,6 +142,10 @@ class RealDisk:
         """The file is gone; FileNotFoundError if it was not there."""
         self._path(path).unlink()
 
+    def remove_dir(self, path: str) -> None:
+        """The directory, which must be empty, is gone; FileNotFoundError if it was not there."""
+        self._path(path).rmdir()
+
     def sync_dir(self, path: str = "") -> None:
         """Names made, renamed and removed in this directory are on the device."""
         _sync_folder(self._path(path))

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from hobus.config.schema import BudgetConfig, ToolsConfig
 
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
-Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
+Version = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}$")]
+"""One text for one version: no leading zeros, no digits of another script."""
 BudgetPurpose = Literal["session", "agent", "classify", "synthesize", "consolidate", "history"]
 BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
     "session": "session_token_limit",
@@ -25,14 +26,14 @@ BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
     "history": "history_budget",
 }
 """Purpose -> the setting of section `budget` that holds for agents that name no other."""
-Timestamp = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+Timestamp = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z$")]
 AgentId = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
-FrameworkId = Annotated[str, Field(pattern=r"^FMWK-\d{3}$")]
+FrameworkId = Annotated[str, Field(pattern=r"^FMWK-[0-9]{3}$")]
 SpecId = Annotated[str, Field(pattern=r"^SPEC-[A-Z0-9]+(-[A-Z0-9]+)*$")]
-PackageId = Annotated[str, Field(pattern=r"^PKG-[A-Z0-9]+(-[A-Z0-9]+)*$")]
-ContractId = Annotated[str, Field(pattern=r"^PRC-[A-Z0-9]+-\d{3}$")]
-PromptPackId = Annotated[str, Field(pattern=r"^PRM-[A-Z0-9]+-\d{3}$")]
-TemplateId = Annotated[str, Field(pattern=r"^ATT-[A-Z0-9]+-\d{3}$")]
+PackageId = Annotated[str, Field(max_length=64, pattern=r"^PKG-[A-Z0-9]+(-[A-Z0-9]+)*$")]
+ContractId = Annotated[str, Field(pattern=r"^PRC-[A-Z0-9]+-[0-9]{3}$")]
+PromptPackId = Annotated[str, Field(pattern=r"^PRM-[A-Z0-9]+-[0-9]{3}$")]
+TemplateId = Annotated[str, Field(pattern=r"^ATT-[A-Z0-9]+-[0-9]{3}$")]
 GateId = Literal["G0", "G1", "G2", "G3", "G4", "G5", "G6"]
 AgentClass = Literal["KERNEL.syntactic", "KERNEL.semantic", "ADMIN", "RESIDENT"]
 Tier = Literal["hot", "ho2", "ho1"]
@@ -171,7 +172,7 @@ class Invariant(Asset):
     level: Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY"]
     statement: Text
     enforced_by: tuple[Text, ...] = Field(
-        description="`tests/<file>.py::<test>` or `<module>:<name>`; empty: not enforced yet, and reported"
+        description="`tests/<file>.py::<test>` or `hobus.<module>:<name>`; a MUST names one (gate G4)"
     )
 
 
@@ -205,10 +206,10 @@ class Spec(Asset):
 
 
 class OwnedFile(Asset):
-    """One file of a package; hash format and value are checked."""
+    """One file of a package; gate G0 says what is wrong with path or hash, beside what lies there."""
 
-    path: GovernedPath
-    sha256: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    path: Text
+    sha256: Text = Field(description="`sha256:` and 64 hex digits, of the file's bytes")
     classification: Literal[
         "source", "prompt_pack", "contract", "template", "agent", "framework", "schema", "config", "doc"
     ]

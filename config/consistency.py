@@ -21,7 +21,7 @@ _PROVIDER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _AROUND_A_KEY_CHARS = 100
 """Names of events, of the gateway that wrote them and of an attempt, which stand around a call's key in such an id."""
 
-_HOME_DIRECTORIES = ("config", "run", "logs", "ledger", "spool")
+_HOME_DIRECTORIES = ("config", "packages", "run", "logs", "ledger", "spool")
 """What lies below a home already."""
 
 _MEMORY_DIR = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -109,6 +109,7 @@ _NOT_ABOVE = (
     ("tools.definition_max_bytes", "tools.message_max_bytes"),
     ("tools.definition_max_bytes", "bus.tool_max_bytes"),
     ("ho2.history_step_turns", "ho2.history_turns_max"),
+    ("governance.file_max_bytes", "governance.bundle_max_bytes"),
     ("ho3.gate_low", "ho3.gate_high"),
     ("ho3.gate_count_threshold", "ho3.source_events_max"),
     ("ho3.reply_reserve_ms", "ho3.log_timeout_ms"),
@@ -231,6 +232,8 @@ def _path_faults(paths: Iterable[str]) -> Iterator[str]:
     for number, root in enumerate(paths):
         if root != "*" and not root.startswith(("/", "~/")):
             yield f"permissions.paths.{number}: {root[:200]!r} is another place for each process; begin it with / or ~/"
+        elif ".." in root.split("/"):
+            yield f"permissions.paths.{number}: {root[:200]!r} leads elsewhere by `..`; write the place itself"
 
 
 def _is_permitted(agent: Agent, tool: str) -> bool:

@@ -661,6 +661,21 @@ class HttpConfig(Section):
     ping_ms: Positive = Field(description="silence of a stream after which a comment says that it lives")
 
 
+class GovernanceConfig(Section):
+    """Which packages are believed, and how large one may be."""
+
+    signatures: Literal["dev", "signed"] = Field(
+        description="dev: a package has to be signed, by whatever key, and files of the home's own are taken as they "
+        "are; signed: only keys of `hobus package trust list` count, and the home has no files of its own but "
+        "admin_config.json"
+    )
+    bundle_max_bytes: Positive = Field(description="one bundle, and all files of one package together")
+    file_max_bytes: Positive = Field(description="one file of a package")
+    files_max: Positive = Field(description="files of one package")
+    packages_max: Positive = Field(description="packages installed at once")
+    trusted_max: Positive = Field(description="keys trusted at once")
+
+
 class AdminConfig(Section):
     """All of it."""
 
@@ -679,6 +694,7 @@ class AdminConfig(Section):
     ho2: Ho2Config
     host: HostConfig
     http: HttpConfig
+    governance: GovernanceConfig
     ho3: Ho3Config | None = None
 
     @property

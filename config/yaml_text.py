@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
+from yaml.composer import Composer, ComposerError
 
 from hobus.config.parse import BadText
 
@@ -32,6 +32,13 @@ class _Yaml(Composer, yaml.CSafeLoader):
     def __init__(self, text: str) -> None:
         yaml.CSafeLoader.__init__(self, text)
         Composer.__init__(self)
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """No alias: a few lines of them stand for more than any memory holds."""
+        if self.check_event(yaml.AliasEvent):
+            event: Any = self.get_event()
+            raise ComposerError(None, None, "an alias (*name); write out what it stands for", event.start_mark)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: list[Any] = []

@@ -63,7 +63,9 @@ COMMANDS: dict[str, str] = {
     "keys": "List and revoke keys of workers on other hosts and of HTTP clients.",
     "drill": "Kill a process at an exact moment of a turn, and see what it costs.",
     "simulate": "The whole cluster in virtual time, under seeded faults.",
+    "package": "Build, sign, install, upgrade and remove packages of agents.",
     "config": "Check, show and change the configuration.",
+    "gates": "Check what must hold of files and record before anything starts.",
     "completion": "Complete commands in bash, zsh or fish.",
 }
 """Name -> its line in `hobus --help`."""

@@ -7,10 +7,12 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hobus.config.gates.run import View, look
 from hobus.config.schema import AdminConfig
-from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.config.snapshot import Snapshot, frozen
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file, require_room
 from hobus.launch.launcher.supervision import size_of
@@ -25,18 +27,28 @@ class Plan:
     """Which admin_config.json it rests on."""
     counts: dict[str, int]
     """Processes per role; a role that is not named has one, `http` none."""
+    warnings: tuple[str, ...] = ()
+    """What the gates say of a start that they let pass."""
 
 
-def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | None = None) -> Plan:
-    """The plan for this home; `given`: of the user's environment, what is not in this process's own and tools may need.
+def look_at(home: Home, options: StartOptions, given: Mapping[str, str] | None = None) -> View:
+    """All that a start of this home goes by, read and held against each other once: what the gates look at, too.
+
+    `given`: of the user's environment, what is not in this process's own and tools may need. Raises CommandError,
+    ConfigError where nobody can know what is installed.
+    """
+    require_file(options.config_file)
+    layers = layers_of(home, options.config_file)
+    return look(layers, further=lambda config: _entry_point_faults(config, given or {}))
+
+
+def make_plan(home: Home, options: StartOptions, view: View | None = None) -> Plan:
+    """The plan for this home, as `view` has its files; without one they are read.
 
     Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
-    config_file = options.config_file
-    require_file(config_file)
     counts = parse_scale(options.scale)
-    overrides = home.config if home.config.is_dir() else None
-    snapshot = load_snapshot(overrides, config_file, further=lambda config: _entry_point_faults(config, given or {}))
+    snapshot = frozen((view or look_at(home, options)).reading)
     if options.listen is not None:
         snapshot = snapshot.listening("bus", options.listen)
     if options.http is not None:
@@ -58,7 +70,9 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     }
     require_room(size_of(shipped | counts), config.launcher)
     # Absolute: whoever reads it of the run may stand elsewhere.
-    origin = snapshot.origins["admin_config.json"] if config_file is None else str(config_file.absolute())
+    origin = (
+        snapshot.origins["admin_config.json"] if options.config_file is None else str(options.config_file.absolute())
+    )
     return Plan(snapshot=snapshot, origin=origin, counts=shipped | counts)
 
 

@@ -17,8 +17,9 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import CommandError, of_os_error
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher import inherited
+from hobus.launch.launcher.gates import start_plan
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import Plan, make_plan
+from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.zygote import MAIN, ROLES
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class PlanApart:
             os.close(writing)
 
     def made(self) -> Plan:
-        """As `make_plan` has it, and its snapshot is what processes that are forked from this one find; asked once.
+        """As `start_plan` has it, and its snapshot is what processes that are forked from this one find; asked once.
 
-        Raises CommandError for whatever is wrong with the configuration.
+        Raises CommandError for whatever is wrong with the configuration, or forbidden by a gate.
         """
         try:
             with self._answer:
@@ -55,7 +56,7 @@ class PlanApart:
         if "refused" in told:
             raise CommandError(**told["refused"])
         snapshot: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
-        return Plan(snapshot=snapshot, origin=told["origin"], counts=told["counts"])
+        return Plan(snapshot=snapshot, origin=told["origin"], counts=told["counts"], warnings=tuple(told["warnings"]))
 
 
 def refusal(error: CommandError | RuntimeFault | OSError, home: Home) -> CommandError:
@@ -71,8 +72,11 @@ def _make(home: Home, options: StartOptions, handed: int | None, writing: int) -
     status = 1
     try:
         try:
-            plan = make_plan(home, options, given=inherited.take(handed))
-            told = {"snapshot": plan.snapshot.to_bytes(), "origin": plan.origin, "counts": plan.counts}
+            plan = start_plan(home, options, inherited.take(handed))
+            told = {
+                "snapshot": plan.snapshot.to_bytes(), "origin": plan.origin, "counts": plan.counts,
+                "warnings": plan.warnings,
+            }  # fmt: skip
         except (CommandError, RuntimeFault, OSError) as error:
             said = refusal(error, home)
             told = {

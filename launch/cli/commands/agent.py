@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hobus.config.assets import BUDGET_SETTINGS, Agent
+from hobus.config.files import SHIPPED, SHIPPED_ROOT
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
@@ -40,7 +41,7 @@ def list_(*, home: Home) -> Output:
             "yes" if row["is_default"] else "-",
             row["agent_class"],
             str(len(row["tools"])),
-            row["file"] if row["file"] == "shipped" else short_path(Path(row["file"])),
+            short_path(Path(row["file"])) if Path(row["file"]).is_absolute() else row["file"],
         )
         for row in rows
     ]
@@ -83,7 +84,7 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "agent_id": name,
         "is_default": name == snapshot.config.host.agent_id,
-        "file": str(own) if own.exists() else "shipped",
+        "file": str(own) if own.exists() else _brought_by(name, snapshot),
         "agent_class": one.agent_class,
         "framework_id": one.framework_id,
         "tools": list(one.tools),
@@ -92,6 +93,12 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
         "budget_tokens": {purpose: one.budget_tokens(purpose, snapshot.config.budget) for purpose in BUDGET_SETTINGS},
         "system_prompt": one.system_prompt,
     }
+
+
+def _brought_by(name: str, snapshot: Snapshot) -> str:
+    """Who brought an agent that is not the home's own: `shipped`, or the id of an installed package."""
+    is_shipped = (SHIPPED_ROOT / "agents" / f"{name}.json").exists()
+    return SHIPPED if is_shipped else snapshot.agent_packages().get(name, SHIPPED)
 
 
 def _in_words(value: Any) -> str:

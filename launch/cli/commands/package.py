@@ -1,0 +1,362 @@
+"""`hobus package`: bundles of governed files, made and signed, looked at, installed, upgraded and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hobus.config.gates.finding import Finding
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import UsageFault, next_command, next_here
+from hobus.launch.console.output import counted, note, say, say_prose, short_path, styled, table
+from hobus.launch.packages import building, installing, signing, trust
+from hobus.launch.packages.inspecting import Inspected
+from hobus.launch.packages.inspecting import inspect as inspected
+from hobus.launch.packages.installing import Change, Installed, installed_in
+from hobus.launch.packages.judging import config_of
+from hobus.launch.packages.store import changing, doing
+
+_DEV = "the key of a package need not be trusted here (governance.signatures: dev)"
+_FILE = click.Path(path_type=Path)
+
+
+@click.group(cls=Family)
+def package() -> None:
+    """Build, sign, inspect, install, upgrade and remove packages of governed files.
+
+    A package brings an agent with its prompt packs, contracts, attention templates, framework and spec: files like
+    those of config/, in one signed file. It never replaces a file that is there, and brings neither settings nor code.
+
+    \b
+    Its maker:   hobus package key my.key                    once; hand on the public key that it prints
+                 hobus package build clerk/ --key my.key     makes PKG-CLERK-001-1.0.0.hobus-package
+    Its user:    hobus package trust add maker ed25519:…     once; counts where governance.signatures is "signed"
+                 hobus package inspect FILE                  what it holds, and whether it would be taken
+                 hobus package install FILE                  then its agent answers: hobus ask --agent CLERK
+                 hobus package upgrade FILE                  a higher version in place of the installed one
+                 hobus package remove PKG-CLERK-001
+
+    Exit codes: 2 no bundle or no such package, 3 a gate or a signature fails, 5 something here needs it, or another
+    command is at work. Whatever is refused changes nothing. More: docs/governance.md, section Packages.
+    """  # noqa: D301 - click's mark for rows that stay as they are
+
+
+@package.command()
+@click.argument("source", metavar="DIR", type=_FILE)
+@click.option("--key", "key_file", metavar="FILE", type=_FILE, required=True, help="Private key that signs it.")
+@click.option("--output", metavar="FILE", type=_FILE, help="The bundle.  [PKG-ID-VERSION.hobus-package, here]")
+@with_json
+@with_home
+def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> Output:
+    """Make a signed bundle of DIR, which is laid out like config/ and stays as it is.
+
+    DIR/packages/PKG-…/manifest.json is a draft: its list of files and their hashes are made here. The package is
+    judged by the gates as it would be in this home, beside what is installed there.
+    """
+    made = building.build(home, source, key_file, output)
+    manifest = made.incoming.package
+    key = made.incoming.signature.public_key
+    files = sorted(made.incoming.bundle.files)
+    document = {
+        "file": str(made.path), "package_id": manifest.package_id, "version": manifest.version,
+        "size_bytes": made.size_bytes, "manifest_sha256": made.incoming.bundle.manifest_sha256,
+        "public_key": key, "fingerprint": signing.fingerprint(key), "files": files,
+    }  # fmt: skip
+
+    def show() -> None:
+        held = f"{counted(len(files), 'file')}, {made.size_bytes:,} bytes"
+        say(styled("built", "green"), f"  {short_path(made.path)}: {manifest.package_id} {manifest.version}, {held}")
+        say(f"signed by {document['fingerprint']}; look at it: {next_here(f'package inspect {made.path}')}")
+
+    return Output(document, show)
+
+
+@package.command()
+@click.argument("file", metavar="FILE", type=_FILE)
+@with_json
+def key(*, file: Path) -> Output:
+    """Make a key that signs packages: FILE is private, and the public key is printed.
+
+    FILE is a PEM file with mode 0600; keep a copy of it, since a lost key signs no upgrade. Hand on the public key: who
+    trusts it takes your packages (hobus package trust add NAME KEY).
+    """
+    public = signing.make_key(file)
+    document = {"file": str(file), "public_key": public, "fingerprint": signing.fingerprint(public)}
+
+    def show() -> None:
+        say(public)
+        note(f"{signing.fingerprint(public)}, its private half in {short_path(file)} (mode 0600)")
+
+    return Output(document, show)
+
+
+@package.command()
+@click.argument("file", metavar="FILE", type=_FILE)
+@with_json
+@with_home
+def inspect(*, home: Home, file: Path) -> Output:
+    """Show what a bundle holds, who signed it, and whether this home would take it; nothing is changed.
+
+    Exit code 3 if a gate would keep it out.
+    """
+    found = inspected(home, file)
+    manifest, signature = found.incoming.package, found.incoming.signature
+    sizes = {name: len(data) for name, data in found.incoming.bundle.files.items()}
+    document = {
+        "package": manifest.model_dump(mode="json"),
+        "files": [{**asset.model_dump(), "size_bytes": sizes[asset.path]} for asset in manifest.assets],
+        "signature": {
+            "public_key": signature.public_key, "fingerprint": signing.fingerprint(signature.public_key),
+            "trusted_as": found.trusted_as,
+        },
+        "installed_version": "" if found.before is None else found.before.version,
+        "would": found.would,
+        "failures": [one._asdict() for one in found.failures],
+        "warnings": [one._asdict() for one in found.warnings],
+    }  # fmt: skip
+    code = exit_codes.INTEGRITY if found.failures else exit_codes.OK
+    return Output(document, lambda: _show_inspected(home, file, found, sizes), code)
+
+
+def _show_inspected(home: Home, file: Path, found: Inspected, sizes: Mapping[str, int]) -> None:
+    manifest = found.incoming.package
+    say_prose(f"{manifest.package_id} {manifest.version}  ", manifest.title)
+    say_prose("  ", manifest.description)
+    needs = ", ".join(manifest.dependencies)
+    say(f"  of {manifest.spec_id}, {manifest.framework_id}" + (f"; needs {needs}" if needs else ""))
+    who = f", trusted here as {found.trusted_as}" if found.trusted_as else ", whom this home does not trust"
+    say(f"  signed by {signing.fingerprint(found.incoming.signature.public_key)}{who}")
+    rows = [(one.path, one.classification, f"{sizes[one.path]:,}") for one in manifest.assets]
+    table(("FILE", "WHAT IT IS", "BYTES"), rows)
+    _say_findings(found.failures, "red")
+    _say_findings(found.warnings, "yellow")
+    if found.failures:
+        say(styled("refused", "red"), f"  {counted(len(found.failures), 'gate failure')}; it would not be installed")
+    elif found.would == "nothing":
+        there = found.before.version if found.before is not None else ""
+        say(styled("ok", "green"), f"  {there} is installed, and this is no higher version")
+    else:
+        say(styled("ok", "green"), f"  {next_command(f'package {found.would} {file}', home.root)}")
+
+
+_no_reload = click.option(
+    "--no-reload", is_flag=True, help="Leave a running cluster as it is, until its next start or hobus reload."
+)
+
+
+@package.command()
+@click.argument("file", metavar="FILE", type=_FILE)
+@_no_reload
+@with_json
+@with_home
+def install(*, home: Home, file: Path, no_reload: bool) -> Output:
+    """Install the package in FILE, if every gate passes; no file that is there is replaced.
+
+    A running cluster takes it in at once: its next turns know the agent, those that run end as they began.
+    """
+    return _changed(home, installing.install(home, file), "installed", no_reload=no_reload)
+
+
+@package.command()
+@click.argument("file", metavar="FILE", type=_FILE)
+@_no_reload
+@with_json
+@with_home
+def upgrade(*, home: Home, file: Path, no_reload: bool) -> Output:
+    """Put the higher version in FILE in place of the installed one.
+
+    What older turns were made with stays readable: the record holds it whole under its digest.
+    """
+    return _changed(home, installing.upgrade(home, file), "upgraded", no_reload=no_reload)
+
+
+@package.command()
+@click.argument("package_id", metavar="ID")
+@_no_reload
+@with_json
+@with_home
+def remove(*, home: Home, package_id: str, no_reload: bool) -> Output:
+    """Remove the package of this ID, unless another package or a setting of this home needs it.
+
+    What older turns were made with stays readable: the record holds it whole under its digest.
+    """
+    return _changed(home, installing.remove(home, package_id), "removed", no_reload=no_reload)
+
+
+@package.command("list")
+@with_json
+@with_home
+def list_(*, home: Home) -> Output:
+    """List the installed packages with their signers and agents."""
+    policy = config_of(home).governance
+    keys = trust.trusted(home)
+    rows = [_row(one, keys) for one in installed_in(home).values()]
+    for row, one in zip(rows, installed_in(home).values(), strict=True):
+        row["fault"] = trust.signature_fault(one.directory, one.package_id, keys, policy)
+
+    def show() -> None:
+        cells = [
+            (row["package_id"], row["version"], row["signer"], ", ".join(row["agents"]) or "-", row["fault"] or "ok")
+            for row in rows
+        ]
+        table(("PACKAGE", "VERSION", "SIGNED BY", "AGENTS", "STATE"), cells, empty="no package is installed")
+        if policy.signatures == "dev":
+            note(styled(_DEV, "yellow", to_stderr=True))
+
+    return Output({"packages": rows, "signatures": policy.signatures}, show)
+
+
+def _row(one: Installed, keys: Mapping[str, str]) -> dict[str, Any]:
+    name = next((name for name, known in keys.items() if known == one.public_key), "")
+    print_ = signing.fingerprint(one.public_key) if one.public_key else ""
+    return {
+        "package_id": one.package_id, "version": one.version,
+        "title": "" if one.package is None else one.package.title,
+        "signer": f"{name} ({print_})" if name else print_ or "nobody", "fingerprint": print_, "trusted_as": name,
+        "agents": _agents(one), "files": one.files, "directory": str(one.directory),
+    }  # fmt: skip
+
+
+def _agents(one: Installed) -> list[str]:
+    return [name.removeprefix("agents/").removesuffix(".json") for name in one.files if name.startswith("agents/")]
+
+
+def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output:
+    """What was done, what of it a running cluster knows, and what may be done next."""
+    about = change.now or change.before
+    if about is None:  # no command changes nothing into nothing
+        raise UsageFault("nothing was done")
+    running = _taken_in(home, is_change=change.is_change, no_reload=no_reload)
+    policy = config_of(home).governance.signatures
+    document = {
+        "package_id": about.package_id, "version": about.version,
+        "before": change.before.version if change.before is not None else "", "is_change": change.is_change,
+        "files": about.files, "agents": _agents(about), "signatures": policy, "running_cluster": running,
+        "warnings": [one._asdict() for one in change.warnings],
+    }  # fmt: skip
+
+    def show() -> None:
+        if not change.is_change:
+            say(styled("ok", "green"), f"  {about.package_id} {about.version} is installed already")
+            return
+        was = f" (was {change.before.version})" if change.before is not None and change.now is not None else ""
+        say(styled(done, "green"), f"  {about.package_id} {about.version}{was}")
+        for name in about.files:
+            say(f"  {name}")
+        _say_findings(change.warnings, "yellow")
+        if policy == "dev" and change.now is not None:
+            note(styled(_DEV, "yellow", to_stderr=True))
+        if running:
+            say(running)
+        for agent in _agents(about) if change.now is not None else ():
+            said = f'ask --agent {agent} "…"'
+            say(f"next: {next_command(said, home.root)}")
+
+    return Output(document, show)
+
+
+def _taken_in(home: Home, *, is_change: bool, no_reload: bool) -> str:
+    """What a running cluster knows of it; empty where none runs."""
+    del no_reload
+    if not is_change or holder(home) is None:
+        return ""
+    return f"the cluster takes it in with its next start: {next_command('down', home.root)}, then up again"
+
+
+def _say_findings(findings: Iterable[Finding], colour: str) -> None:
+    for one in findings:
+        say_prose(styled(f"  {one.gate}  ", colour), f"{one.file}: {one.reason}")
+        if one.mend:
+            say_prose("      next: ", one.mend)
+
+
+@package.group("trust", cls=Family)
+def trust_() -> None:
+    """Name the keys whose packages are believed.
+
+    They count where governance.signatures is "signed": hobus config set governance.signatures signed.
+    """
+
+
+@trust_.command()
+@click.argument("name")
+@click.argument("public_key", metavar="KEY")
+@with_json
+@with_home
+def add(*, home: Home, name: str, public_key: str) -> Output:
+    """Trust KEY, the public key of a maker of packages, under NAME.
+
+    KEY is what hobus package key printed for its maker; have it from the maker itself, not from where the bundle was.
+    """
+    limits = config_of(home).governance
+    with changing(home) as store:
+        keys = trust.with_key(trust.trusted(home), name, public_key, limits)
+        with doing("the key cannot be kept"):
+            store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
+    document = {"name": name, "public_key": public_key, "fingerprint": signing.fingerprint(public_key)}
+
+    def show() -> None:
+        say(styled("trusted", "green"), f"  {signing.fingerprint(public_key)} as {name}")
+        if limits.signatures == "dev":
+            note(styled(_DEV, "yellow", to_stderr=True))
+
+    return Output(document, show)
+
+
+@trust_.command("list")
+@with_json
+@with_home
+def list_trusted(*, home: Home) -> Output:
+    """List the keys whose packages are believed."""
+    rows = [
+        {"name": name, "fingerprint": signing.fingerprint(public), "public_key": public}
+        for name, public in trust.trusted(home).items()
+    ]
+    cells = [(row["name"], row["fingerprint"], row["public_key"]) for row in rows]
+    return Output(
+        {"keys": rows}, lambda: table(("NAME", "FINGERPRINT", "KEY"), cells, empty="no key is trusted", spare=["KEY"])
+    )
+
+
+@trust_.command("remove")
+@click.argument("name")
+@with_json
+@with_home
+def remove_trusted(*, home: Home, name: str) -> Output:
+    """Trust the key of NAME no longer; packages that it signed then fail gate G5 where signatures count."""
+    with changing(home) as store:
+        keys = trust.trusted(home)
+        if name not in keys:
+            raise UsageFault(f"no key is trusted as {name[:64]}", hint=next_here("package trust list"))
+        gone = keys.pop(name)
+        with doing("the key cannot be taken away"):
+            store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
+        hit = [one.package_id for one in installed_in(home).values() if one.public_key == gone]
+    policy = config_of(home).governance.signatures
+    document = {"name": name, "fingerprint": signing.fingerprint(gone), "packages": hit, "signatures": policy}
+    return Output(document, lambda: _show_untrusted(name, gone, hit, policy))
+
+
+def _show_untrusted(name: str, gone: str, hit: Sequence[str], policy: str) -> None:
+    say(styled("removed", "green"), f"  {signing.fingerprint(gone)}, which was {name}")
+    if hit and policy == "signed":
+        which = ", ".join(hit)
+        note(
+            styled(
+                f"{which}: gate G5 fails now, and no cluster of this home starts before it is", "red", to_stderr=True
+            )
+        )
+        note(
+            f"next: {next_here(f'package remove {hit[0]}')}, or upgrade it to a version that somebody signed who counts"
+        )
+    elif hit:
+        note(
+            styled(
+                f"{', '.join(hit)} would fail gate G5 if governance.signatures were signed", "yellow", to_stderr=True
+            )
+        )

@@ -1,0 +1,200 @@
+"""A directory laid out like config/ becomes a signed bundle: its manifest is a draft, and gets its list of files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from hobus.config import files
+from hobus.config.files import Layers
+from hobus.config.parse import BadText, json_value
+from hobus.config.schema import GovernanceConfig
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
+from hobus.launch.console.errors import UsageFault, of_os_error
+from hobus.launch.packages.bundle import SCHEMA_VERSION, SUFFIX, Bundle, encode, manifest_name, manifest_text
+from hobus.launch.packages.incoming import Incoming, checked_bundle
+from hobus.launch.packages.judging import clashes, config_of, judged, settings_of
+from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.signing import signed
+
+_CLASSES: Mapping[files.Kind, str] = {
+    "agent": "agent", "contract": "contract", "prompt_pack": "prompt_pack", "template": "template",
+    "framework": "framework", "standard": "doc", "spec": "framework",
+}  # fmt: skip
+"""Kind of a file -> what a manifest says of it where its draft says nothing."""
+
+
+class Built(NamedTuple):
+    """A bundle that was written."""
+
+    path: Path
+    incoming: Incoming
+    size_bytes: int
+
+
+def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Built:
+    """The package below `source`, signed with this key, lies in a new file; `source` stays as it is.
+
+    It is judged as it would be in this home, beside what is installed there. Raises CommandError: there is no file.
+    """
+    limits = config_of(home).governance
+    manifest, contents = drafted(source, limits)
+    bundle = Bundle(manifest, signed(manifest, key_file).to_bytes(), contents)
+    data = encode(bundle)
+    incoming = checked_bundle(str(source), data, limits)  # whoever gets it reads it by the same rules
+    package = incoming.package
+    _demand_passed(home, incoming)
+    path = target or Path(f"{package.package_id}-{package.version}{SUFFIX}")
+    _write_new(path, data)
+    return Built(path, incoming, len(data))
+
+
+def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, bytes]]:
+    """The manifest with every file and its hash, and the files. Raises UsageFault with every fault of the directory."""
+    contents = _read_all(source, limits)
+    manifests = [name for name in contents if files.kind_of(name) == "package"]
+    if len(manifests) != 1:
+        found = f"{len(manifests)} of them" if manifests else "none"
+        raise UsageFault(
+            f"{source}: a package has one manifest, packages/PKG-…/manifest.json; here is {found}",
+            hint="write a draft: all of a manifest but the hashes (docs/governance.md, section Packages)",
+        )
+    draft = _draft(source / manifests[0], contents.pop(manifests[0]))
+    if manifests[0] != manifest_name(str(draft.get("package_id"))):
+        raise UsageFault(
+            f"{source / manifests[0]}: package_id: is {str(draft.get('package_id'))[:80]!r}, but its directory is "
+            f"{manifests[0].split('/')[1]!r}; make them equal"
+        )
+    listed = _listed(source / manifests[0], draft)
+    if missing := sorted(listed.keys() - contents.keys()):
+        raise UsageFault(f"{source / missing[0]}: the draft lists it, and it is not there; add it, or take it off")
+    assets = [
+        {
+            "path": name,
+            "sha256": f"sha256:{hashlib.sha256(data).hexdigest()}",
+            "classification": listed.get(name) or _CLASSES[cast("files.Kind", files.kind_of(name))],
+        }
+        for name, data in sorted(contents.items())
+    ]
+    whole = {"schema_version": SCHEMA_VERSION, "dependencies": [], **draft, "assets": assets}
+    return manifest_text(whole), contents
+
+
+def _draft(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        value = json_value(data.decode())
+    except (BadText, UnicodeDecodeError) as error:
+        raise UsageFault(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise UsageFault(f"{path}: holds {type(value).__name__}, not an object")
+    return cast("dict[str, Any]", value)
+
+
+def _listed(path: Path, draft: Mapping[str, Any]) -> dict[str, str]:
+    """Name -> classification, of what the draft lists."""
+    assets = draft.get("assets", [])
+    try:
+        return {str(one["path"]): str(one.get("classification", "")) for one in assets}
+    except (TypeError, LookupError, AttributeError):
+        raise UsageFault(f"{path}: assets: a list of objects with a path, or left out") from None
+
+
+def _read_all(source: Path, limits: GovernanceConfig) -> dict[str, bytes]:
+    """Name -> content of every visible file, each a plain one in a place of governed files, within the limits."""
+    if not source.is_dir():
+        raise UsageFault(f"{source}: no directory", hint="name one that is laid out like config/")
+    faults: list[str] = []
+    found: dict[str, bytes] = {}
+    for directory, folders, names in os.walk(source, onerror=lambda error: faults.append(_unreadable(error))):
+        links = [name for name in folders if Path(directory, name).is_symlink()]
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in links)
+        for name in sorted([*names, *links]):
+            if name.startswith("."):
+                continue  # what editors, file systems and version control leave
+            path = Path(directory, name)
+            if fault := _taken(path, path.relative_to(source).as_posix(), found, limits):
+                faults.append(f"{path}: {fault}")
+            if len(found) > limits.files_max:
+                raise UsageFault(f"{source}: more than {limits.files_max} files (governance.files_max)")
+    if faults:
+        raise UsageFault("\n".join(faults))
+    return found
+
+
+def _taken(path: Path, name: str, found: dict[str, bytes], limits: GovernanceConfig) -> str:
+    """Adds the file to `found`, or says what keeps it out."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        is_link = path.is_symlink()
+        return "a link; put the file itself here" if is_link else f"cannot be read: {error.strerror}"
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return "not a plain file; put one in its place, or move it away"
+        kind = files.kind_of(name)
+        if kind == "config":
+            return "a package holds no settings; say in its description which ones it needs"
+        if kind is None:
+            return "no governed file has this place; move or remove it"
+        data = file.read(limits.file_max_bytes + 1)
+    if len(data) > limits.file_max_bytes:
+        return f"more than {limits.file_max_bytes} bytes (governance.file_max_bytes)"
+    found[name] = data
+    return ""
+
+
+def _unreadable(error: OSError) -> str:
+    return f"{error.filename}: cannot be read: {error.strerror}"
+
+
+def _demand_passed(home: Home, incoming: Incoming) -> None:
+    """Raises PackageRefused for a package that no home like this one would take."""
+    package_id = incoming.package.package_id
+    there = layers_of(home)
+    others = [path for path in there.packages if not path.name.startswith(f"{package_id}-")]
+    given = settings_of(home)
+    with tempfile.TemporaryDirectory(prefix="hobus-package-") as directory:
+        staged = Path(directory, "package")
+        write_tree(staged, incoming.files)
+        taken = clashes(Layers(tuple(others), None, given), package_id, incoming.bundle.files)
+        # The files that its maker has in the home may be the very ones that go into the package.
+        judgement = judged(home, Layers((*others, staged), None, given), called={staged: package_id})
+    if failures := [*taken, *judgement.failures]:
+        raise PackageRefused(f"{package_id} {incoming.package.version} cannot be built", failures)
+
+
+def write_tree(root: Path, contents: Mapping[str, bytes]) -> None:
+    """These files lie below `root`, for a moment. Raises CommandError."""
+    try:
+        for name, data in contents.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    except OSError as error:
+        raise of_os_error(error, doing="the package cannot be looked at") from error
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """The file is there whole, or not at all; another one is never written over."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise UsageFault(
+            f"{path} is there already: nothing is overwritten", hint="name another one: --output FILE"
+        ) from None
+    except OSError as error:
+        raise of_os_error(error, doing="the bundle cannot be written") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise of_os_error(error, doing="the bundle cannot be written, and was not") from error

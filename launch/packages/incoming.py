@@ -1,0 +1,80 @@
+"""A bundle that somebody gives: read within its limits, its signature and its hashes checked, and nothing else done."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from hobus.config.assets import Package
+from hobus.config.files import SIGNATURE
+from hobus.config.gates.finding import Finding
+from hobus.config.schema import GovernanceConfig
+from hobus.launch.cluster.installed import HEX
+from hobus.launch.console.errors import UsageFault, of_os_error
+from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_name, manifest_of, package_in
+from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.signing import BadSignature, Signature, checked_signature
+
+
+class Incoming(NamedTuple):
+    """A package whose signature is its manifest's, and whose files are those of the manifest."""
+
+    package: Package
+    bundle: Bundle
+    signature: Signature
+
+    @property
+    def directory(self) -> str:
+        """What it is called once it is installed."""
+        return f"{self.package.package_id}-{self.package.version}-{self.bundle.manifest_sha256[:HEX]}"
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Everything that its directory holds, by name."""
+        own = {manifest_name(self.package.package_id): self.bundle.manifest, SIGNATURE: self.bundle.signature}
+        return {**self.bundle.files, **own}
+
+
+def read_bundle(path: Path, limits: GovernanceConfig) -> Incoming:
+    """The package in this file. Raises UsageFault for what is no bundle, PackageRefused for one that was changed."""
+    return checked_bundle(str(path), _read(path, limits), limits)
+
+
+def checked_bundle(name: str, data: bytes, limits: GovernanceConfig) -> Incoming:
+    """The same of the file's bytes; `name`: what it is called in faults."""
+    try:
+        bundle = decode(data, limits)
+    except NoPackage as fault:
+        raise UsageFault(f"{name}: {fault}", hint="get the bundle again: hobus package build DIR makes one") from None
+    try:
+        # First: what somebody else made of a manifest is not read at all.
+        signature = checked_signature(bundle.signature, bundle.manifest)
+    except BadSignature as fault:
+        raise PackageRefused(name, [Finding("G5", name, str(fault), "get the bundle again from its maker")]) from None
+    try:
+        manifest_of(bundle.manifest)
+    except NoPackage as fault:
+        raise PackageRefused(name, [Finding("G2", name, str(fault), "ask its maker for another one")]) from None
+    try:
+        return Incoming(package_in(bundle), bundle, signature)
+    except NoPackage as fault:
+        raise PackageRefused(name, [Finding("G0", name, str(fault), "get the bundle again from its maker")]) from None
+
+
+def _read(path: Path, limits: GovernanceConfig) -> bytes:
+    """The file's bytes, one more than are allowed at most. A pipe or a device is not waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageFault(f"{path}: no plain file", hint="name a bundle that hobus package build made")
+            return file.read(limits.bundle_max_bytes + 1)
+    except IsADirectoryError:
+        hint = f"make a bundle of it: hobus package build {path} --key FILE"
+        raise UsageFault(f"{path}: a directory, not a bundle", hint=hint) from None
+    except FileNotFoundError:
+        raise UsageFault(f"{path}: no such file", hint="name a bundle that hobus package build made") from None
+    except OSError as error:
+        raise of_os_error(error, doing="the bundle cannot be read") from error

@@ -1,0 +1,198 @@
+"""Packages come into a home, are replaced by higher versions, and go: judged first, changed at once or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from hobus.bus.disk import RealDisk
+from hobus.config.assets import Package
+from hobus.config.files import SIGNATURE, Layers
+from hobus.config.gates.finding import Finding
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
+from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
+from hobus.launch.packages.incoming import Incoming, read_bundle
+from hobus.launch.packages.judging import Judgement, clashes, config_of, judged
+from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.signing import BadSignature, checked_signature
+from hobus.launch.packages.store import Store, changing, doing
+
+
+class Installed(NamedTuple):
+    """A package that is in force."""
+
+    directory: Path
+    package_id: str
+    version: str
+    package: Package | None
+    """None where its manifest is not what it was."""
+    public_key: str
+    """Who signed it; empty where its signature is not what it was."""
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the governed files that it owns beside its manifest, in order."""
+        return [] if self.package is None else sorted(asset.path for asset in self.package.assets)
+
+
+class Change(NamedTuple):
+    """What became of a command."""
+
+    now: Installed | None
+    """What is in force in its place; None: it was removed."""
+    before: Installed | None
+    """What was in force in its place; None: nothing."""
+    warnings: Sequence[Finding] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether anything is otherwise than before."""
+        return self.now != self.before
+
+
+def installed_in(home: Home) -> dict[str, Installed]:
+    """Package id -> what is in force of it. Raises ConfigError for a damaged pointer."""
+    return {one.package_id: one for one in map(_installed, layers_of(home).packages)}
+
+
+def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Change:
+    """The package in this bundle is in force, and was not before. Raises CommandError, ConfigError: nothing changed."""
+    incoming = read_bundle(path, config_of(home).governance)
+    with changing(home, disk) as store:
+        before = installed_in(home).get(incoming.package.package_id)
+        if before is not None:
+            _demand_the_same(incoming, before, path)
+            return Change(before, before)
+        return _put(store, home, incoming, None)
+
+
+def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Change:
+    """The package in this bundle is in force in place of a lower version. Raises as `install` does."""
+    incoming = read_bundle(path, config_of(home).governance)
+    package = incoming.package
+    with changing(home, disk) as store:
+        before = installed_in(home).get(package.package_id)
+        if before is None:
+            raise UsageFault(
+                f"{package.package_id} is not installed, so that there is nothing to upgrade",
+                hint=next_here(f"package install {path}"),
+            )
+        if before.directory.name == incoming.directory:
+            return Change(before, before)
+        if order_of(package.version) <= order_of(before.version):
+            raise UsageFault(
+                f"{package.package_id} {before.version} is installed, and {package.version} is not higher",
+                hint="a new content has a higher version; to go back, remove the package, then install the other one",
+            )
+        return _put(store, home, incoming, before)
+
+
+def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> Change:
+    """The package is no longer in force. Raises as `install` does: something here needs it, or there is none."""
+    with changing(home, disk) as store:
+        there = installed_in(home)
+        if package_id not in there:
+            known = ", ".join(there) or "none"
+            raise UsageFault(f"no package {package_id[:80]} is installed; there: {known}", hint="hobus package list")
+        before = there[package_id]
+        layers = layers_of(home)
+        rest = Layers(tuple(path for path in layers.packages if path != before.directory), layers.own)
+        was = judged(home, layers)
+        if needed := _needed_by(home, before, list(there.values()), was.config.host.agent_id):
+            raise RefusedFault(f"{package_id} stays: {needed}")
+        after = judged(home, rest)
+        if failures := after.failures_beside(was):
+            raise PackageRefused(f"{package_id} stays", failures)
+        with doing("the package cannot be removed, and is in force as before"):
+            store.put_in_force(path.name for path in rest.packages)
+        _swept(store)
+        return Change(None, before, after.warnings)
+
+
+def candidate_layers(home: Home, staged: Path, replaced: Installed | None) -> Layers:
+    """What would be in force with the package in this directory, in place of another version of it."""
+    layers = layers_of(home)
+    kept = [path for path in layers.packages if replaced is None or path != replaced.directory]
+    return Layers((*kept, staged), layers.own)
+
+
+def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | None) -> tuple[list[Finding], Judgement]:
+    """Why this package may not come into force, though it is what its maker signed; and all that the gates say."""
+    layers = candidate_layers(home, staged, before)
+    package_id = incoming.package.package_id
+    taken = clashes(Layers(layers.packages[:-1], layers.own), package_id, incoming.files.keys() - {SIGNATURE})
+    judgement = judged(home, layers, called={staged: package_id})
+    failures = judgement.failures
+    if before is not None:  # what was wrong before is not made worse by a better version
+        failures = judgement.failures_beside(judged(home, layers_of(home)))
+    limit = judgement.config.governance.packages_max
+    if len(layers.packages) > limit:
+        reason = f"{limit} packages are installed already (governance.packages_max)"
+        taken.append(Finding("G2", package_id, reason, "remove one, or raise that setting"))
+    named = {one.file for one in taken}
+    return [*taken, *(one for one in failures if one.file not in named)], judgement
+
+
+def order_of(version: str) -> tuple[int, ...]:
+    """What versions are compared by."""
+    return tuple(map(int, version.split(".")))
+
+
+def _put(store: Store, home: Home, incoming: Incoming, before: Installed | None) -> Change:
+    package_id = incoming.package.package_id
+    try:
+        with doing(f"{package_id} cannot be written, and nothing was changed"):
+            staged = store.staged(incoming.files)
+        failures, judgement = refusals(home, incoming, staged, before)
+        if failures:
+            raise PackageRefused(f"{package_id} {incoming.package.version}", failures)
+        rest = [path.name for path in store.in_force() if before is None or path != before.directory]
+        with doing(f"{package_id} cannot be put in force, and nothing was changed"):
+            store.name_staged(incoming.directory)
+            store.put_in_force([*rest, incoming.directory])
+    finally:
+        _swept(store)
+    now = _installed(home.packages / incoming.directory)
+    return Change(now, before, judgement.warnings)
+
+
+def _swept(store: Store) -> None:
+    """What is not in force is gone, or goes with the next command: it counts for nothing."""
+    with suppress(OSError):
+        store.sweep()
+
+
+def _demand_the_same(incoming: Incoming, before: Installed, path: Path) -> None:
+    if before.directory.name == incoming.directory:
+        return
+    raise UsageFault(
+        f"{before.package_id} {before.version} is installed already",
+        hint=f"for a higher version: {next_here(f'package upgrade {path}')}",
+    )
+
+
+def _needed_by(home: Home, before: Installed, there: Sequence[Installed], agent_id: str) -> str:
+    """Who needs it, with the mend; empty: nobody that is known by name."""
+    dependants = [
+        one.package_id for one in there if one.package is not None and before.package_id in one.package.dependencies
+    ]
+    if dependants:
+        return f"{', '.join(dependants)} depends on it; remove that first"
+    if f"agents/{agent_id}.json" in before.files and not (home.config / "agents" / f"{agent_id}.json").exists():
+        return f"its agent {agent_id} answers whoever names none (host.agent_id); name another one there first"
+    return ""
+
+
+def _installed(directory: Path) -> Installed:
+    """As far as it is what it was when it came."""
+    package_id, version, _ = directory.name.rsplit("-", 2)
+    package, key = None, ""
+    with suppress(OSError, NoPackage, BadSignature):
+        data = (directory / manifest_name(package_id)).read_bytes()
+        package = manifest_of(data)
+        key = checked_signature((directory / SIGNATURE).read_bytes(), data).public_key
+    return Installed(directory, package_id, version, package, key)

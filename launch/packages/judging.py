@@ -1,0 +1,127 @@
+"""What the gates say of a home as it would be with other packages in force; they look, and change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hobus.config import files
+from hobus.config.files import Layers
+from hobus.config.gates.finding import Finding, failed
+from hobus.config.gates.run import look, run_gates
+from hobus.config.load import Reading, read
+from hobus.config.schema import AdminConfig, GovernanceConfig
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cluster.home import Home
+from hobus.launch.packages.trust import signature_fault, trusted
+
+
+class Judgement(NamedTuple):
+    """Of one set of layers."""
+
+    findings: Sequence[Finding]
+    config: AdminConfig
+    """Its settings as far as they are sound, else the shipped ones."""
+
+    @property
+    def failures(self) -> list[Finding]:
+        """Those that keep a cluster from starting."""
+        return failed(list(self.findings))
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """Those that let it start, and are said."""
+        return [one for one in self.findings if one.severity == "warn"]
+
+    def failures_beside(self, other: Judgement) -> list[Finding]:
+        """Failures that the other one has not: what a change would bring, not what it finds."""
+        there = {(one.gate, one.reason) for one in other.failures}
+        return [one for one in self.failures if (one.gate, one.reason) not in there]
+
+
+def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[Path], str]:
+    """What gate G5 asks of an installed package's directory: why its signature does not hold, or nothing."""
+
+    def verify(root: Path) -> str:
+        names = [name for name in files.governed_names(root) if files.kind_of(name) == "package"]
+        if len(names) != 1:
+            return "it holds no manifest that could be signed"
+        return signature_fault(root, names[0].split("/")[1], keys, policy)
+
+    return verify
+
+
+def verified_apart(roots: Collection[Path], verify: Callable[[Path], str]) -> Callable[[Path], str]:
+    """The same answers of `verify` about these, found by a child: what it loads for that is gone with it.
+
+    To be called by a process with one thread. Raises OSError.
+    """
+    receiving, sending = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with os.fdopen(sending, "w", encoding="utf-8") as file:
+                json.dump({str(root): verify(root) for root in roots}, file)
+        finally:
+            os._exit(0)  # nothing of its parent's is run to its end
+    os.close(sending)
+    with os.fdopen(receiving, encoding="utf-8") as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    answers: dict[str, str] = json.loads(text) if text else {}
+    return lambda root: answers.get(str(root), "its signature could not be checked")
+
+
+def config_of(home: Home) -> AdminConfig:
+    """The settings of this home as far as they are sound, else the shipped ones."""
+    return _sound(read(Layers(config_file=settings_of(home))))
+
+
+def settings_of(home: Home) -> Path | None:
+    """The home's own admin_config.json, if it has one."""
+    own = home.config / files.ADMIN_CONFIG
+    return own if own.is_file() else None
+
+
+def _sound(reading: Reading) -> AdminConfig:
+    return load_snapshot().config if reading.config is None else reading.config
+
+
+def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = None) -> Judgement:
+    """All gates but that of the record, over these layers, by the keys that this home trusts.
+
+    `called`: what a directory that nobody knows yet is called in what is said. Raises CommandError, ConfigError.
+    """
+    view = look(layers)
+    config = _sound(view.reading)
+    found = run_gates(view, has_tests=False, verify=verify_of(trusted(home), config.governance))
+    for path, name in (called or {}).items():
+        found = [one._replace(file=_said(one.file, path, name), reason=_said(one.reason, path, name)) for one in found]
+    return Judgement(found, config)
+
+
+def _said(text: str, path: Path, name: str) -> str:
+    return text.replace(str(path), name)
+
+
+def clashes(layers: Layers, package_id: str, names: Collection[str]) -> list[Finding]:
+    """Each file that the package would bring and somebody else has: nobody's is ever replaced by a package."""
+    there, _faults = files.find(layers)
+    return [
+        Finding(
+            "G0", f"{package_id}/{name}",
+            f"{_owner(there[name].layer)} has a file of this name ({there[name].origin})"
+            if there[name].layer == files.OWN else f"{_owner(there[name].layer)} has a file of this name",
+            "move yours away, if the package's is to be used" if there[name].layer == files.OWN
+            else "ask its maker to give it another name",
+        )
+        for name in sorted(names)
+        if name in there
+    ]  # fmt: skip
+
+
+def _owner(layer: str) -> str:
+    return {files.OWN: "this home", files.SHIPPED: "hobus itself"}.get(layer, layer)

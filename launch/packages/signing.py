@@ -1,0 +1,147 @@
+"""Ed25519 signatures of manifests, and the keys that make them. The library is loaded where one is made or checked.
+
+A private key is a PEM file (PKCS#8, as `openssl genpkey -algorithm ed25519` writes it) that only its owner may read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hobus.bus.clock import SystemClock
+from hobus.launch.console.errors import RefusedFault, UsageFault, of_os_error
+
+PUBLIC_KEY = re.compile(r"ed25519:[0-9a-f]{64}")
+_CONTEXT = b"hobus package manifest 1\n"
+"""Stands before what is signed, so that no signature of anything else can be taken for one of a manifest."""
+_FORMAT = 1
+_HEX = {"public_key": PUBLIC_KEY, "signature": re.compile(r"[0-9a-f]{128}")}
+_KEY_FILE_MAX_BYTES = 65_536
+_OTHERS = 0o077
+
+
+class BadSignature(ValueError):
+    """Not this key's signature of these bytes; the message says why, as the end of a sentence."""
+
+
+class Signature(NamedTuple):
+    """What signature.json holds."""
+
+    public_key: str
+    """`ed25519:<64 hex>`."""
+    signature: str
+    """128 hex digits."""
+
+    def to_bytes(self) -> bytes:
+        """The file; one signature has one form."""
+        return (json.dumps({"format": _FORMAT, **self._asdict()}, indent=1) + "\n").encode()
+
+
+def fingerprint(public_key: str) -> str:
+    """How a key is named to people: `key:<16 hex>` of its SHA-256."""
+    return f"key:{hashlib.sha256(bytes.fromhex(public_key.partition(':')[2])).hexdigest()[:16]}"
+
+
+def make_key(path: Path) -> str:
+    """A new private key lies there, for its owner alone; its public half. Raises CommandError."""
+    ed25519, serialization = _library()
+    private = ed25519.Ed25519PrivateKey.from_private_bytes(bytes.fromhex(SystemClock().secret()))
+    pem: bytes = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise UsageFault(f"{path} is there already: no key is overwritten", hint="name another file") from None
+    except OSError as error:
+        raise of_os_error(error, doing="the key cannot be written") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise of_os_error(error, doing="the key cannot be written") from error
+    return _public_text(private.public_key())
+
+
+def signed(manifest: bytes, key_file: Path) -> Signature:
+    """The signature of this manifest with the key in the file. Raises CommandError."""
+    private = _private_key(key_file)
+    return Signature(_public_text(private.public_key()), private.sign(_CONTEXT + manifest).hex())
+
+
+def checked_signature(data: bytes, manifest: bytes) -> Signature:
+    """The signature in these bytes of a signature.json, which is that of this manifest. Raises BadSignature."""
+    signature = _parsed(data)
+    ed25519, _ = _library()
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as the module's head says
+
+    public = bytes.fromhex(signature.public_key.partition(":")[2])
+    try:
+        key = ed25519.Ed25519PublicKey.from_public_bytes(public)
+        key.verify(bytes.fromhex(signature.signature), _CONTEXT + manifest)
+    except (InvalidSignature, ValueError):
+        said = f"the manifest is not what {fingerprint(signature.public_key)} signed: one of them was changed"
+        raise BadSignature(said) from None
+    return signature
+
+
+def _parsed(data: bytes) -> Signature:
+    try:
+        value = json.loads(data)
+        signature = Signature(value["public_key"], value["signature"])
+        is_one = all(form.fullmatch(getattr(signature, name)) for name, form in _HEX.items())
+    except (ValueError, LookupError, TypeError, RecursionError):
+        is_one, signature = False, Signature("", "")
+    if not is_one or signature.to_bytes() != data:
+        raise BadSignature("signature.json is not as they are made: it was changed, or is of another version of hobus")
+    return signature
+
+
+def _private_key(path: Path) -> Any:
+    _, serialization = _library()
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(_KEY_FILE_MAX_BYTES)
+    except OSError as error:
+        raise UsageFault(
+            f"--key {path}: {error.strerror}", hint="make one: hobus package key FILE, or name the file of yours"
+        ) from None
+    if mode & _OTHERS:
+        raise RefusedFault(f"--key {path}: others than its owner may read it", hint=f"chmod 600 {path}")
+    try:
+        key = serialization.load_pem_private_key(data, password=None)
+    except (ValueError, TypeError):
+        key = None
+    except _unsupported():
+        key = None
+    if key is None or not hasattr(key, "sign") or type(key.public_key()).__name__.find("Ed25519") < 0:
+        raise UsageFault(
+            f"--key {path}: not an Ed25519 private key without a password", hint="make one: hobus package key FILE"
+        )
+    return key
+
+
+def _unsupported() -> type[Exception]:
+    fault: type[Exception] = importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm
+    return fault
+
+
+def _public_text(key: Any) -> str:
+    return f"ed25519:{key.public_bytes_raw().hex()}"
+
+
+def _library() -> tuple[Any, Any]:
+    """By name: no process of a cluster keeps it loaded."""
+    return (
+        importlib.import_module("cryptography.hazmat.primitives.asymmetric.ed25519"),
+        importlib.import_module("cryptography.hazmat.primitives.serialization"),
+    )

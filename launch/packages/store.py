@@ -1,0 +1,142 @@
+"""What lies below <home>/packages, changed so that a crash at any moment leaves the old packages in force, or the new.
+
+A package is written beside the others, whole and on the device, and gets its name; then one pointer file, replaced at
+once, says what is in force (`cluster/installed.py`). Whatever else lies there is left over, counts for nothing, and is
+taken away by the next command. One command at a time changes anything: it holds the lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hobus.bus.disk import RealDisk
+from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.cluster.installed import DIRECTORY, in_force, pointer_of, pointer_text
+from hobus.launch.console.errors import CommandError, RefusedFault, next_here, of_os_error
+
+_LOCK = ".lock"
+_STAGING = ".staging"
+
+
+class Store:
+    """The packages of one home, for whoever holds its lock."""
+
+    def __init__(self, home: Home, disk: RealDisk) -> None:
+        self._home = home
+        self._disk = disk
+
+    def in_force(self) -> tuple[Path, ...]:
+        """The directories of the installed packages. Raises ConfigError."""
+        return in_force(self._home)
+
+    def staged(self, files: Mapping[str, bytes]) -> Path:
+        """A directory beside the others that holds these files and is on the device. Raises OSError."""
+        folders = {"/".join(name.split("/")[:depth]) for name in files for depth in range(1, name.count("/") + 1)}
+        self._disk.make_dir(_STAGING)
+        for folder in sorted(folders):
+            self._disk.make_dir(f"{_STAGING}/{folder}")
+        for name, data in files.items():
+            self._write(f"{_STAGING}/{name}", data)
+        for folder in sorted(folders, reverse=True):
+            self._disk.sync_dir(f"{_STAGING}/{folder}")
+        self._disk.sync_dir(_STAGING)
+        return self._home.packages / _STAGING
+
+    def name_staged(self, name: str) -> None:
+        """The staged directory has this name; it is not in force yet. Raises OSError."""
+        self._disk.rename(_STAGING, name)
+        self._disk.sync_dir()
+
+    def put_in_force(self, directories: Iterable[str]) -> None:
+        """From now on exactly these are installed.
+
+        Raises OSError where that is not so, and CommandError where the disk did not confirm that it stays so.
+        """
+        self._replace(pointer_of(self._home).name, pointer_text(directories).encode())
+
+    def keep_trusted(self, name: str, data: bytes) -> None:
+        """The file of trusted keys holds this. Raises as `put_in_force` does."""
+        self._replace(name, data)
+
+    def sweep(self) -> list[str]:
+        """What commands that did not come to their end, or the last change, left here is gone; its names.
+
+        Raises OSError, ConfigError.
+        """
+        kept = {path.name for path in self.in_force()}
+        left = [name for name in self._disk.list() if _is_ours(name) and name not in kept]
+        for name in left:
+            self._remove(name)
+        return left
+
+    def _replace(self, name: str, data: bytes) -> None:
+        beside = f".{name}.new"
+        with suppress(FileNotFoundError):
+            self._disk.remove(beside)
+        self._write(beside, data)
+        self._disk.rename(beside, name)
+        try:
+            self._disk.sync_dir()
+        except OSError as error:
+            said = of_os_error(error, doing="the change was made, but the disk did not confirm it")
+            raise CommandError(said.message, hint=f"see what is there: {next_here('package list')}") from error
+
+    def _write(self, name: str, data: bytes) -> None:
+        file = self._disk.open(name, create=True)
+        try:
+            file.write_at(0, data)
+            file.sync()
+        finally:
+            file.close()
+
+    def _remove(self, name: str) -> None:
+        """A file, a link, or a directory with all that is in it; nothing is followed."""
+        path = self._home.packages / name
+        if path.is_symlink() or not path.is_dir():
+            self._disk.remove(name)
+            return
+        for entry in sorted(os.listdir(path)):  # noqa: PTH208 - names, not paths
+            self._remove(f"{name}/{entry}")
+        self._disk.remove_dir(name)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether such a name is given here, to what comes and goes."""
+    return name == _STAGING or DIRECTORY.fullmatch(name) is not None or (name.startswith(".") and name.endswith(".new"))
+
+
+@contextmanager
+def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[Store]:
+    """The packages of this home, for this command alone.
+
+    What earlier commands left is gone. Raises CommandError: somebody else is changing them, or the disk refuses.
+    """
+    try:
+        make_private(home.packages)
+        at = disk(home.packages)
+        release = at.lock(_LOCK)
+    except OSError as error:
+        raise of_os_error(error, doing="the home's packages cannot be changed") from error
+    if release is None:
+        raise RefusedFault(
+            f"another command is changing the packages of {home.root}", hint="wait until it has ended, then do it again"
+        )
+    try:
+        store = Store(home, at)
+        with doing("what an earlier command left cannot be taken away"):
+            store.sweep()
+        yield store
+    finally:
+        release()
+
+
+@contextmanager
+def doing(what: str) -> Generator[None]:
+    """A refusal of the operating system is told as this. Raises CommandError."""
+    try:
+        yield
+    except OSError as error:
+        raise of_os_error(error, doing=what) from error

@@ -1,0 +1,108 @@
+"""Whose packages are believed where `governance.signatures` is `signed`: public keys by names that people gave them.
+
+<home>/packages/trusted.json   {"format": 1, "keys": {"<name>": "ed25519:<64 hex>", …}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from hobus.config.files import SIGNATURE
+from hobus.config.parse import BadText, json_value
+from hobus.config.schema import GovernanceConfig
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import DIRECTORY, HEX
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.console.output import as_json
+from hobus.launch.packages.bundle import manifest_name
+from hobus.launch.packages.signing import PUBLIC_KEY, BadSignature, checked_signature, fingerprint
+
+_FORMAT = 1
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+def file_of(home: Home) -> Path:
+    """Where they are kept, if there are any."""
+    return home.packages / "trusted.json"
+
+
+def trusted(home: Home) -> dict[str, str]:
+    """Name -> public key, in order of the names. Raises CommandError for a damaged file: nobody is believed then."""
+    path = file_of(home)
+    try:
+        value = json_value(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (BadText, UnicodeDecodeError, OSError) as error:
+        raise _damaged(path, str(error)) from None
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    keys = fields.get("keys")
+    if fields.get("format") != _FORMAT or set(fields) != {"format", "keys"} or not isinstance(keys, dict):
+        raise _damaged(path, f"not a list of keys in format {_FORMAT}")
+    found = cast("dict[str, Any]", keys)
+    for name, key in found.items():
+        if NAME.fullmatch(name) is None or not isinstance(key, str) or PUBLIC_KEY.fullmatch(key) is None:
+            raise _damaged(path, f"{name[:64]!r} is no name with a key")
+    return dict(sorted(found.items()))
+
+
+def text_of(keys: Mapping[str, str]) -> bytes:
+    """What the file holds for these keys."""
+    return f"{as_json({'format': _FORMAT, 'keys': dict(sorted(keys.items()))}, indent=1)}\n".encode()
+
+
+def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceConfig) -> dict[str, str]:
+    """These keys and one more. Raises UsageFault."""
+    if NAME.fullmatch(name) is None:
+        raise UsageFault(f"{name[:64]!r}: up to 64 of A-Z, a-z, 0-9 and `._@-`, the first one a letter or digit")
+    if PUBLIC_KEY.fullmatch(key) is None:
+        raise UsageFault(
+            f"{key[:80]!r} is no public key: `ed25519:` and 64 hex digits, as hobus package key FILE prints it"
+        )
+    if keys.get(name, key) != key:
+        raise UsageFault(
+            f"{name} has another key here: {fingerprint(keys[name])}",
+            hint=f"choose another name, or remove that one: {next_here(f'package trust remove {name}')}",
+        )
+    if other := next((one for one, known in keys.items() if known == key and one != name), None):
+        raise UsageFault(f"{fingerprint(key)} is trusted already, as {other}")
+    if len({*keys, name}) > limits.trusted_max:
+        raise UsageFault(f"{limits.trusted_max} keys are trusted already (governance.trusted_max)")
+    return {**keys, name: key}
+
+
+def untrusted(public_key: str, keys: Mapping[str, str], policy: GovernanceConfig) -> str:
+    """Why a package with this key's signature is not believed; empty if it is."""
+    if policy.signatures == "dev" or public_key in keys.values():
+        return ""
+    return f"{fingerprint(public_key)} signed it, which is no key of `hobus package trust list`"
+
+
+def signature_fault(root: Path, package_id: str, keys: Mapping[str, str], policy: GovernanceConfig) -> str:
+    """Why the package in this directory is not believed; empty if it is.
+
+    Its manifest has to be the one by which the directory was named. Under `dev` that is all that is looked at: whether
+    somebody signed it was looked at when it came.
+    """
+    try:
+        manifest = (root / manifest_name(package_id)).read_bytes()
+        if DIRECTORY.fullmatch(root.name) and not hashlib.sha256(manifest).hexdigest().startswith(root.name[-HEX:]):
+            return "its manifest is not the one that was installed"
+        if policy.signatures == "dev":
+            return ""
+        signature = checked_signature((root / SIGNATURE).read_bytes(), manifest)
+    except BadSignature as fault:
+        return str(fault)
+    except FileNotFoundError as error:
+        return f"{error.filename} is not there, so nobody signed it"
+    except OSError as error:
+        return f"{error.filename} cannot be read: {error.strerror}"
+    return untrusted(signature.public_key, keys, policy)
+
+
+def _damaged(path: Path, why: str) -> CommandError:
+    return CommandError(f"{path}: {why}", hint="restore a copy, or remove it and name the keys again")

@@ -1,0 +1,105 @@
+"""G5 and G6, and all gates together: order, policy, what is handed in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from hobus.config.files import Layers
+from hobus.config.gates.finding import TITLES, Finding, failed
+from hobus.config.gates.run import RecordFault, View, look, run_gates
+from hobus.config.schema import AdminConfig
+from tests.config.gates.homes import clerk, found, write
+
+
+class Policy(BaseModel):
+    """Section `governance`, as far as a gate asks."""
+
+    signatures: str
+
+
+class WithPolicy(AdminConfig):
+    """Settings with that section."""
+
+    governance: Policy
+
+
+def with_policy(view: View, signatures: str) -> View:
+    """The view under this policy, whatever its settings say."""
+    settings = dict(view.reading.config or ()) | {"governance": Policy(signatures=signatures)}
+    return replace(view, reading=replace(view.reading, config=WithPolicy.model_construct(**settings)))
+
+
+def of_g5(view: View, **options: Any) -> list[tuple[str, str, str]]:
+    """Severity, file and reason of what G5 says."""
+    return [(one.severity, one.file, one.reason) for one in run_gates(view, **options) if one.gate == "G5"]
+
+
+def test_under_dev_it_is_said_that_nothing_is_checked() -> None:
+    """A note, never a failure."""
+    assert of_g5(look()) == [
+        ("note", "governance.signatures", "signatures are not checked (governance.signatures: dev)")
+    ]
+
+
+def test_a_package_whose_signature_does_not_hold_fails_under_either_policy(tmp_path: Path) -> None:
+    """What is signed wrongly was tampered with."""
+    root = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
+    clerk(root)
+    view = look(Layers(packages=(root,)))
+    for policy in ("dev", "signed"):
+        told = of_g5(with_policy(view, policy), verify=lambda _root: "the signature does not hold")
+        assert ("fail", str(root), "the signature does not hold") in told
+        assert [one for one in of_g5(with_policy(view, policy), verify=lambda _root: "") if one[0] == "fail"] == []
+
+
+def test_where_nobody_can_verify_a_signed_package_is_refused(tmp_path: Path) -> None:
+    """Never taken for good because nobody looked; under `dev` it is."""
+    root = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
+    clerk(root)
+    view = look(Layers(packages=(root,)))
+    assert [one[0] for one in of_g5(with_policy(view, "signed"))] == ["fail"]
+    assert [one[0] for one in of_g5(with_policy(view, "dev"))] == ["note"]
+
+
+def test_under_signed_a_home_has_settings_of_its_own_and_nothing_else(tmp_path: Path) -> None:
+    """Everything else belongs into a package."""
+    own = write(tmp_path, "prompt_packs/PRM-MINE-001.txt", "[[user]]\nx")
+    write(tmp_path, "admin_config.json", '{"ho2": {"runs_max": 8}}')
+    ((severity, file, reason),) = of_g5(with_policy(look(Layers(own=tmp_path)), "signed"))
+    assert (severity, file) == ("fail", str(own)) and "only signed packages are taken" in reason
+
+
+def test_what_the_record_says_is_handed_in() -> None:
+    """None: it verifies, or there is none."""
+    fault = RecordFault("ledger/segments/0.seg", "byte 7: torn", "restore a copy")
+    (one,) = failed(run_gates(look(), check_record=lambda: fault))
+    assert one == Finding("G6", *fault) and one.line == "G6  ledger/segments/0.seg: byte 7: torn; restore a copy"
+    assert failed(run_gates(look(), check_record=lambda: None)) == []
+
+
+def test_findings_come_in_the_order_of_the_gates_and_once_each(tmp_path: Path) -> None:
+    """All of them: a fault in one gate hides none of another."""
+    clerk(tmp_path, dependencies=["PKG-GHOST-001"])
+    write(tmp_path, "specs/SPEC-CLERK-001/standard.md", "# Changed\n")
+    write(tmp_path, "admin_config.json", '{"ho2": {"runs_max": -1}}')
+    write(tmp_path, "prompt_packs/PRM-DEGRADED-001.txt", "no section")
+    text = (tmp_path / "frameworks/FMWK-900_Clerks/manifest.yaml").read_text()
+    write(
+        tmp_path, "frameworks/FMWK-900_Clerks/manifest.yaml", text.replace("tests/test_clerk.py::test_it_asks", "care")
+    )
+    findings = found(tmp_path, check_record=lambda: RecordFault("x", "y", "z"))
+    gates = [one.gate for one in findings]
+    assert gates == sorted(gates) and set(gates) == {"G0", "G1", "G2", "G3", "G4", "G6"} and set(TITLES) > set(gates)
+    assert len(set(findings)) == len(findings)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"bus": 7}', "\ufeff{}", '{"bus": {"x": 1e999}}'])
+def test_settings_that_are_none_are_findings_and_never_a_crash(tmp_path: Path, text: str) -> None:
+    """Whatever stands there."""
+    write(tmp_path, "admin_config.json", text)
+    assert any(one.gate == "G2" and one.severity == "fail" and one.mend for one in found(tmp_path))

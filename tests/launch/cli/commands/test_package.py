@@ -1,0 +1,117 @@
+"""`hobus package`: what it says, to people and to programs, and by which codes it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+from tests.launch.packages import parts
+
+
+@pytest.fixture
+def package(tmp_path, capsys):
+    """A command of this family on one home: what it printed, after it ended by this code."""
+
+    def run(*words: str, code: int = exit_codes.OK) -> str:
+        assert cli.run(["--home", str(tmp_path / "home"), "package", *words]) == code
+        printed = capsys.readouterr()
+        return (
+            printed.out
+            if "--json" in words and code in (exit_codes.OK, exit_codes.INTEGRITY)
+            else printed.out + printed.err
+        )
+
+    return run
+
+
+def test_from_a_key_to_an_agent_and_back(package, tmp_path, monkeypatch):
+    """Every command once, as the help has them; each says what comes next, and what is not looked at."""
+    monkeypatch.chdir(tmp_path)
+    public = package("key", "my.key").splitlines()[0]
+    parts.draft(tmp_path / "clerk")
+    assert "built" in package("build", "clerk", "--key", "my.key")
+    file = "PKG-CLERK-001-1.0.0.hobus-package"
+    assert "whom this home does not trust" in package("inspect", file) and not (tmp_path / "home").exists()
+    assert "trusted" in package("trust", "add", "maker", public)
+    said = package("install", file)
+    for part in ("installed", "agents/CLERK.json", "governance.signatures: dev", "ask --agent CLERK"):
+        assert part in said
+    assert "maker (key:" in package("list") and "trusted here as maker" in package("inspect", file)
+    assert cli.run(["--home", str(tmp_path / "home"), "agent", "show", "CLERK"]) == exit_codes.OK
+    parts.draft(tmp_path / "clerk", version="1.1.0")
+    package("build", "clerk", "--key", "my.key", "--output", "next")
+    assert "(was 1.0.0)" in package("upgrade", "next")
+    assert "would fail gate G5" in package("trust", "remove", "maker")
+    assert "removed" in package("remove", "PKG-CLERK-001")
+    assert "no package is installed" in package("list") and "no key is trusted" in package("trust", "list")
+
+
+def test_programs_get_documents(package, tmp_path):
+    """With the fields that the table shows, and those that it has no room for."""
+    key, file = parts.key(tmp_path), parts.clerk(tmp_path)
+    built = json.loads(
+        package("build", str(parts.draft(tmp_path / "d")), "--key", str(key), "--output", str(tmp_path / "b"), "--json")
+    )
+    assert built["package_id"] == "PKG-CLERK-001" and built["files"] == sorted(parts.files_of())
+    seen = json.loads(package("inspect", str(file), "--json"))
+    assert (seen["would"], seen["failures"], seen["signature"]["trusted_as"]) == ("install", [], "")
+    assert {one["path"] for one in seen["files"]} == set(parts.files_of()) and all(
+        one["size_bytes"] for one in seen["files"]
+    )
+    done = json.loads(package("install", str(file), "--json"))
+    assert (done["is_change"], done["before"], done["agents"], done["signatures"]) == (True, "", ["CLERK"], "dev")
+    assert json.loads(package("install", str(file), "--json"))["is_change"] is False
+    (row,) = json.loads(package("list", "--json"))["packages"]
+    assert (row["package_id"], row["version"], row["fault"], row["agents"]) == ("PKG-CLERK-001", "1.0.0", "", ["CLERK"])
+    package("trust", "add", "maker", seen["signature"]["public_key"], "--json")
+    (known,) = json.loads(package("trust", "list", "--json"))["keys"]
+    assert known["name"] == "maker" and known["fingerprint"] == row["fingerprint"] == seen["signature"]["fingerprint"]
+    assert json.loads(package("trust", "remove", "maker", "--json"))["packages"] == ["PKG-CLERK-001"]
+    gone = json.loads(package("remove", "PKG-CLERK-001", "--json"))
+    assert (gone["version"], gone["is_change"], gone["running_cluster"]) == ("1.0.0", True, "")
+
+
+def test_what_is_refused_names_gate_file_reason_and_mend_and_changes_nothing(package, tmp_path):
+    """By inspect and by install alike, with code 3; what is no bundle, and what is not there, with 2."""
+    ghost = parts.clerk(tmp_path, dependencies=["PKG-GHOST-001"])
+    seen = json.loads(package("inspect", str(ghost), "--json", code=exit_codes.INTEGRITY))
+    assert [(one["gate"], one["severity"]) for one in seen["failures"]] == [("G1", "fail")]
+    said = package("install", str(ghost), code=exit_codes.INTEGRITY)
+    for part in (
+        "nothing was changed",
+        "G1  PKG-CLERK-001/packages/PKG-CLERK-001/manifest.json",
+        "PKG-GHOST-001",
+        "install it first",
+    ):
+        assert part in said
+    data = bytearray(ghost.read_bytes())
+    data[100] ^= 1
+    ghost.write_bytes(data)
+    assert "G5" in package("install", str(ghost), code=exit_codes.INTEGRITY)
+    ghost.write_bytes(b"PK\x03\x04")
+    assert "it is no package" in package("install", str(ghost), code=exit_codes.USAGE)
+    for words in (
+        ("install", str(tmp_path / "gone")), ("remove", "PKG-NONE"), ("upgrade", str(parts.clerk(tmp_path))),
+        ("trust", "remove", "nobody"), ("trust", "add", "me", "ssh-ed25519 AAAA"), ("build", str(tmp_path / "gone"), "--key", "k"),
+        ("build", str(parts.draft(tmp_path / "d")), "--key", str(tmp_path / "gone")), ("key", str(tmp_path / "maker.key")),
+    ):  # fmt: skip
+        assert "error: " in package(*words, code=exit_codes.USAGE)
+    assert "no package is installed" in package("list")
+
+
+def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
+    """Which packages fail from now on, and what to do about it."""
+    assert (
+        cli.run(["--home", str(tmp_path / "home"), "config", "set", "governance.signatures", "signed"]) == exit_codes.OK
+    )
+    file = parts.clerk(tmp_path)
+    assert "no key of `hobus package trust list`" in package("install", str(file), code=exit_codes.INTEGRITY)
+    public = json.loads(package("inspect", str(file), "--json", code=exit_codes.INTEGRITY))["signature"]["public_key"]
+    package("trust", "add", "maker", public)
+    assert "governance.signatures: dev" not in package("install", str(file))
+    said = package("trust", "remove", "maker")
+    assert "PKG-CLERK-001: gate G5 fails now" in said and "package remove PKG-CLERK-001" in said
+    assert "no key of `hobus package trust list`" in package("list")

@@ -1,0 +1,67 @@
+"""Kills a command that changes packages at each of its operations, one after the other; tells what it left as JSON lines.
+
+A program of its own, since it forks: `python -m tests.launch.packages.killed DIRECTORY install|upgrade|remove`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.builders import shipped_snapshot
+from hobus.launch.cluster.home import home_of
+from hobus.launch.packages import installing
+from hobus.launch.packages.installing import install, installed_in, remove, upgrade
+from hobus.launch.packages.judging import Judgement
+from tests.launch.packages import parts
+from tests.launch.packages.injected import Failpoint, disk_with, kill
+
+
+def main(directory: Path, name: str) -> None:
+    """One line for each operation: what it was, what is in force after it, and what is left after the next command."""
+    one, two, boss = parts.clerk(directory), parts.clerk(directory, "2.0.0"), parts.other(directory, "BOSS", 300)
+    third = parts.other(directory, "THIRD", 400)
+    # What gates say is tested elsewhere; here a command is its operations.
+    nothing = Judgement([], shipped_snapshot().config)
+    installing.refusals = lambda *_: ([], nothing)  # type: ignore[assignment]
+    installing.judged = lambda *_: nothing  # type: ignore[assignment]
+    begin = home_of(directory / "begin")
+    install(begin, one)
+    commands = {"install": (install, boss), "upgrade": (upgrade, two), "remove": (remove, "PKG-CLERK-001")}
+    command, what = commands[name]
+    at = 0
+    while True:
+        at += 1
+        home = home_of(directory / f"{name}-{at}")
+        shutil.copytree(begin.root, home.root)
+        if not _is_killed(lambda home=home, at=at: command(home, what, disk=disk_with(Failpoint(at, kill)))):  # type: ignore[arg-type]
+            return
+        found = {one.package_id: one.version for one in installed_in(home).values()}
+        whole = all(one.package is not None and one.public_key for one in installed_in(home).values())
+        install(home, third)  # the next command, whatever it is
+        left = sorted(path.name for path in home.packages.iterdir())
+        wanted = sorted([*(one.directory.name for one in installed_in(home).values()), ".lock", "installed.json"])
+        told = {"at": at, "found": found, "whole": whole, "swept": left == wanted, "home": str(home.root)}
+        sys.stdout.write(f"{json.dumps(told)}\n")
+        sys.stdout.flush()
+
+
+def _is_killed(body: Callable[[], object]) -> bool:
+    """Whether a child that does this is killed by it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            body()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,168 @@
+"""A directory becomes a signed bundle."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from hobus.launch.cluster.home import home_of
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.packages.building import build
+from hobus.launch.packages.incoming import read_bundle
+from hobus.launch.packages.installing import install
+from hobus.launch.packages.refused import PackageRefused
+from tests.launch.packages import parts
+from tests.launch.packages.parts import LIMITS
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with nothing in it."""
+    return home_of(tmp_path / "home")
+
+
+@pytest.fixture
+def make(tmp_path, home):
+    """Builds a draft that was made of these; the bundle's path."""
+
+    def made(source=None, **fields):
+        source = source or parts.draft(tmp_path / "draft", **fields)
+        return build(home, source, parts.key(tmp_path), tmp_path / "made.hobus-package")
+
+    return made
+
+
+def test_a_draft_becomes_a_bundle_with_every_hash_and_stays_as_it_is(make, tmp_path):
+    """What a draft says nothing about is filled in; what is hidden stays out; the file is the same each time."""
+    source = parts.draft(tmp_path / "draft")
+    file = source / "packages/PKG-CLERK-001/manifest.json"
+    value = json.loads(file.read_text())
+    for name in ("assets", "schema_version", "dependencies"):
+        del value[name]
+    file.write_text(json.dumps(value))
+    (source / ".git").mkdir()
+    (source / ".git/config").write_text("")
+    before = file.read_bytes()
+    made = make(source)
+    read = read_bundle(made.path, LIMITS)
+    assert read.package == made.incoming.package and read.bundle.files == parts.files_of()
+    kinds = {asset.path: asset.classification for asset in read.package.assets}
+    assert kinds["agents/CLERK.json"] == "agent" and kinds["frameworks/FMWK-200_CLERK/standard.md"] == "doc"
+    assert file.read_bytes() == before and not list(source.rglob("signature.json"))
+    again = tmp_path / "again"
+    again.mkdir()
+    assert build(home_of(again), source, parts.key(tmp_path), again / "b").path.read_bytes() == made.path.read_bytes()
+
+
+def test_no_bundle_is_written_over_another_file(make, tmp_path):
+    """Nor is anything left of one that could not be made."""
+    make()
+    with pytest.raises(UsageFault, match="nothing is overwritten"):
+        make()
+    with pytest.raises(CommandError, match="the bundle cannot be written"):
+        build(home_of(tmp_path / "home"), tmp_path / "draft", parts.key(tmp_path), tmp_path / "gone" / "b")
+
+
+def test_what_is_no_plain_file_in_its_place_is_told_all_at_once(make, tmp_path):
+    """Links, pipes, directories where files belong, strangers, settings, and what is too large."""
+    source = parts.draft(tmp_path / "draft")
+    (source / "agents/LINK.json").symlink_to(source / "agents/CLERK.json")
+    (source / "contracts").symlink_to(source / "agents")
+    os.mkfifo(source / "agents/PIPE.json")
+    (source / "agents/deeper").mkdir()
+    (source / "agents/deeper/X.json").write_text("{}")
+    (source / "tool.py").write_text("")
+    (source / "admin_config.json").write_text("{}")
+    (source / "prompt_packs").mkdir()
+    (source / "prompt_packs/PRM-BIG-001.txt").write_bytes(b"x" * (LIMITS.file_max_bytes + 1))
+    with pytest.raises(UsageFault) as caught:
+        make(source)
+    said = {
+        one.partition(": ")[0].removeprefix(f"{source}/"): one.partition(": ")[2]
+        for one in caught.value.message.split("\n")
+    }
+    assert said["agents/LINK.json"].startswith("a link") and said["contracts"].startswith("a link")
+    assert said["agents/PIPE.json"].startswith("not a plain file")
+    assert said["agents/deeper/X.json"].startswith("no governed file") and said["tool.py"].startswith(
+        "no governed file"
+    )
+    assert "holds no settings" in said["admin_config.json"] and "file_max_bytes" in said["prompt_packs/PRM-BIG-001.txt"]
+    assert len(said) == 7
+
+
+def test_too_many_files_are_refused_before_they_are_read(make, tmp_path):
+    """With the limit's name."""
+    source = parts.draft(tmp_path / "draft")
+    for number in range(LIMITS.files_max):
+        (source / f"agents/A{number}.json").write_text("{}")
+    with pytest.raises(UsageFault, match=r"files_max"):
+        make(source)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"package_id": "PKG-HOME"}, "the name of a home's own files"),
+        ({"schema_version": "1.1"}, "schema_version '1.1'"),
+        ({"version": "1"}, "version"),
+        ({"assets": [{"path": "agents/GONE.json"}]}, "lists it, and it is not there"),
+        ({"assets": 7}, "assets: a list of objects"),
+        ({"assets": [{"path": "agents/CLERK.json", "classification": "song"}]}, "classification"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_a_draft_that_is_none_is_refused_with_its_fault(make, fields, said):
+    """Nothing is signed that nobody could install."""
+    with pytest.raises(CommandError) as caught:
+        make(**fields)
+    assert said in caught.value.message and caught.value.exit_code in (exit_codes.USAGE, exit_codes.INTEGRITY)
+
+
+def test_a_directory_without_one_manifest_is_no_draft(make, tmp_path):
+    """None, two, one that is no JSON, one in a directory of another name, and no directory at all."""
+    source = parts.draft(tmp_path / "draft")
+    file = source / "packages/PKG-CLERK-001/manifest.json"
+    whole = file.read_bytes()
+    for data, said in (
+        (b"{", "not JSON"),
+        (b"[]", "holds list"),
+        (whole.replace(b"CLERK-001", b"CLERK-002"), "make them equal"),
+    ):
+        file.write_bytes(data)
+        with pytest.raises(UsageFault, match=said):
+            make(source)
+    file.write_bytes(whole)
+    parts.draft(source, {}, package_id="PKG-TWO")
+    with pytest.raises(UsageFault, match="here is 2 of them"):
+        make(source)
+    for path in source.rglob("manifest.json"):
+        path.unlink()
+    with pytest.raises(UsageFault, match="here is none"):
+        make(source)
+    with pytest.raises(UsageFault, match="no directory"):
+        make(tmp_path / "gone")
+
+
+def test_what_no_home_would_take_is_not_built(make, tmp_path, home):
+    """The gates judge it beside what is shipped and installed; no file is left."""
+    with pytest.raises(PackageRefused) as caught:
+        make(dependencies=["PKG-GHOST-001"])
+    (finding,) = caught.value.findings
+    assert (finding.gate, finding.file) == ("G1", "PKG-CLERK-001/packages/PKG-CLERK-001/manifest.json")
+    assert caught.value.exit_code == exit_codes.INTEGRITY and not (tmp_path / "made.hobus-package").exists()
+    install(home, parts.other(tmp_path, "GHOST", 300))
+    assert make(parts.draft(tmp_path / "draft", dependencies=["PKG-GHOST-001"])).path.exists()
+    taken = parts.draft(tmp_path / "two", parts.files_of() | {"agents/GHOST.json": b"{}"})
+    with pytest.raises(PackageRefused, match=r"agents/GHOST\.json: PKG-GHOST-001 has a file of this name"):
+        build(home, taken, parts.key(tmp_path), tmp_path / "two.hobus-package")
+
+
+def test_the_makers_own_files_of_the_home_may_be_those_of_the_package(make, home):
+    """Whoever tried an agent in a home packs the same files, without moving them away first."""
+    for name, data in parts.files_of().items():
+        (home.config / name).parent.mkdir(parents=True, exist_ok=True)
+        (home.config / name).write_bytes(data)
+    assert make().path.exists()

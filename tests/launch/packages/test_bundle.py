@@ -1,0 +1,135 @@
+"""The file that a package travels in."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hobus.launch.packages.bundle import MAGIC, Bundle, NoPackage, decode, encode, package_in
+from tests.launch.packages import parts
+from tests.launch.packages.parts import LIMITS
+
+NAMES = st.sampled_from([f"agents/A{n}.json" for n in range(9)] + [f"prompt_packs/PRM-{n}.txt" for n in range(9)])
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory):
+    """Whoever makes the packages of this file."""
+    return parts.key(tmp_path_factory.mktemp("keys"))
+
+
+@given(st.binary(max_size=50), st.binary(max_size=50), st.dictionaries(NAMES, st.binary(max_size=50)))
+def test_what_was_packed_is_what_comes_out(manifest, signature, files):
+    """And the bytes are the same whatever the order was in which the files were given."""
+    made = Bundle(manifest, signature, files)
+    found = decode(encode(made), LIMITS)
+    assert found == made
+    assert encode(Bundle(manifest, signature, dict(reversed(list(files.items()))))) == encode(made)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_do_more_than_be_refused(data):
+    """Whatever somebody sends: refused with a sentence, or taken as the one form of what it holds."""
+    for whole in (data, MAGIC + data):
+        try:
+            found = decode(whole, LIMITS)
+        except NoPackage:
+            continue
+        assert encode(found) == whole
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../agents/A.json", "/agents/A.json", "agents/../../A.json", "frameworks/../manifest.yaml", "agents//A.json",
+        "agents/.A.json", "agents\\A.json", "agents/A\0.json", "agents/A.json\n", "admin_config.json", "signature.json",
+        "packages/PKG-B/manifest.json", "agents/\u0410.json", "agents/a b.json", "", "specs/./manifest.yaml",
+        "agents/" + "A" * 300 + ".json", "src/evil.py",
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_place_of_a_package_is_refused(key, name):
+    """Nothing is ever written outside its directory, nor where the cluster's settings are."""
+    with pytest.raises(NoPackage, match="no file of a package has this place"):
+        decode(encode(Bundle(b"", b"", {name: b"x"})), LIMITS)
+    good = parts.bundle(key)
+    with pytest.raises(NoPackage):
+        package_in(parts.bundle(key, {**good.files, name: b"x"}))
+
+
+def test_what_is_said_to_be_large_is_refused_before_it_is_read():
+    """Nothing is made of a length alone; each limit is named."""
+    head = MAGIC + struct.pack(">I", 0) * 2
+    with pytest.raises(NoPackage, match=r"files_max"):
+        decode(head + struct.pack(">I", 0xFFFFFFFF), LIMITS)
+    with pytest.raises(NoPackage, match=r"file_max_bytes"):
+        decode(MAGIC + struct.pack(">I", 0xFFFFFFFF), LIMITS)
+    with pytest.raises(NoPackage, match=r"bundle_max_bytes"):
+        decode(MAGIC + bytes(LIMITS.bundle_max_bytes), LIMITS)
+    many = {f"agents/A{n:04}.json": b"" for n in range(LIMITS.files_max)}
+    with pytest.raises(NoPackage, match=r"files_max"):
+        decode(encode(Bundle(b"", b"", many)), LIMITS)
+    many.popitem()
+    assert len(decode(encode(Bundle(b"", b"", many)), LIMITS).files) == LIMITS.files_max - 1
+
+
+def test_files_twice_or_out_of_order_are_refused():
+    """One package has one form."""
+    one = decode(encode(Bundle(b"", b"", {"agents/A.json": b"1", "agents/B.json": b"2"})), LIMITS)
+    data = encode(one)
+    twice = data.replace(b"agents/B.json", b"agents/A.json")
+    for changed in (twice, data.replace(b"agents/A.json", b"agents/C.json")):
+        with pytest.raises(NoPackage, match="not in order"):
+            decode(changed, LIMITS)
+    with pytest.raises(NoPackage, match="1 bytes follow"):
+        decode(data + b"\0", LIMITS)
+
+
+def test_manifest_and_files_are_held_against_each_other(key):
+    """A file too many, one too few, another content; names that differ by capitals alone."""
+    good = parts.bundle(key, {"agents/CLERK.json": parts.text(parts.agent("CLERK"))})
+    assert package_in(good).package_id == "PKG-CLERK-001"
+    with pytest.raises(NoPackage, match=r"agents/CLERK\.json: the manifest lists it, and it is not"):
+        package_in(Bundle(good.manifest, good.signature, {}))
+    with pytest.raises(NoPackage, match=r"agents/MORE\.json: it is in the bundle, and the manifest does not"):
+        package_in(Bundle(good.manifest, good.signature, {**good.files, "agents/MORE.json": b""}))
+    with pytest.raises(NoPackage, match="another hash"):
+        package_in(Bundle(good.manifest, good.signature, {"agents/CLERK.json": b"{}"}))
+    alike = parts.bundle(key, {"agents/CLERK.json": b"1", "agents/Clerk.json": b"1"})
+    with pytest.raises(NoPackage, match="differs from it by no letter"):
+        package_in(alike)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"schema_version": "1.3"}, "schema_version '1.3'; this version of hobus reads '1.2' alone"),
+        ({"schema_version": 12}, "schema_version"),
+        ({"package_id": "PKG-HOME"}, "the name of a home's own files"),
+        ({"package_id": "pkg-clerk-001"}, "package_id"),
+        ({"package_id": "PKG-CLERK\u0415"}, "package_id"),
+        ({"package_id": "PKG-\uff23LERK"}, "package_id"),
+        ({"package_id": "PKG-" + "A" * 61}, "package_id"),
+        ({"package_id": "PKG-A\n"}, "package_id"),
+        ({"version": "1.0"}, "version"),
+        ({"version": "01.0.0"}, "version"),
+        ({"version": "1.0.\u0661"}, "version"),
+        ({"version": "1.0.0-rc1"}, "version"),
+        ({"unknown": 1}, "unknown"),
+        ({"title": " "}, "title"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused_with_the_field(key, fields, said):
+    """Of another schema version, with an id that looks like another one, with a version of several forms."""
+    with pytest.raises(NoPackage, match=r"manifest|package_id") as caught:
+        package_in(parts.bundle(key, **fields))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"null", b'{"a": 1, "a": 2}', b"[" * 100_000])
+def test_a_manifest_that_is_no_object_is_refused(data):
+    """With the place, where there is one."""
+    with pytest.raises(NoPackage, match="its manifest"):
+        package_in(Bundle(data, b"", {}))

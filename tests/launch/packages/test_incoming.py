@@ -1,0 +1,90 @@
+"""A bundle that somebody gives."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.packages.bundle import Bundle, encode
+from hobus.launch.packages.incoming import checked_bundle, read_bundle
+from hobus.launch.packages.refused import PackageRefused
+from tests.launch.packages import parts
+from tests.launch.packages.parts import LIMITS
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a bundle that is what its maker signed."""
+    return parts.clerk(tmp_path_factory.mktemp("made")).read_bytes()
+
+
+def test_no_byte_of_a_bundle_can_be_another_one(whole):
+    """Each byte, changed in three ways: refused, with a sentence and a code that tells a program."""
+    checked_bundle("it", whole, LIMITS)
+    for at in range(len(whole)):
+        for mask in (0x01, 0x80, 0xFF):
+            changed = whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :]
+            with pytest.raises(CommandError) as caught:
+                checked_bundle("it", changed, LIMITS)
+            assert caught.value.exit_code in (exit_codes.USAGE, exit_codes.INTEGRITY), (at, mask)
+
+
+def test_no_bundle_can_be_cut_or_added_to(whole):
+    """At each place."""
+    for at in range(len(whole)):
+        with pytest.raises(UsageFault):
+            checked_bundle("it", whole[:at], LIMITS)
+    for more in (b"\0", whole, whole[:100]):
+        with pytest.raises(UsageFault):
+            checked_bundle("it", whole + more, LIMITS)
+
+
+def test_no_two_bytes_can_change_places(whole):
+    """Whatever a length says: neighbours swapped."""
+    for at in range(len(whole) - 1):
+        if whole[at] != whole[at + 1]:
+            changed = whole[:at] + whole[at + 1 : at + 2] + whole[at : at + 1] + whole[at + 2 :]
+            with pytest.raises(CommandError):
+                checked_bundle("it", changed, LIMITS)
+
+
+def test_parts_of_two_bundles_make_no_third(tmp_path):
+    """The manifest of one version with the signature or the files of another, by the same maker."""
+    key = parts.key(tmp_path)
+    one = parts.bundle(key, parts.files_of(prompt="One."), version="1.0.0")
+    two = parts.bundle(key, parts.files_of(prompt="Two."), version="2.0.0")
+    for mixed, gate in (
+        (Bundle(one.manifest, two.signature, one.files), "G5"),
+        (Bundle(two.manifest, one.signature, two.files), "G5"),
+        (Bundle(one.manifest, one.signature, two.files), "G0"),
+    ):
+        with pytest.raises(PackageRefused) as caught:
+            checked_bundle("it", encode(mixed), LIMITS)
+        assert [one.gate for one in caught.value.findings] == [gate] and all(one.mend for one in caught.value.findings)
+
+
+def test_who_signs_a_changed_manifest_anew_is_another_signer(tmp_path):
+    """A package may be signed by anybody; whose it is then is said, and gate G5 knows whom to believe."""
+    made = parts.bundle(parts.key(tmp_path))
+    again = parts.bundle(parts.key(tmp_path, "other.key"))
+    first, second = (checked_bundle("it", encode(one), LIMITS) for one in (made, again))
+    assert first.bundle.manifest == second.bundle.manifest
+    assert first.signature.public_key != second.signature.public_key
+
+
+def test_a_file_that_is_none_is_refused_at_once(tmp_path):
+    """A directory, a pipe that nobody writes to, a device, nothing, and what is larger than a bundle may be."""
+    os.mkfifo(tmp_path / "pipe")
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+    for path, said in (
+        (tmp_path, "a directory"), (tmp_path / "pipe", "no plain file"), ("/dev/zero", "no plain file"),
+        (tmp_path / "gone", "no such file"), (large, "bundle_max_bytes"), (__file__, "it is no package"),
+        ("/dev/null", "no plain file"),
+    ):  # fmt: skip
+        with pytest.raises(UsageFault, match=said):
+            read_bundle(type(tmp_path)(path), LIMITS)

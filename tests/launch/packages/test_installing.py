@@ -1,0 +1,243 @@
+"""Packages come into a home, are replaced, and go."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.installed import layers_of, pointer_of
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
+from hobus.launch.packages import trust
+from hobus.launch.packages.inspecting import inspect
+from hobus.launch.packages.installing import install, installed_in, remove, upgrade
+from hobus.launch.packages.judging import judged
+from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.store import changing
+from tests.launch.packages import parts
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with nothing in it."""
+    return home_of(tmp_path / "home")
+
+
+def everything(home):
+    """Every file below the home's packages, and its bytes, but the lock."""
+    found = home.packages.rglob("*") if home.packages.is_dir() else ()
+    return {
+        path.relative_to(home.packages).as_posix(): path.read_bytes()
+        for path in found
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def own(home, files):
+    """The home's own files."""
+    for name, data in files.items():
+        (home.config / name).parent.mkdir(parents=True, exist_ok=True)
+        (home.config / name).write_bytes(data)
+
+
+def prompt(home):
+    """What the clerk is told."""
+    return load_snapshot(layers_of(home)).agents["CLERK"].system_prompt
+
+
+def refused(command, home, *arguments):
+    """The findings of a command that the gates refuse; nothing is otherwise than before."""
+    before = everything(home)
+    with pytest.raises(PackageRefused) as caught:
+        command(home, *arguments)
+    assert caught.value.exit_code == exit_codes.INTEGRITY and everything(home) == before
+    assert all(one.reason and one.mend for one in caught.value.findings)
+    return [(one.gate, one.file, one.reason) for one in caught.value.findings]
+
+
+def test_a_package_comes_is_upgraded_and_goes(home, tmp_path):
+    """Its agent is there with the next load; of what went nothing is left, beside the pointer."""
+    first = install(home, parts.clerk(tmp_path))
+    assert first.is_change and first.now is not None and first.now.version == "1.0.0"
+    assert prompt(home) == "You are a clerk, version 1.0.0." and judged(home, layers_of(home)).failures == []
+    second = upgrade(home, parts.clerk(tmp_path, "1.0.10"))
+    assert second.before == first.now and prompt(home) == "You are a clerk, version 1.0.10."
+    assert [path.name for path in home.packages.glob("PKG-*")] == [second.now.directory.name]
+    assert remove(home, "PKG-CLERK-001").before == second.now
+    assert installed_in(home) == {} and "CLERK" not in load_snapshot(layers_of(home)).agents
+    assert everything(home).keys() == {"installed.json"}
+    assert load_snapshot(layers_of(home)).digest == load_snapshot().digest
+
+
+def test_once_more_is_no_change(home, tmp_path):
+    """For programs that ask for it each time; by another signer it is the same package, too."""
+    path = parts.clerk(tmp_path)
+    install(home, path)
+    before = everything(home)
+    assert not install(home, path).is_change and not upgrade(home, path).is_change
+    assert everything(home) == before
+
+
+def test_only_a_higher_version_takes_the_place(home, tmp_path):
+    """Compared as numbers; the same version with another content is none; nothing is changed."""
+    install(home, parts.clerk(tmp_path, "1.10.0"))
+    before = everything(home)
+    another = parts.file_of(tmp_path / "another", parts.bundle(parts.key(tmp_path), version="1.10.0"))
+    for path in (parts.clerk(tmp_path, "1.9.0"), parts.clerk(tmp_path, "0.99.99"), another):
+        with pytest.raises(UsageFault, match=r"1\.10\.0 is installed, and .* is not higher"):
+            upgrade(home, path)
+        with pytest.raises(UsageFault, match=r"is installed already"):
+            install(home, path)
+        assert inspect(home, path).would == "nothing"
+    assert everything(home) == before
+    with pytest.raises(UsageFault, match="nothing to upgrade"):
+        upgrade(home, parts.other(tmp_path, "BOSS", 300))
+
+
+def test_nobodys_file_is_ever_replaced(home, tmp_path):
+    """Neither the home's own, nor another package's, nor a shipped one; the owner is named."""
+    own(home, {"agents/CLERK.json": parts.files_of()["agents/CLERK.json"] + b"\n"})
+    found = refused(install, home, parts.clerk(tmp_path))
+    assert next(one for one in found if one[1].endswith("agents/CLERK.json"))[2].startswith(
+        "this home has a file of this name"
+    )
+    shutil.rmtree(home.config)
+    install(home, parts.clerk(tmp_path))
+    thief = parts.files_of("BOSS", 300) | {"agents/CLERK.json": parts.files_of()["agents/CLERK.json"]}
+    fields = {"package_id": "PKG-BOSS-001", "spec_id": "SPEC-BOSS-001", "framework_id": "FMWK-300"}
+    path = parts.file_of(tmp_path / "thief", parts.bundle(parts.key(tmp_path), thief, **fields))
+    assert ("G0", "PKG-BOSS-001/agents/CLERK.json", "PKG-CLERK-001 has a file of this name") in refused(
+        install, home, path
+    )
+    for name in ("agents/ADMIN.json", "prompt_packs/PRM-SYNTHESIZE-001.txt"):
+        thief = parts.files_of("BOSS", 300) | {name: b"x"}
+        path = parts.file_of(tmp_path / "thief", parts.bundle(parts.key(tmp_path), thief, **fields))
+        assert ("G0", f"PKG-BOSS-001/{name}", "hobus itself has a file of this name") in refused(install, home, path)
+
+
+def test_no_package_has_a_shipped_ones_name_or_one_that_looks_like_it(home, tmp_path):
+    """Nor the name that the home's own files go by."""
+    key = parts.key(tmp_path)
+    for name, gate in (("PKG-PROMPTS-001", "G0"), ("PKG-PR0MPTS-001", "G1"), ("PKG-HOME", "G2"), ("PKG-H0ME", "G2")):
+        path = parts.file_of(tmp_path / "alike", parts.bundle(key, package_id=name))
+        found = refused(install, home, path)
+        assert gate in {one[0] for one in found}, (name, found)
+
+
+def test_dependencies_are_held_at_coming_and_at_going(home, tmp_path):
+    """A ghost, itself, one above it; and nobody takes away what another package needs."""
+    for needs in ("PKG-GHOST-001", "PKG-CLERK-001"):
+        found = refused(install, home, parts.clerk(tmp_path, dependencies=[needs]))
+        assert {one[0] for one in found} == {"G1"}
+    install(home, parts.clerk(tmp_path))
+    install(home, parts.other(tmp_path, "BOSS", 300, dependencies=["PKG-CLERK-001"]))
+    before = everything(home)
+    with pytest.raises(RefusedFault, match="PKG-CLERK-001 stays: PKG-BOSS-001 depends on it"):
+        remove(home, "PKG-CLERK-001")
+    assert everything(home) == before
+    found = refused(upgrade, home, parts.clerk(tmp_path, "2.0.0", dependencies=["PKG-BOSS-001"]))
+    assert "lead back to themselves" in found[0][2]
+    remove(home, "PKG-BOSS-001")
+    remove(home, "PKG-CLERK-001")
+
+
+def test_who_answers_by_default_is_not_taken_away(home, tmp_path):
+    """Nor what a file of the home's own refers to; both name what needs it."""
+    install(home, parts.clerk(tmp_path))
+    own(home, {"admin_config.json": parts.text({"host": {"agent_id": "CLERK"}})})
+    with pytest.raises(RefusedFault, match=r"its agent CLERK answers whoever names none \(host\.agent_id\)"):
+        remove(home, "PKG-CLERK-001")
+    own(
+        home,
+        {
+            "admin_config.json": b"{}",
+            "agents/MINE.json": parts.text(parts.agent("MINE") | {"framework_id": "FMWK-200"}),
+        },
+    )
+    found = refused(remove, home, "PKG-CLERK-001")
+    assert any("agents/MINE.json" in file and "FMWK-200" in reason for _, file, reason in found)
+    with pytest.raises(UsageFault, match="no package PKG-GHOST is installed; there: PKG-CLERK-001"):
+        remove(home, "PKG-GHOST")
+
+
+def test_a_package_whose_parts_do_not_fit_is_refused_by_its_gate(home, tmp_path):
+    """What cannot be loaded, what lies outside of its framework's places, and an invariant that nothing checks."""
+    key = parts.key(tmp_path)
+    whole = parts.files_of()
+    rules = json.loads(whole["frameworks/FMWK-200_CLERK/manifest.yaml"])
+    unheld = rules | {"invariants": [rules["invariants"][0] | {"enforced_by": []}]}
+    cases = {
+        "G2": whole | {"agents/CLERK.json": b"{}"},
+        "G1": {**whole, "prompt_packs/PRM-MORE-001.txt": b"Hello."},
+        "G4": whole | {"frameworks/FMWK-200_CLERK/manifest.yaml": parts.text(unheld)},
+    }
+    for gate, files in cases.items():
+        found = refused(install, home, parts.file_of(tmp_path / gate, parts.bundle(key, files)))
+        assert gate in {one[0] for one in found}, found
+        assert inspect(home, tmp_path / gate).failures
+        assert all(".staging" not in f"{one[1]}{one[2]}" and str(home.packages) not in one[1] for one in found)
+
+
+def test_under_signed_only_a_trusted_key_counts(home, tmp_path):
+    """A key that is taken back takes its packages' word with it: what is installed fails, and an upgrade mends it."""
+    own(home, {"admin_config.json": parts.text({"governance": {"signatures": "signed"}})})
+    path = parts.clerk(tmp_path)
+    (found,) = refused(install, home, path)
+    assert found[0] == "G5" and "no key of `hobus package trust list`" in found[2]
+    keys = {"maker": inspect(home, path).incoming.signature.public_key}
+    with changing(home) as store:
+        store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
+    install(home, path)
+    assert inspect(home, path).trusted_as == "maker" and judged(home, layers_of(home)).failures == []
+    other = parts.clerk(tmp_path, "2.0.0", key_file=parts.key(tmp_path, "other.key"))
+    keys = {"other": inspect(home, other).incoming.signature.public_key}
+    with changing(home) as store:
+        store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
+    assert [one.gate for one in judged(home, layers_of(home)).failures] == ["G5"]
+    assert {one[0] for one in refused(install, home, parts.other(tmp_path, "BOSS", 300))} == {"G5"}
+    upgrade(home, other)
+    assert judged(home, layers_of(home)).failures == []
+
+
+def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(home, tmp_path):
+    """A file, the manifest, one more file: a gate fails for each, and taking it away mends it."""
+    path = parts.clerk(tmp_path)
+    for name, gate in (
+        ("agents/CLERK.json", "G0"), ("packages/PKG-CLERK-001/manifest.json", "G5"), ("contracts/PRC-MORE-001.json", "G0"),
+    ):  # fmt: skip
+        directory = install(home, path).now.directory
+        file = directory / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes((file.read_bytes() if file.exists() else b"") + b" ")
+        assert gate in {one.gate for one in judged(home, layers_of(home)).failures}, name
+        remove(home, "PKG-CLERK-001")
+        assert judged(home, layers_of(home)).failures == []
+
+
+def test_not_more_packages_than_are_allowed(home, tmp_path):
+    """The limit is named; an upgrade is none more."""
+    own(home, {"admin_config.json": parts.text({"governance": {"packages_max": 1}})})
+    install(home, parts.clerk(tmp_path))
+    (found,) = refused(install, home, parts.other(tmp_path, "BOSS", 300))
+    assert "governance.packages_max" in found[2]
+    upgrade(home, parts.clerk(tmp_path, "2.0.0"))
+
+
+def test_nothing_is_installed_where_a_pointer_is_damaged(home, tmp_path):
+    """What is in force is then unknown, and is not guessed."""
+    install(home, parts.clerk(tmp_path))
+    pointer_of(home).write_text("{")
+    before = everything(home)
+    with pytest.raises((CommandError, Exception), match=r"installed\.json"):
+        install(home, parts.other(tmp_path, "BOSS", 300))
+    assert everything(home) == before
+
+
+def test_looking_changes_nothing(home, tmp_path):
+    """Not even a directory is made."""
+    found = inspect(home, parts.clerk(tmp_path))
+    assert (found.would, found.failures, found.before) == ("install", [], None) and not home.root.exists()

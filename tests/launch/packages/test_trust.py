@@ -1,0 +1,88 @@
+"""Whose packages are believed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hobus.launch.cluster.home import home_of
+from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.packages import trust
+from tests.launch.packages import parts
+from tests.launch.packages.parts import LIMITS, SIGNED
+
+ONE, TWO = f"ed25519:{'1' * 64}", f"ed25519:{'2' * 64}"
+
+
+def test_keys_are_kept_by_the_names_that_people_gave_them(tmp_path):
+    """None where there is no file."""
+    home = home_of(tmp_path)
+    assert trust.trusted(home) == {}
+    home.packages.mkdir()
+    keys = trust.with_key(trust.with_key({}, "zoe", ONE, LIMITS), "adam@example.org", TWO, LIMITS)
+    trust.file_of(home).write_bytes(trust.text_of(keys))
+    assert list(trust.trusted(home).items()) == [("adam@example.org", TWO), ("zoe", ONE)]
+    assert trust.with_key(keys, "zoe", ONE, LIMITS) == keys, "once more is no change"
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "said"),
+    [
+        ("zoe", TWO, "zoe has another key here"), ("adam", ONE, "trusted already, as zoe"),
+        ("", TWO, "up to 64"), ("a b", TWO, "up to 64"), ("\u0430dam", TWO, "up to 64"), ("a\n", TWO, "up to 64"),
+        ("adam", "ed25519:" + "1" * 63, "no public key"), ("adam", ONE.upper(), "no public key"),
+        ("adam", f"{TWO}\n", "no public key"),
+    ],
+)  # fmt: skip
+def test_a_key_or_a_name_that_is_none_is_refused(name, key, said):
+    """And no name comes to mean another key by being named again."""
+    with pytest.raises(UsageFault, match=said):
+        trust.with_key({"zoe": ONE}, name, key, LIMITS)
+
+
+def test_not_more_keys_than_are_allowed_are_trusted():
+    """The limit is named."""
+    with pytest.raises(UsageFault, match=r"governance\.trusted_max"):
+        trust.with_key({"zoe": ONE}, "adam", TWO, LIMITS.model_copy(update={"trusted_max": 1}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", '{"format": 2, "keys": {}}', '{"format": 1}', '{"format": 1, "keys": []}',
+        json.dumps({"format": 1, "keys": {"a": "x"}}), json.dumps({"format": 1, "keys": {"": ONE}}),
+        json.dumps({"format": 1, "keys": {}, "more": 1}),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_believes_nobody_and_says_so(tmp_path, text):
+    """Never as if it were empty: that would be another policy."""
+    home = home_of(tmp_path)
+    home.packages.mkdir()
+    trust.file_of(home).write_text(text)
+    with pytest.raises(CommandError, match=r"trusted\.json: ") as caught:
+        trust.trusted(home)
+    assert "restore a copy" in caught.value.hint
+
+
+def test_under_signed_a_trusted_key_counts_and_under_dev_that_the_manifest_is_the_one_that_came(tmp_path):
+    """A key that was removed takes its packages with it; what was changed holds under neither."""
+    root = tmp_path / "package"
+    made = parts.bundle(parts.key(tmp_path))
+    file = root / "packages/PKG-CLERK-001/manifest.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(made.manifest)
+    assert "nobody signed it" in trust.signature_fault(root, "PKG-CLERK-001", {}, SIGNED)
+    assert trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""
+    (root / "signature.json").write_bytes(made.signature)
+    public = json.loads(made.signature)["public_key"]
+    assert trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""
+    assert trust.signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED) == ""
+    assert "no key of `hobus package trust list`" in trust.signature_fault(root, "PKG-CLERK-001", {"zoe": ONE}, SIGNED)
+    file.write_bytes(made.manifest + b"\n")
+    assert "not what" in trust.signature_fault(root, "PKG-CLERK-001", {"maker": public}, SIGNED)
+    named = root.rename(tmp_path / f"PKG-CLERK-001-1.0.0-{made.manifest_sha256[:16]}")
+    for policy in (LIMITS, SIGNED):
+        assert "not the one that was installed" in trust.signature_fault(
+            named, "PKG-CLERK-001", {"maker": public}, policy
+        )
