@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -21,7 +20,7 @@ from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
 from hobus.config.attention_rules import attention_faults
 from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
-from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
 from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
@@ -57,16 +56,14 @@ Further = Callable[[AdminConfig], list[str]]
 """What else is checked of the settings: faults that begin with a dotted path, as all others."""
 
 
-def load(
-    overrides: Path | None, config_file: Path | None, *, further: Further = lambda _config: []
-) -> tuple[Governed, dict[str, str]]:
-    """Everything below `config/`, files in `overrides` replacing shipped ones one by one, and each file's origin.
+def load(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> tuple[Governed, dict[str, str]]:
+    """Everything governed in these layers, and each file's origin.
 
     An admin_config.json of one's own is laid over the shipped one (`config.merge`).
 
     Raises ConfigError that lists every fault, those of `further`, too: file, dotted path, what is wrong, the fix.
     """
-    found, faults = files.find(overrides, config_file)
+    found, faults = files.find(layers)
     gone: set[str] = set()
     config, pasted = _admin_config(found[ADMIN_CONFIG], faults, gone)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}

@@ -18,9 +18,12 @@ from hobus.bus.messages.gateway import Breaker
 from hobus.bus.port import Clock
 from hobus.bus.zeromq.context import features
 from hobus.bus.zeromq.key_book import damaged_in
+from hobus.config.files import SHIPPED
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import config_changed, identity, run_file, spools
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
+from hobus.launch.cluster.installed import in_force as installed_in
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import Finding, Verdict, fail, ok, warn
@@ -73,12 +76,14 @@ def _open_files() -> Finding:
 def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
     """Whether everything governed loads, and what it is."""
     try:
-        snapshot = load_snapshot(home.config if home.config.is_dir() else None)
+        snapshot = load_snapshot(layers_of(home))
     except RuntimeFault as fault:
         fix = next_command("config check", home.root)
         return fail("configuration", fault.detail, fix), None
-    replaced = [name for name, origin in snapshot.origins.items() if origin != "shipped"]
+    replaced = [origin for origin in snapshot.origins.values() if origin not in (SHIPPED, *snapshot.packages)]
     own = f"{counted(len(replaced), 'file')} of {home.config}" if replaced else "all files as shipped"
+    if packages := installed_in(home):
+        own += f"; {counted(len(packages), 'package')} installed"
     return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
 
 

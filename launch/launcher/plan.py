@@ -11,6 +11,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file, require_room
 from hobus.launch.launcher.supervision import size_of
@@ -35,8 +36,8 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     config_file = options.config_file
     require_file(config_file)
     counts = parse_scale(options.scale)
-    overrides = home.config if home.config.is_dir() else None
-    snapshot = load_snapshot(overrides, config_file, further=lambda config: _entry_point_faults(config, given or {}))
+    layers = layers_of(home, config_file)
+    snapshot = load_snapshot(layers, further=lambda config: _entry_point_faults(config, given or {}))
     if options.listen is not None:
         snapshot = snapshot.listening("bus", options.listen)
     if options.http is not None:

@@ -52,7 +52,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     in ./<name>/ a Python package with its tools, to be changed into your own (docs/your-own-agent.md). Nothing is ever
     overwritten.
     """
-    files, _faults = find(None, None)
+    files, _faults = find()
     if agent is not None:
         return _init_agent(home, agent, files, names)
     wanted = _chosen(files, names)
