@@ -14,13 +14,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import canonical_bytes
+from hobus.bus.messages.base import canonical_bytes, pack
 from hobus.config import files, mcp_block
-from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
+from hobus.config.assets import Agent, Asset, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_rules import attention_faults
 from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
+from hobus.config.in_force import in_force
 from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
@@ -50,14 +51,17 @@ class Governed(BaseModel):
     frameworks: dict[str, Framework]
     specs: dict[str, Spec]
     packages: dict[str, Package]
+    files: dict[str, FileInForce]
 
 
 Further = Callable[[AdminConfig], list[str]]
 """What else is checked of the settings: faults that begin with a dotted path, as all others."""
 
 
-def load(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> tuple[Governed, dict[str, str]]:
-    """Everything governed in these layers, and each file's origin.
+def load(
+    layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []
+) -> tuple[Governed, dict[str, GovernedFile]]:
+    """Everything governed in these layers, and each file by its name.
 
     An admin_config.json of one's own is laid over the shipped one (`config.merge`).
 
@@ -73,6 +77,8 @@ def load(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
             _read_asset(file, assets[file.kind], faults, gone)
         elif file.kind == "prompt_pack":
             _read_pack(file, prompt_packs, faults, gone)
+        elif file.kind == "standard":
+            _read(file, faults)
     if config is None:
         raise _error(faults)
     told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
@@ -84,10 +90,17 @@ def load(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
     if faults:
         raise _error(faults)
     by_kind: dict[str, dict[str, Any]] = {**assets, "prompt_pack": prompt_packs}
-    governed = Governed(config=config, **{f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()})
-    if faults := snapshot_faults(config, len(canonical_bytes(governed))):
+    mappings = {f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()}
+    governed = Governed(config=config, files=in_force(found, mappings["packages"]), **mappings)
+    size_bytes = len(canonical_bytes(governed)) + len(packed_contents(found))
+    if faults := snapshot_faults(config, size_bytes):
         raise _error([_placed(fault, found) for fault in faults])
-    return governed, {file.name: file.origin for file in found.values()}
+    return governed, found
+
+
+def packed_contents(found: Mapping[str, GovernedFile]) -> bytes:
+    """The bytes of every file, by name, as they stand in the record beside their snapshot."""
+    return pack({name: file.content for name, file in found.items()})
 
 
 def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:
@@ -106,7 +119,7 @@ def _error(faults: list[str]) -> ConfigError:
 
 def _read(file: GovernedFile, faults: list[str]) -> str | None:
     try:
-        return file.path.read_text(encoding="utf-8")
+        return file.content.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         faults.append(f"{file.path}: byte {error.start} is not UTF-8; save the file as UTF-8")
     except OSError as error:

@@ -6,7 +6,6 @@ its owner states. Adding a file to a package is done by hand: ownership is a dec
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hobus.config import files
+from hobus.config.in_force import digest_of
 from hobus.config.parse import BadText, json_value
 
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
@@ -22,7 +22,7 @@ _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
 def hash_of(path: Path) -> str:
     """`sha256:<64 hex>` of a file's bytes."""
-    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    return digest_of(path.read_bytes())
 
 
 def ownership_faults(root: Path) -> list[str]:

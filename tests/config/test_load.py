@@ -77,9 +77,9 @@ def override(tmp_path: Path, name: str, text: str) -> Path:
 
 def test_shipped_files_are_valid() -> None:
     """What is shipped loads without a word."""
-    governed, origins = load()
+    governed, found = load()
     assert governed.config.host.agent_id in governed.agents
-    assert set(origins.values()) == {"shipped"}
+    assert {file.origin for file in found.values()} == {"shipped"}
 
 
 def test_each_missing_setting_is_named_by_its_path() -> None:
@@ -183,7 +183,7 @@ def test_whole_number_serves_where_a_fraction_may_stand(tmp_path: Path) -> None:
     value["launcher"]["orphan_drain_s"] = 5
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(value), encoding="utf-8")
-    assert load(Layers(config_file=file))[0] == load()[0]
+    assert load(Layers(config_file=file))[0].config == load()[0].config
 
 
 def test_fault_never_repeats_text_of_a_setting(tmp_path: Path) -> None:
@@ -233,10 +233,10 @@ def test_override_replaces_one_file_and_leaves_the_others(tmp_path: Path) -> Non
     """A file in the overrides stands for the shipped one of its path; its origin is told."""
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8"))
     agent["system_prompt"] = "Mine."
-    governed, origins = load(Layers(own=override(tmp_path, "agents/ADMIN.json", json.dumps(agent))))
+    governed, found = load(Layers(own=override(tmp_path, "agents/ADMIN.json", json.dumps(agent))))
     assert governed.agents["ADMIN"].system_prompt == "Mine."
-    assert [name for name, origin in origins.items() if origin != "shipped"] == ["agents/ADMIN.json"]
-    assert origins["agents/ADMIN.json"] == str(tmp_path / "config/agents/ADMIN.json")
+    assert [name for name, file in found.items() if file.origin != "shipped"] == ["agents/ADMIN.json"]
+    assert found["agents/ADMIN.json"].origin == str(tmp_path / "config/agents/ADMIN.json")
     assert governed.contracts == load()[0].contracts
 
 
@@ -254,9 +254,9 @@ def test_config_file_wins_over_the_override_of_admin_config(tmp_path: Path) -> N
     overrides = override(tmp_path, "admin_config.json", "not read")
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(value), encoding="utf-8")
-    governed, origins = load(Layers(own=overrides, config_file=file))
+    governed, found = load(Layers(own=overrides, config_file=file))
     assert governed.config.ho1.count == 3
-    assert origins["admin_config.json"] == str(file)
+    assert found["admin_config.json"].origin == str(file)
 
 
 def test_override_that_nothing_reads_is_a_fault(tmp_path: Path) -> None:
