@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, unpack
+from hobus.bus.record.entry import Provenance
 from hobus.config.assets import Agent, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
@@ -68,6 +69,14 @@ class Snapshot:
         """Agent id -> the package that owns it: `PKG-HOME` owns those that a home has of its own."""
         files = {agent_id: self.files.get(f"agents/{agent_id}.json") for agent_id in self.agents}
         return {agent_id: file.package_id for agent_id, file in files.items() if file is not None and file.package_id}
+
+    def agents_as_recorded(self) -> dict[str, Provenance]:
+        """Agent id -> what every entry about it says of it: class, framework, and the package that owns it."""
+        packages = self.agent_packages()
+        return {
+            agent_id: Provenance(agent_id, agent.agent_class, agent.framework_id, packages.get(agent_id, ""))
+            for agent_id, agent in self.agents.items()
+        }
 
     def to_bytes(self) -> bytes:
         """The canonical bytes: same content, same bytes."""

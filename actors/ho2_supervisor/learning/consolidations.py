@@ -223,5 +223,5 @@ class Consolidations:
 
 
 def _provenance(order: WorkOrder) -> Provenance:
-    about = order.agent_id, "", "", order.package_id, order.session_id, order.fence.run_id.run_seq
-    return Provenance(*about, work_order_id=order.wo_id, tier="ho2")
+    about = order.agent_id, order.agent_class, order.framework_id, order.package_id, order.session_id
+    return Provenance(*about, run_seq=order.fence.run_id.run_seq, work_order_id=order.wo_id, tier="ho2")
