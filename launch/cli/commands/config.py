@@ -61,7 +61,8 @@ def check(*, home: Home, config_file: Path | None) -> Output:
         told += [f"{installed} of packages"] if installed else []
         say(styled("ok", "green"), f"  {', '.join(told)}, digest {snapshot.digest}")
 
-    return Output({"digest": snapshot.digest, "files": origins, "withheld": withheld}, show)
+    versions = {name: file.model_dump() for name, file in snapshot.files.items()}
+    return Output({"digest": snapshot.digest, "files": origins, "versions": versions, "withheld": withheld}, show)
 
 
 @config.command()
