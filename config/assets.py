@@ -31,6 +31,8 @@ AgentId = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
 FrameworkId = Annotated[str, Field(pattern=r"^FMWK-[0-9]{3}$")]
 SpecId = Annotated[str, Field(pattern=r"^SPEC-[A-Z0-9]+(-[A-Z0-9]+)*$")]
 PackageId = Annotated[str, Field(max_length=64, pattern=r"^PKG-[A-Z0-9]+(-[A-Z0-9]+)*$")]
+HOME_PACKAGE: PackageId = "PKG-HOME"
+"""Owns what a home has of its own and no package of its lists: derived, and written nowhere."""
 ContractId = Annotated[str, Field(pattern=r"^PRC-[A-Z0-9]+-[0-9]{3}$")]
 PromptPackId = Annotated[str, Field(pattern=r"^PRM-[A-Z0-9]+-[0-9]{3}$")]
 TemplateId = Annotated[str, Field(pattern=r"^ATT-[A-Z0-9]+-[0-9]{3}$")]
@@ -213,6 +215,13 @@ class OwnedFile(Asset):
     classification: Literal[
         "source", "prompt_pack", "contract", "template", "agent", "framework", "schema", "config", "doc"
     ]
+
+
+class FileInForce(Asset):
+    """One governed file as a snapshot has it: which version, and whose."""
+
+    sha256: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] = Field(description="of its bytes")
+    package_id: str = Field(description="the package that owns it; empty: none does")
 
 
 class Package(Asset):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +60,11 @@ class GovernedFile:
     path: Path
     layer: str
     """`shipped`, `own`, or the id of the package that brought it."""
+
+    @cached_property
+    def content(self) -> bytes:
+        """Its bytes, read once: what is checked, hashed and recorded is the same. Raises OSError."""
+        return self.path.read_bytes()
 
     @property
     def is_shipped(self) -> bool:

@@ -15,13 +15,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import canonical_bytes
+from hobus.bus.messages.base import canonical_bytes, pack
 from hobus.config import files, mcp_block
-from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
+from hobus.config.assets import Agent, Asset, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_rules import attention_faults
 from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
+from hobus.config.in_force import in_force
 from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
@@ -51,6 +52,7 @@ class Governed(BaseModel):
     frameworks: dict[str, Framework]
     specs: dict[str, Spec]
     packages: dict[str, Package]
+    files: dict[str, FileInForce]
 
 
 Further = Callable[[AdminConfig], list[str]]
@@ -73,31 +75,28 @@ class Reading:
     of_place: int
     """So many of them, the first ones, are of files that may not lie where they do."""
 
-    def governed(self) -> tuple[Governed, dict[str, str]]:
-        """All of it, and each file's origin. Raises ConfigError that lists every fault."""
+    def governed(self) -> Governed:
+        """All of it. Raises ConfigError that lists every fault."""
         if self.faults or self.config is None:
             raise _error(list(self.faults))
         by_kind: dict[str, Mapping[str, Any]] = {**self.assets, "prompt_pack": self.prompt_packs}
-        governed = Governed(
-            config=self.config, **{f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()}
-        )
-        if faults := snapshot_faults(self.config, len(canonical_bytes(governed))):
+        mappings = {f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()}
+        governed = Governed(config=self.config, files=in_force(self.files, mappings["packages"]), **mappings)
+        size_bytes = len(canonical_bytes(governed)) + len(self.contents())
+        if faults := snapshot_faults(self.config, size_bytes):
             raise _error([_placed(fault, self.files) for fault in faults])
-        return governed, {file.name: file.origin for file in self.files.values()}
+        return governed
 
-
-def load(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> tuple[Governed, dict[str, str]]:
-    """Everything governed in these layers, and each file's origin.
-
-    An admin_config.json of one's own is laid over the shipped one (`config.merge`).
-
-    Raises ConfigError that lists every fault, those of `further`, too: file, dotted path, what is wrong, the fix.
-    """
-    return read(layers, further=further).governed()
+    def contents(self) -> bytes:
+        """The bytes of every file, by name, as they stand in the record beside their snapshot."""
+        return pack({name: file.content for name, file in self.files.items()})
 
 
 def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Reading:
-    """What `load` raises for is told beside what is sound."""
+    """Everything governed in these layers, with every fault; those of `further`, too.
+
+    An admin_config.json of one's own is laid over the shipped one (`config.merge`).
+    """
     found, faults = files.find(layers)
     of_place = len(faults)
     gone: set[str] = set()
@@ -110,6 +109,8 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
             _read_asset(file, assets[file.kind], faults, gone, max_bytes)
         elif file.kind == "prompt_pack":
             _read_pack(file, prompt_packs, faults, gone, max_bytes)
+        elif file.kind == "standard":
+            _read(file, faults, max_bytes)
     if config is not None:
         told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
         told += attention_faults(config, assets["template"], assets["agent"], assets["contract"], assets["framework"])
@@ -157,7 +158,7 @@ def _read(file: GovernedFile, faults: list[str], max_bytes: int | None) -> str |
         if said := too_long(file.path.stat().st_size, max_bytes):
             faults.append(f"{file.path}: {said}")
             return None
-        return file.path.read_text(encoding="utf-8")
+        return file.content.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         faults.append(f"{file.path}: byte {error.start} is not UTF-8; save the file as UTF-8")
     except OSError as error:

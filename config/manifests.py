@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hobus.config import files
-from hobus.config.gates.layer import SEAL, Layer, hash_of, layer_at
+from hobus.config.gates.layer import SEAL, Layer, layer_at
 from hobus.config.gates.ownership import ownership
+from hobus.config.in_force import digest_of
 from hobus.config.parse import BadText, json_value
 
 
@@ -31,13 +32,13 @@ def refresh(root: Path) -> list[str]:
         for asset in value["assets"]:
             path = root / asset["path"]
             if path.is_file():
-                asset["sha256"] = hash_of(path.read_bytes())
+                asset["sha256"] = digest_of(path.read_bytes())
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         if text != manifest.read_text(encoding="utf-8"):
             manifest.write_text(text, encoding="utf-8")
             changed.append(manifest.relative_to(root).as_posix())
     manifests = sorted((root / "packages").glob("*/manifest.json"))
-    seal = {path.relative_to(root).as_posix(): hash_of(path.read_bytes()) for path in manifests}
+    seal = {path.relative_to(root).as_posix(): digest_of(path.read_bytes()) for path in manifests}
     text = json.dumps(seal, indent=2) + "\n"
     if not (root / SEAL).is_file() or text != (root / SEAL).read_text(encoding="utf-8"):
         (root / SEAL).write_text(text, encoding="utf-8")

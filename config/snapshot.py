@@ -1,28 +1,30 @@
 """The frozen configuration of a cluster: everything governed, in one value with one digest.
 
-The launcher freezes one snapshot and records its bytes as the body of CONFIG_SNAPSHOT:<digest>; every hello and work
-order carries the digest, and an order is executed under the snapshot that it names.
+The launcher freezes one snapshot and records its bytes as the body of CONFIG_SNAPSHOT:<digest>, those of the files that
+it was made from beside it; every hello and work order carries the digest, and an order is executed under the snapshot
+that it names. The digest of each file stands in the snapshot, so whoever names the snapshot names them all.
 Secrets are never in it, only references.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, unpack
-from hobus.config.assets import Agent, Contract, Framework, Package, Spec
+from hobus.bus.record.entry import Provenance
+from hobus.config.assets import Agent, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
+from hobus.config.in_force import digest_of
 from hobus.config.load import Further, Governed, Reading, read
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
-_MAPPINGS = ("agents", "contracts", "prompt_packs", "templates", "frameworks", "specs", "packages")
+_MAPPINGS = ("agents", "contracts", "prompt_packs", "templates", "frameworks", "specs", "packages", "files")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,12 @@ class Snapshot:
     frameworks: Mapping[str, Framework] = field(compare=False)
     specs: Mapping[str, Spec] = field(compare=False)
     packages: Mapping[str, Package] = field(compare=False)
+    files: Mapping[str, FileInForce] = field(compare=False)
+    """File -> its version and owner."""
     origins: Mapping[str, str] = field(compare=False)
     """File -> `shipped`, its package's id or the home's own path; empty for a snapshot that came as bytes."""
+    contents: bytes = field(compare=False, repr=False)
+    """The files themselves, as `contents_in` reads them; empty for a snapshot that came as bytes."""
 
     def output_schemas(self) -> dict[str, dict[str, Any]]:
         """Contract id -> what its answers are judged by, and nothing else of the contract."""
@@ -55,14 +61,22 @@ class Snapshot:
         return {pack_id: parse_pack(pack_id, text).texts for pack_id, text in self.prompt_packs.items()}
 
     def template_hashes(self) -> dict[str, bytes]:
-        """Attention template id -> SHA-256 of its canonical bytes: what a turn's record names it by."""
-        return {name: hashlib.sha256(canonical_bytes(template)).digest() for name, template in self.templates.items()}
+        """Attention template id -> SHA-256 of its file: what a turn's record names it by."""
+        versions = {name: self.files.get(f"attention/{name}.json") for name in self.templates}
+        return {name: bytes.fromhex(one.sha256.partition(":")[2]) for name, one in versions.items() if one is not None}
 
     def agent_packages(self) -> dict[str, str]:
-        """Agent id -> the package that owns it, for agents that one owns: those of a home alone have none."""
-        owners = {asset.path: name for name, package in self.packages.items() for asset in package.assets}
-        found = {agent_id: owners.get(f"agents/{agent_id}.json", "") for agent_id in self.agents}
-        return {agent_id: package_id for agent_id, package_id in found.items() if package_id}
+        """Agent id -> the package that owns it: `PKG-HOME` owns those that a home has of its own."""
+        files = {agent_id: self.files.get(f"agents/{agent_id}.json") for agent_id in self.agents}
+        return {agent_id: file.package_id for agent_id, file in files.items() if file is not None and file.package_id}
+
+    def agents_as_recorded(self) -> dict[str, Provenance]:
+        """Agent id -> what every entry about it says of it: class, framework, and the package that owns it."""
+        packages = self.agent_packages()
+        return {
+            agent_id: Provenance(agent_id, agent.agent_class, agent.framework_id, packages.get(agent_id, ""))
+            for agent_id, agent in self.agents.items()
+        }
 
     def to_bytes(self) -> bytes:
         """The canonical bytes: same content, same bytes."""
@@ -74,7 +88,8 @@ class Snapshot:
         governed = Governed.model_validate(unpack(self.to_bytes()))
         listening = getattr(governed.config, section).model_copy(update={"listen": address})
         config = governed.config.model_copy(update={section: listening})
-        return _frozen(governed.model_copy(update={"config": config}), self.origins)
+        changed = _frozen(governed.model_copy(update={"config": config}))
+        return replace(changed, origins=self.origins, contents=self.contents)
 
     @staticmethod
     def from_bytes(data: bytes) -> Snapshot:
@@ -87,7 +102,7 @@ class Snapshot:
             raise ConfigError(
                 "not the canonical bytes of a snapshot; fetch the body of its CONFIG_SNAPSHOT entry again"
             )
-        return _frozen(governed, {})
+        return _frozen(governed)
 
 
 def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Snapshot:
@@ -100,18 +115,22 @@ def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _
 
 def frozen(reading: Reading) -> Snapshot:
     """The snapshot of what was read. Raises ConfigError as `load_snapshot`."""
-    return _frozen(*reading.governed())
+    origins = _read_only({name: file.origin for name, file in reading.files.items()})
+    return replace(_frozen(reading.governed()), origins=origins, contents=reading.contents())
 
 
-def _frozen(governed: Governed, origins: Mapping[str, str]) -> Snapshot:
+def contents_in(data: bytes) -> dict[str, bytes]:
+    """File -> its bytes, of what `Snapshot.contents` holds. Raises ValueError for anything else."""
+    found = unpack(data)
+    if type(found) is not dict or {(type(name), type(one)) for name, one in found.items()} - {(str, bytes)}:
+        raise ValueError("not a map of files")
+    return found
+
+
+def _frozen(governed: Governed) -> Snapshot:
     mappings = {name: _read_only(getattr(governed, name)) for name in _MAPPINGS}
     digest = digest_of(canonical_bytes(governed))
-    return Snapshot(digest=digest, config=governed.config, origins=_read_only(origins), **mappings)
-
-
-def digest_of(data: bytes) -> str:
-    """`sha256:<64 hex>` of some bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return Snapshot(digest=digest, config=governed.config, origins=_read_only({}), contents=b"", **mappings)
 
 
 def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -27,6 +27,7 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.bus.messages.ids import body_ref, dispatched_id, snapshot_id, turn_in
+from hobus.bus.messages.order_states import moved
 from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
 from hobus.bus.port import Bus, ToolRunner
 from hobus.bus.window import remember
@@ -140,8 +141,7 @@ class Executor(Actor):
         Where its tool may have had an effect by then that it must not have twice, the fault says so (IN_DOUBT).
         """
         order = message.order
-        if order.state != "dispatched":
-            raise WorkOrderFault("rejected", f"{order.wo_id} is {order.state}; only a dispatched order is executed")
+        moved(order.wo_id, order.state, "executing", "ho1")
         is_repeat = max(message.attempt, call.attempt) > 1
         while (other := self._at_work.get(order.wo_id)) is not None:
             await asyncio.shield(other)

@@ -22,6 +22,7 @@ from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id, iso, start_key
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
+from hobus.bus.messages.order_states import moved
 from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, ToolCall, WorkOrder, WorkOrderError
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, receipt_in
@@ -124,8 +125,12 @@ def failed(order: WorkOrder, code: str, message: str, usage: OrderUsage, stamp: 
     return _receipt(order, usage, stamp, state="failed", error=WorkOrderError(code=code, message=message))
 
 
-def _receipt(order: WorkOrder, usage: OrderUsage, stamp: Stamp, **what: Any) -> Receipt:
+def _receipt(
+    order: WorkOrder, usage: OrderUsage, stamp: Stamp, *, state: Literal["completed", "failed"], **what: Any
+) -> Receipt:
+    begun = moved(order.wo_id, order.state, "executing", "ho1")
     return Receipt(
+        state=moved(order.wo_id, begun, state, "ho1"),
         wo_id=order.wo_id,
         fence=order.fence,
         cost=usage.cost(stamp.monotonic),

@@ -38,7 +38,7 @@ class Memory(Actor):
         self._config = config
         self._ledger_config = snapshot.config.ledger
         self._vocabulary = snapshot.config.classify_labels
-        self._packages = snapshot.agent_packages()
+        self._agents = snapshot.agents_as_recorded()
         self._disk = disk
         self._open = asyncio.Event()
 
@@ -271,8 +271,8 @@ class Memory(Actor):
 
     async def _log(self, entries: Sequence[WriteEntry], call: Call) -> Logged:
         """Durable and counted; a checkpoint follows when one is due, since nothing runs here by itself."""
-        owned = [records.owned(entry, self._packages) for entry in entries]
-        logged = await self._store.log(owned, timeout_s=self._left_s(call))
+        named = [records.of_agent(entry, self._agents) for entry in entries]
+        logged = await self._store.log(named, timeout_s=self._left_s(call))
         for ack in logged.acks:
             if not ack.is_first and ack.code != "conflict":
                 raise LedgerError(ack.code or "refused", f"the ledger refused {ack.submission_id}")

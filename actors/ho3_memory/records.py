@@ -124,11 +124,12 @@ def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -
     return _entry(name, OVERLAYS, said, provenance, *texts, trace=trace, at_us=at_us)
 
 
-def owned(entry: WriteEntry, packages: Mapping[str, str]) -> WriteEntry:
-    """The entry with the package that owns its agent; `packages`: by agent id, of those that one owns."""
+def of_agent(entry: WriteEntry, agents: Mapping[str, Provenance]) -> WriteEntry:
+    """The entry with what is recorded of its agent; `agents`: those that are configured, by id."""
     about = entry.provenance
-    package_id = packages.get(about.agent_id, "")
-    return entry._replace(provenance=about._replace(package_id=package_id))
+    agent = agents.get(about.agent_id, about)
+    own = {"session_id": about.session_id, "work_order_id": about.work_order_id}
+    return entry._replace(provenance=agent._replace(**own))
 
 
 def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:

@@ -43,7 +43,7 @@ class SessionHost(Actor):
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._snapshot = snapshot
         self._config = snapshot.config.host
-        self._packages = snapshot.agent_packages()
+        self._agents = snapshot.agents_as_recorded()
         self._spool = Spool(spool, SPOOL_FILE)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
@@ -91,7 +91,7 @@ class SessionHost(Actor):
 
         Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
         """
-        turn = turns.turn_of(message, call, now=self._bus.clock.monotonic, config=self._config, packages=self._packages)
+        turn = turns.turn_of(message, call, now=self._bus.clock.monotonic, config=self._config, agents=self._agents)
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
             return turns.error(turn, *refusal)
         with self._answers.asked((turn.session_id, turn.input_id, turn.text, turn.form)) as told:

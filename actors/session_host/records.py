@@ -17,7 +17,7 @@ from hobus.bus.messages.ids import (
     iso,
     turn_key,
 )
-from hobus.bus.messages.ledger import Provenance, WriteEntry, session_stream
+from hobus.bus.messages.ledger import WriteEntry, session_stream
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
@@ -82,7 +82,7 @@ def _entry(turn: Turn, submission_id: str, now: float, bodies: list[bytes], **fa
         submission_id=submission_id,
         event_type=submission_id.partition(":")[0],
         decision="DEGRADED",
-        provenance=Provenance(agent_id=turn.agent_id, package_id=turn.package_id, session_id=turn.session_id),
+        provenance=turn.about,
         trace=turn.trace,
         at_us=round(now * 1_000_000),
         bodies=bodies,
@@ -109,8 +109,7 @@ class DegradedPrompts:
 
     def prompt_of(self, turn: Turn) -> DegradedPrompt:
         """The call for this turn; the same for every retry of its input id."""
-        agent = self._snapshot.agents.get(turn.agent_id)
-        agent_class = agent.agent_class if agent else ""
+        agent_class = turn.about.agent_class
         facts = {"agent_id": turn.agent_id, "agent_class": agent_class, "user_input": turn.text}
         order_id = degraded_order_id(turn.input_id)
         boundary = self._contract.boundary
@@ -120,8 +119,8 @@ class DegradedPrompts:
             contract_id=CONTRACT,
             agent_id=turn.agent_id,
             agent_class=agent_class,
-            framework_id=agent.framework_id if agent else "",
-            package_id=turn.package_id,
+            framework_id=turn.about.framework_id,
+            package_id=turn.about.package_id,
             work_order_id=order_id,
             session_id=turn.session_id,
             tier=self._contract.tier or "",

@@ -10,7 +10,7 @@ from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, VERDICT_CODES,
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of, split_body_ref, turn_trace
-from hobus.bus.messages.ledger import Entry, WriteEntry
+from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import (
     Consolidate,
     ProcessTurn,
@@ -40,7 +40,7 @@ class Turn:
     form: str  # of the answer, as `form_of` tells it
     calls_tool: bool  # it is a call of one tool, which no model can stand in for
     agent_id: str
-    package_id: str  # that owns the agent; empty: none
+    about: Provenance  # what every entry about it says of its agent and its session
     is_first: bool
     started: float
     deadline: float
@@ -58,7 +58,7 @@ class Turn:
 
 
 def turn_of(
-    message: ProcessTurn, call: Call, *, now: Callable[[], float], config: HostConfig, packages: Mapping[str, str]
+    message: ProcessTurn, call: Call, *, now: Callable[[], float], config: HostConfig, agents: Mapping[str, Provenance]
 ) -> Turn:
     """The turn of a request; a first turn's session follows from the caller's role and its input id.
 
@@ -73,7 +73,7 @@ def turn_of(
         form=form_of(message.run_overrides),
         calls_tool=message.run_overrides is not None and message.run_overrides.calls_tool is not None,
         agent_id=(agent_id := message.agent_id or config.agent_id),
-        package_id=packages.get(agent_id, ""),
+        about=agents.get(agent_id, Provenance(agent_id=agent_id))._replace(session_id=session_id),
         is_first=message.session_id is None,
         started=(started := now()),
         deadline=(until := call.deadline if call.deadline is not None else started + config.turn_timeout_ms / 1000),

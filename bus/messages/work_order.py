@@ -8,10 +8,10 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Count, Message, Record, Timestamp
 from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.order_states import WorkOrderState
 
-WorkOrderType = Literal["classify", "tool_call", "synthesize", "execute", "consolidate"]
+WorkOrderType = Literal["classify", "tool_call", "synthesize", "consolidate"]
 ToolChoice = Literal["auto", "required"]
-WorkOrderState = Literal["planned", "dispatched", "executing", "completed", "failed"]
 CLASSIFICATION = "classification"
 CONSOLIDATION = "consolidation"
 DOMAIN_TAGS = (CLASSIFICATION, CONSOLIDATION)
@@ -128,10 +128,9 @@ class WorkOrder(Message, wire="wo.order"):
     )
     wo_type: WorkOrderType = Field(description="what kind of work")
     tier_target: Literal["ho1"] = Field(default="ho1", description="who executes it")
-    state: WorkOrderState = Field(description="planned, dispatched, executing, then completed or failed")
+    state: WorkOrderState = Field(description="planned, dispatched; how it goes on the record says")
     planned_at: Timestamp
     created_by: str = Field(description="principal that made the order")
-    completed_at: Timestamp | None = Field(default=None, description="None: not ended")
     parent_wo_id: str | None = Field(default=None, description="a completed order that this one follows; None: none")
     input_context: list[Segment] = Field(default_factory=list[Segment])
     exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="tool rounds so far, oldest first")

@@ -334,7 +334,10 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("KEY_ENROLLED", "governance", ("broker",), _OWN, governance.KeyEnrolled),
     EntryKind("KEY_REFUSED", "governance", ("broker",), _COUNTED, governance.KeyRefused, has_type_in_id=False),
     EntryKind("KEY_REVOKED", "governance", ("broker",), _OWN, governance.KeyRevoked),
-    EntryKind("CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, said="The settings that a cluster runs under."),
+    EntryKind(
+        "CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, texts=("the governed files that it was made from",),
+        said="The whole configuration that a cluster runs under.",
+    ),
     EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, governance.BodiesRead),
     EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, governance.BodiesClosed),
     EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, governance.TranscriptDelivered),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from hobus.config import files
 from hobus.config.files import Layers
+from hobus.config.in_force import digest_of
 from hobus.config.load import too_long
 from hobus.config.parse import BadText, json_value
 
@@ -95,11 +95,6 @@ def _places(root: Path) -> dict[str, Path]:
     return {name: root / name for name in files.governed_names(root)}
 
 
-def hash_of(data: bytes) -> str:
-    """`sha256:<64 hex>` of a file's bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 def _held(path: Path, max_bytes: int | None, *, may_be_link: bool) -> Held:
     try:
         about = path.stat() if may_be_link else path.lstat()
@@ -107,7 +102,7 @@ def _held(path: Path, max_bytes: int | None, *, may_be_link: bool) -> Held:
             return Held(path, "", "is no plain file")
         if said := too_long(about.st_size, max_bytes):
             return Held(path, "", said)
-        return Held(path, hash_of(path.read_bytes()))
+        return Held(path, digest_of(path.read_bytes()))
     except OSError as error:
         return Held(path, "", f"cannot be read: {error.strerror}")
 

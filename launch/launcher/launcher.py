@@ -279,13 +279,13 @@ class Launcher:
 
 
 def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
-    """CONFIG_SNAPSHOT:<digest>, whose body is the snapshot itself; a repeat is meant to add nothing."""
+    """CONFIG_SNAPSHOT:<digest>: the snapshot itself, and the files that it was made from; a repeat adds nothing."""
     return WriteEntry(
         submission_id=snapshot_id(snapshot.digest),
         stream="governance",
         event_type="CONFIG_SNAPSHOT",
         at_us=round(now_s * 1_000_000),
-        bodies=[snapshot.to_bytes()],
+        bodies=[snapshot.to_bytes(), snapshot.contents],
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from hobus.bus.errors import RuntimeFault
@@ -55,7 +56,8 @@ class PlanApart:
         told = unpack(data)
         if "refused" in told:
             raise CommandError(**told["refused"])
-        snapshot: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
+        warmed: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
+        snapshot = replace(warmed, contents=told["contents"])
         return Plan(snapshot=snapshot, origin=told["origin"], counts=told["counts"], warnings=tuple(told["warnings"]))
 
 
@@ -74,7 +76,7 @@ def _make(home: Home, options: StartOptions, handed: int | None, writing: int) -
         try:
             plan = start_plan(home, options, inherited.take(handed))
             told = {
-                "snapshot": plan.snapshot.to_bytes(), "origin": plan.origin, "counts": plan.counts,
+                "snapshot": plan.snapshot.to_bytes(), "contents": plan.snapshot.contents, "origin": plan.origin, "counts": plan.counts,
                 "warnings": plan.warnings,
             }  # fmt: skip
         except (CommandError, RuntimeFault, OSError) as error:

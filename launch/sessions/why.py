@@ -31,6 +31,7 @@ from hobus.bus.record.session_facts import SessionStarted
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
+from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, used_in
 
 ERASED = "(erased, or not in this record)"
 _PACK = "pack"
@@ -171,6 +172,8 @@ class Explanation:
     beside: tuple[FactSeen, ...]
     spans: tuple[Span, ...]
     config_digest: str = ""
+    made_of: tuple[Used, ...] = ()
+    """Under which versions of agent, contracts, prompt packs, template and settings."""
     missing: tuple[str, ...] = ()
     """What could not be told, in sentences."""
 
@@ -186,14 +189,16 @@ class Evidence:
     memory: Sequence[Entry]
     """Streams `signals` and `overlays`, of all agents."""
     snapshots: Mapping[str, Snapshot] = field(default_factory=dict[str, Snapshot])
-    """By digest: what the turn ran under."""
+    """By digest: what the turn ran under, of this version of the program."""
+    configurations: Mapping[str, Configuration] = field(default_factory=dict[str, Configuration])
+    """By digest: the same, of any version."""
 
 
 def explain(found: Evidence) -> Explanation:
     """The explanation of one turn."""
     by_id = {entry.submission_id: entry for entry in (*found.session, *found.turn)}
     sent = [(entry, said) for entry in found.turn if isinstance(said := _body(entry), PromptSent)]
-    digest = next((said.config_digest for _, said in sent if said.config_digest), "")
+    digest = named_by_run(found.turn)
     snapshot = found.snapshots.get(digest)
     missing = [] if snapshot is not None or not sent else [_no_snapshot(digest)]
     classified, labels = _classification(found.turn)
@@ -208,6 +213,7 @@ def explain(found: Evidence) -> Explanation:
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
         spans=spans_in(found.turn),
         config_digest=digest,
+        made_of=used_in(found.turn, found.configurations),
         missing=tuple(missing),
     )
 

@@ -6,10 +6,10 @@ import pytest
 
 from hobus.config.assets import Agent, Contract
 from hobus.config.consistency import BUDGET_KEYS, inconsistencies, snapshot_faults
-from hobus.config.load import load
+from hobus.config.load import read
 from hobus.config.schema import AdminConfig
 
-GOVERNED, _ = load()
+GOVERNED = read().governed()
 
 
 def changed(section: str, **values: object) -> AdminConfig:

@@ -34,14 +34,18 @@ def test_digest_has_its_documented_form() -> None:
     int(digits, 16)
 
 
-def test_digest_depends_on_content_and_not_on_where_it_came_from(tmp_path: Path) -> None:
-    """The same settings, written in another order and place, have the same digest; only the origin differs."""
+def test_digest_depends_on_the_bytes_of_the_files_and_not_on_where_they_lie(tmp_path: Path) -> None:
+    """The same file in another place has the same digest; written otherwise it is another version, of equal settings."""
     value = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
-    file = tmp_path / "mine.json"
-    file.write_text(json.dumps(dict(reversed(value.items())), indent=7), encoding="utf-8")
-    mine = load_snapshot(Layers(config_file=file))
-    assert mine.digest == load_snapshot().digest
-    assert mine.origins["admin_config.json"] == str(file)
+    texts = [json.dumps(value), json.dumps(value), json.dumps(dict(reversed(value.items())), indent=7)]
+    found: list[Snapshot] = []
+    for number, text in enumerate(texts):
+        file = tmp_path / f"mine-{number}.json"
+        file.write_text(text, encoding="utf-8")
+        found.append(load_snapshot(Layers(config_file=file)))
+        assert found[-1].origins["admin_config.json"] == str(file)
+    assert found[0].digest == found[1].digest != found[2].digest
+    assert found[0].config == found[2].config == load_snapshot().config
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.config.files import Layers
-from hobus.config.load import load
+from hobus.config.load import read
 from hobus.config.schema import PluginProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
 from tests.architecture.source import ROOT
@@ -42,7 +42,7 @@ def test_the_configuration_that_it_shows_is_valid(tmp_path):
     for value in [*shown, {"gateway": {"providers": {"echo": PLUGIN}}}]:
         value["gateway"].setdefault("providers", {}).update(local)
         (tmp_path / "admin_config.json").write_text(json.dumps(value))
-        load(Layers(own=tmp_path))
+        read(Layers(own=tmp_path)).governed()
 
 
 @pytest.fixture

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.records import STREAMS
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import DeactivateOverlay, OverlayChanged
+from hobus.bus.record.entry import Provenance
 from hobus.config.snapshot import Snapshot
+from hobus.launch.launcher.launcher import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
+from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
 from hobus.launch.sessions.why import ERASED, Evidence, Explanation, differences, explain, settings_of, text_behind
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.simulation.test_memory import QUESTION, Lesson, lesson
@@ -29,8 +33,23 @@ def explained(entries: Sequence[Entry], session_id: str, run: int, *snapshots: S
             session=of_session,
             memory=[one for one in entries if one.stream in STREAMS],
             snapshots={one.digest: one for one in snapshots},
+            configurations={one.digest: RECORDED for one in snapshots},
         )
     )
+
+
+def _configuration() -> Configuration:
+    """What a launcher records, under the digest that the simulated cluster runs under with a few other settings."""
+    written = snapshot_entry(shipped_snapshot(), 1.0)
+    return configuration_in(
+        Entry(
+            written.submission_id, written.stream, written.event_type, written.at_us, "", "", Provenance(), [], "",
+            None, None, None, "launcher", 2, [], [], 0, b"", list(written.bodies),
+        )
+    )  # fmt: skip
+
+
+RECORDED = _configuration()
 
 
 def said(found: Explanation) -> list[list[tuple[str, str]]]:
@@ -151,3 +170,50 @@ def test_without_its_configuration_the_rest_is_told_and_that_is_said(taught):
     texts = {one.name: one.text for one in found.prompts[-1].shown}
     assert texts["pack"] == ERASED and texts["user_input"] == QUESTION
     assert text_behind("nowhere/1", {}) == ERASED
+
+
+# --- under which versions ---------------------------------------------------------------------------------------------
+
+RULES = snapshot(("ho3.enabled", True))
+
+
+def test_every_record_of_a_turn_names_its_agent_framework_package_and_configuration(taught):
+    """Each entry itself the first three; the digest of all files stands in its run's first one, and in each prompt."""
+    _, entries, _, session_id = taught
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    agent, owner = RULES.agents["ADMIN"], RULES.agent_packages()["ADMIN"]
+    about = ("ADMIN", agent.agent_class, agent.framework_id, owner)
+    requested = [one for one in of_session if one.event_type == "RunRequested"]
+    for run, beginning in enumerate(requested, 1):
+        turn = entries_of_turn(of_session, beginning)
+        assert len({one.stream for one in turn}) >= 5
+        assert {one.provenance[:4] for one in turn} == {about}, [one for one in turn if one.provenance[:4] != about]
+        assert named_by_run(turn) == named_by_run([beginning]) == RULES.digest
+        assert {prompt.config_digest for prompt in explained(entries, session_id, run).prompts} == {RULES.digest}
+
+
+def test_a_turn_is_told_under_which_versions_it_was_made(taught):
+    """Agent, framework, both contracts and packs, the template that filled its context, the settings; each with owner."""
+    _, _, turns, _ = taught
+    digests = {path: one.sha256 for path, one in RULES.files.items()}
+    for turn in turns:
+        assert [(one.kind, one.asset_id) for one in turn.made_of] == [
+            ("agent", "ADMIN"), ("framework", "FMWK-107"),
+            ("contract", "PRC-CLASSIFY-001"), ("contract", "PRC-SYNTHESIZE-001"),
+            ("prompt_pack", "PRM-CLASSIFY-001"), ("prompt_pack", "PRM-SYNTHESIZE-001"),
+            ("template", "ATT-ADMIN-001"), ("config", "admin_config"),
+        ]  # fmt: skip
+        for one in turn.made_of:
+            assert one.digest == digests[one.path] and one.config_digest == RULES.digest == turn.config_digest
+            assert one.version and one.package_id == RULES.files[one.path].package_id
+            assert one.package_version == RULES.packages[one.package_id].version
+
+
+def test_without_its_configuration_only_what_the_record_itself_says_is_told_of_a_version(taught):
+    """Which contracts, packs and template; the template's digest, and no other."""
+    _, entries, _, session_id = taught
+    found = explained(entries, session_id, 1).made_of
+    digest = RULES.template_hashes()["ATT-ADMIN-001"].hex()
+    assert Used("contract", "PRC-SYNTHESIZE-001", "", "", "", "", "", RULES.digest) in found
+    assert Used("template", "ATT-ADMIN-001", "", f"sha256:{digest}", "", "", "", RULES.digest) in found
+    assert {one.digest for one in found if one.kind != "template"} == {""}

@@ -147,7 +147,7 @@ class Consolidations:
         if wrong := work_orders.faults(planned, ()):
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
         owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
-        order = work_orders.advance(owned, "dispatched", "ho2")
+        order = work_orders.dispatched(owned)
         form, gate = order_codec.blank_order(order, {}), crossing.gate.model_dump()
         entry = self._resources.entry(
             "WO_DISPATCHED", ConsolidationDispatched(form, gate, crossing.as_of_ts, crossing.as_of_seq),
@@ -223,5 +223,5 @@ class Consolidations:
 
 
 def _provenance(order: WorkOrder) -> Provenance:
-    about = order.agent_id, "", "", order.package_id, order.session_id, order.fence.run_id.run_seq
-    return Provenance(*about, work_order_id=order.wo_id, tier="ho2")
+    about = order.agent_id, order.agent_class, order.framework_id, order.package_id, order.session_id
+    return Provenance(*about, run_seq=order.fence.run_id.run_seq, work_order_id=order.wo_id, tier="ho2")

@@ -365,7 +365,9 @@ class OwnedSession:
         )
         if about != self._about:  # entries that lie next to each other are about the same
             agent_id, _, round_seq, _ = self._about = about
+            agent = self._resources.snapshot.agents.get(agent_id)
+            of_agent = ("", "") if agent is None else (agent.agent_class, agent.framework_id)
             self._provenance = Provenance(
-                agent_id, "", "", self.package_id, self.session_id, run_seq, round_seq, work_order_id, "ho2"
+                agent_id, *of_agent, self.package_id, self.session_id, run_seq, round_seq, work_order_id, "ho2"
             )
         return self._provenance

@@ -152,7 +152,7 @@ class Effects:
         if run is None or run.step_id is None:
             raise AssertionError(f"{planned.wo_id} was planned before any step")
         owned, bodies = self._owned(planned, dispatched_id(planned.wo_id))
-        order = work_orders.advance(owned, "dispatched", "ho2")
+        order = work_orders.dispatched(owned)
         self._session.append(
             OrderDispatched(
                 wo_id=order.wo_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.order_states import WorkOrderState, moved
 from hobus.bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
@@ -71,17 +72,17 @@ def lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: s
         else (_code_of(order, fault), f"{fault.code}: {fault.detail}")
     )
     cost = Cost(cost_usd=None if order.tool_call is None else 0.0)
-    return failed_receipt(order.wo_id, order.fence, code, message, cost=cost, by=by, at=at)
+    return failed_receipt(order.wo_id, order.fence, code, message, was=order.state, cost=cost, by=by, at=at)
 
 
 def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
-    wo_id: str, fence: Fence, code: str, message: str, *, cost: Cost, by: str, at: str
+    wo_id: str, fence: Fence, code: str, message: str, *, was: WorkOrderState, cost: Cost, by: str, at: str
 ) -> Receipt:
-    """A receipt that HO2 makes itself, where no executor has given one."""
+    """A receipt that HO2 makes itself, where no executor has given one; `was`: as far as the order had come."""
     return Receipt(
         wo_id=wo_id,
         fence=fence,
-        state="failed",
+        state=moved(wo_id, was, "failed", "ho2"),
         error=WorkOrderError(code=code, message=message),
         cost=cost,
         executed_by=by,

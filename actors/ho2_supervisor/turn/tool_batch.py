@@ -122,5 +122,6 @@ class _CallBatch:
         """What stands for the order of a call of which none was made."""
         wo_id, session = work_order_id(self.context.step_id, call.call_id), self.run.session
         return pool.failed_receipt(
-            wo_id, self.context.fence, code, message, cost=Cost(), by=self.run.resources.bus.instance, at=session.now()
-        )
+            wo_id, self.context.fence, code, message,
+            was="planned", cost=Cost(), by=self.run.resources.bus.instance, at=session.now(),
+        )  # fmt: skip

@@ -1,15 +1,15 @@
-"""Work orders: built once, validated in words, and who may move one to which state. Pure."""
+"""Work orders: built once, validated in words, dispatched; their states: `bus/messages/order_states.py`. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from hobus.actors.ho2_supervisor.turn import order_codec
-from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import StepId, body_ref, work_order_id
+from hobus.bus.messages.order_states import moved
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import (
     CLASSIFICATION,
@@ -20,7 +20,6 @@ from hobus.bus.messages.work_order import (
     Segment,
     ToolCall,
     WorkOrder,
-    WorkOrderState,
     WorkOrderType,
 )
 from hobus.config.assets import Agent
@@ -28,20 +27,8 @@ from hobus.config.assets import Agent
 CLASSIFY_CONTRACT = "PRC-CLASSIFY-001"
 SYNTHESIZE_CONTRACT = "PRC-SYNTHESIZE-001"
 CREATED_BY = "ho2"
-LLM_TYPES = frozenset({"classify", "synthesize", "execute", "consolidate"})
+LLM_TYPES = frozenset({"classify", "synthesize", "consolidate"})
 WORK_ORDER_TYPES = LLM_TYPES | {"tool_call"}
-
-Role = Literal["ho2", "ho1"]
-
-TRANSITIONS: Mapping[tuple[WorkOrderState, WorkOrderState], frozenset[Role]] = {
-    ("planned", "dispatched"): frozenset({"ho2"}),
-    ("dispatched", "executing"): frozenset({"ho1"}),
-    ("executing", "completed"): frozenset({"ho1"}),
-    ("executing", "failed"): frozenset({"ho1"}),
-    ("planned", "failed"): frozenset({"ho2"}),
-    ("dispatched", "failed"): frozenset({"ho2"}),
-}
-"""(from, to) -> who may: HO2 plans, dispatches and fails; HO1 executes, completes and fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +135,9 @@ def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
     return [words for is_wrong, words in checks if is_wrong]
 
 
-def advance(order: WorkOrder, state: WorkOrderState, role: Role) -> WorkOrder:
-    """The order in its next state. Raises WorkOrderFault(execution_error) for an illegal move or the wrong role."""
-    allowed = TRANSITIONS.get((order.state, state))
-    if allowed is None:
-        raise WorkOrderFault("execution_error", f"{order.wo_id}: {order.state} -> {state} is no transition")
-    if role not in allowed:
-        raise WorkOrderFault("execution_error", f"{order.wo_id}: {role} may not move it {order.state} -> {state}")
-    return order.model_copy(update={"state": state})
+def dispatched(order: WorkOrder) -> WorkOrder:
+    """The order as it is sent. Raises WorkOrderFault(rejected) for one that is not planned."""
+    return order.model_copy(update={"state": moved(order.wo_id, order.state, "dispatched", "ho2")})
 
 
 def with_own_texts(

@@ -53,7 +53,7 @@ def list_(*, home: Home) -> Output:
 @with_json
 @with_home
 def show(*, home: Home, name: str) -> Output:
-    """Show one agent: its prompt, tools, budgets in tokens, and what it is permitted."""
+    """Show one agent: its prompt, tools, budgets in tokens, what it is permitted; its version, and whose it is."""
     snapshot = _snapshot_of(home)
     known_agent(name, snapshot)
     row = _about(home, name, snapshot)
@@ -85,8 +85,8 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
         "agent_id": name,
         "is_default": name == snapshot.config.host.agent_id,
         "file": str(own) if own.exists() else _brought_by(name, snapshot),
+        **_version(name, one, snapshot),
         "agent_class": one.agent_class,
-        "framework_id": one.framework_id,
         "tools": list(one.tools),
         "providers": list(one.permissions.providers),
         "models": list(one.permissions.models),
@@ -101,8 +101,23 @@ def _brought_by(name: str, snapshot: Snapshot) -> str:
     return SHIPPED if is_shipped else snapshot.agent_packages().get(name, SHIPPED)
 
 
+def _version(name: str, one: Agent, snapshot: Snapshot) -> dict[str, str | None]:
+    """Which one it is, whose, and under whose rules; None: nobody's, or of a package without a version."""
+    file = snapshot.files[f"agents/{name}.json"]
+    package, framework = snapshot.packages.get(file.package_id), snapshot.frameworks.get(one.framework_id)
+    return {
+        "digest": file.sha256,
+        "package_id": file.package_id or None,
+        "package_version": None if package is None else package.version,
+        "framework_id": one.framework_id,
+        "framework_version": None if framework is None else framework.version,
+    }
+
+
 def _in_words(value: Any) -> str:
     match value:
+        case None:
+            return "-"
         case bool():
             return "yes" if value else "no"
         case list():

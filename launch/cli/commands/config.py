@@ -71,6 +71,7 @@ def check(*, home: Home, config_file: Path | None) -> Output:
         {
             "digest": snapshot.digest,
             "files": origins,
+            "versions": {name: file.model_dump() for name, file in snapshot.files.items()},
             "withheld": withheld,
             "findings": [one._asdict() for one in found],
         },

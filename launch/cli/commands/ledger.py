@@ -21,6 +21,7 @@ from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
 from hobus.launch.cli.commands.ledger_search import search
 from hobus.launch.cli.commands.options import Family, Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
+from hobus.launch.cli.provenance_view import configurations_named, run_of
 from hobus.launch.cluster import run_file, spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
@@ -96,7 +97,12 @@ def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     wanted.say_ambiguous(found)
     if not found:
         wanted.check_known(home)
-    document = {"head": head_of(home.ledger), "entries": [entry_document(entry) for entry in found]}
+
+    def document() -> dict[str, Any]:
+        named = configurations_named(home, found)
+        rows = [entry_document(entry, named.get(run_of(entry))) for entry in found]
+        return {"head": head_of(home.ledger), "entries": rows}
+
     return Output(document, lambda: _show_entries(found))
 
 

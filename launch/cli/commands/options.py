@@ -52,6 +52,7 @@ class Output(NamedTuple):
     """What a command found: the document that programs get, what prints it for people, and the exit code."""
 
     document: Any
+    """Or a function that makes it, where that takes a while and people do not need it."""
     show: Callable[[], object]
     exit_code: int = exit_codes.OK
     indent: int | None = 1
@@ -67,7 +68,8 @@ def with_json(command: Callable[..., Output] | None = None, *, says: str = "One 
     def printed(*, _as_json: bool, **arguments: Any) -> int:
         found = command(**arguments)
         if _as_json:
-            say(json_text(found.document, indent=found.indent))
+            document = found.document() if callable(found.document) else found.document
+            say(json_text(document, indent=found.indent))
         else:
             found.show()
         return found.exit_code

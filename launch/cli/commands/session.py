@@ -21,6 +21,7 @@ from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.provenance_view import configurations_of, show_used
 from hobus.launch.cli.turn_account import run_in, turn_account
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
@@ -42,6 +43,7 @@ from hobus.launch.console.output import (
 )
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
 from hobus.launch.sessions.journal import FromLedger, end_of, journals_of
+from hobus.launch.sessions.provenance import Used, used_in
 from hobus.launch.sessions.replay import Replay, replay
 from hobus.launch.sessions.summary import LAST, Standing, standing_of
 from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
@@ -174,7 +176,8 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
 
     With --turn N, or SES-<8 hex digits>-N in place of SESSION: what happened in that turn, moment by moment, by the
-    record alone.
+    record alone. Both say under which versions of agent, contracts, prompts, template and settings the (last) turn was
+    made: `hobus asset show DIGEST` prints each.
 
     What tools printed, and the tracebacks of what they raised, stand below: their own words, behind bars.
     """
@@ -182,11 +185,14 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         given, turn = named_run
     if turn is not None:
         account = turn_account(home, asyncio.run(_meant(home, given)), turn)
-        return Output(account.document(), account.show)
+        used = used_in(account.entries, configurations_of(home))
+        document = account.document() | {"made_of": [one._asdict() for one in used]}
+        return Output(document, lambda: (account.show(), _show_used(used)))
     session_id, view, entries, ends = asyncio.run(_looked_at(home, given, limit))
     standing = standing_of(entries)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
     texts = texts_in(ends)[-limit:]
+    used = _of_last_turn(home, session_id, turns)
     document = _facts(session_id, standing) | {
         "view": None if view is None else view.model_dump(mode="json"),
         "active_intents": standing.state.intents.active_ids,
@@ -194,6 +200,7 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         "commands": [asdict(one) for one in commands],
         "turns": [asdict(one) for one in turns],
         "tool_texts": [asdict(one) for one in texts],
+        "made_of": [one._asdict() for one in used],
     }
 
     def show() -> None:
@@ -201,6 +208,7 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         _show_commands(commands)
         _show_turns(turns)
         _show_tool_texts(texts)
+        _show_used(used)
 
     return Output(document, show)
 
@@ -233,6 +241,20 @@ async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionVi
             except RuntimeFault as fault:
                 note(f"no supervisor answers ({fault.code}): this is what the record says")
         return session_id, view, entries, await journals.of_executors(session_id, LAST)
+
+
+def _of_last_turn(home: Home, session_id: str, turns: list[TurnSeen]) -> tuple[Used, ...]:
+    """What the session's last turn was made under; nothing of one that has no turn yet."""
+    if not turns:
+        return ()
+    account = turn_account(home, session_id, str(turns[-1].run or turns[-1].input_id))
+    return used_in(account.entries, configurations_of(home))
+
+
+def _show_used(used: tuple[Used, ...]) -> None:
+    if used:
+        say()
+        show_used(used)
 
 
 def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -> None:

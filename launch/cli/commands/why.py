@@ -16,6 +16,7 @@ from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import shown_session
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.provenance_view import change_in_words, configurations_of, show_used, snapshots_of
 from hobus.launch.cli.turn_account import TurnAccount, run_in, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
@@ -23,6 +24,7 @@ from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import counted, note, printable, say, styled, table, thousands
 from hobus.launch.sessions.history import turns_in
 from hobus.launch.sessions.journal import journals_of
+from hobus.launch.sessions.provenance import Changed, Configuration, changed_between
 from hobus.launch.sessions.which import no_such
 from hobus.launch.sessions.why import (
     Difference,
@@ -51,12 +53,18 @@ class _Explained:
 
     account: TurnAccount
     why: Explanation
+    evidence: Evidence
 
     @property
     def name(self) -> str:
         run = self.account.turn.run
         session = shown_session(self.account.session_id)
         return f"{session}-{run}" if run else f"{session}, input {self.account.turn.input_id}"
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """That it was requested under; None: the record does not have it."""
+        return self.evidence.configurations.get(self.why.config_digest)
 
     def document(self) -> dict[str, Any]:
         turn = self.account.turn
@@ -86,19 +94,22 @@ def why(*, home: Home, given: str, in_full: bool) -> Output:
 def diff(*, home: Home, before: str, after: str) -> Output:
     """Show what differs between the prompts that two turns were answered from.
 
-    Stretch by stretch: the agent's words, memory, history, context, message; and the settings that they ran under.
+    Stretch by stretch: the agent's words, memory, history, context, message; and the settings and governed files that
+    they ran under, by digest: `hobus asset show DIGEST` prints each version.
     """
     one, other = _explained(home, before), _explained(home, after)
     left, right = settings_of(one.why), settings_of(other.why)
     settings = {name: {"before": left[name], "after": right[name]} for name in left if left[name] != right[name]}
     found = differences(one.why, other.why)
+    assets = changed_between(one.configuration, other.configuration)
     document = {
         "before": one.name,
         "after": other.name,
         "settings": settings,
+        "assets": [asset._asdict() for asset in assets],
         "stretches": [asdict(difference) for difference in found],
     }
-    return Output(document, lambda: _show_differences(one.name, other.name, settings, found))
+    return Output(document, lambda: _show_differences(one.name, other.name, settings, assets, found))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -125,8 +136,9 @@ def _explained(home: Home, given: str) -> _Explained:
         session=entries,
         memory=memory,
         snapshots=_snapshots(home),
+        configurations=configurations_of(home),
     )
-    return _Explained(account, explain(found))
+    return _Explained(account, explain(found), found)
 
 
 async def _meant(home: Home, given: str) -> str:
@@ -140,7 +152,7 @@ async def _meant(home: Home, given: str) -> str:
 def _snapshots(home: Home) -> dict[str, Snapshot]:
     """Every configuration that the record has, by digest; one of another version is left out, and that is said."""
     found: dict[str, Snapshot] = {}
-    for entry in read_entries(home.ledger, EntryFilter(event_type="CONFIG_SNAPSHOT"), with_bodies=True):
+    for entry in snapshots_of(home):
         body = entry.bodies[0] if entry.bodies else None
         try:
             snapshot = None if body is None else Snapshot.from_bytes(body)
@@ -271,23 +283,30 @@ def _show_facts(explained: Explanation) -> None:
             if value not in ("", None, [], {}):
                 say(f"  {name}: {printable(value if isinstance(value, str) else json_text(value))}")
     if explained.config_digest:
-        say()
-        say(f"ran under {explained.config_digest}")
+        _heading(f"ran under {explained.config_digest}")
+        show_used(explained.made_of)
 
 
 def _show_differences(
-    before: str, after: str, settings: dict[str, dict[str, Any]], found: Sequence[Difference]
+    before: str,
+    after: str,
+    settings: dict[str, dict[str, Any]],
+    assets: Sequence[Changed],
+    found: Sequence[Difference],
 ) -> None:
     say(styled(f"{before} -> {after}", None, bold=True))
     for name, values in settings.items():
         say(f"  {name}: ", styled(_value(values["before"]), "red"), " -> ", styled(_value(values["after"]), "green"))
+    for asset in assets:
+        was, now = change_in_words(asset)
+        say(f"  {printable(asset.path)}: ", styled(was, "red"), " -> ", styled(now, "green"))
     for one in found:
         _heading(one.name)
         left, right = (one.before or "").splitlines(), (one.after or "").splitlines()
         for line in list(difflib.unified_diff(left, right, n=1, lineterm=""))[2:]:
             colour = {"-": "red", "+": "green"}.get(line[:1])
             say("  ", styled(printable(line), colour))
-    if not settings and not found:
+    if not settings and not assets and not found:
         note("nothing differs")
 
 

@@ -42,7 +42,9 @@ from hobus.bus.messages.work_order import (
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
+from hobus.config.assets import FileInForce
 from hobus.config.attention_template import Template
+from hobus.config.in_force import digest_of
 from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig
 
@@ -183,7 +185,15 @@ class Rig(SimulatedRig):
     ) -> None:
         given = snapshot(*changes)
         if templates is not None:
-            given = replace(given, templates={one.template_id: one for one in templates})
+            files = {
+                f"attention/{one.template_id}.json": FileInForce(
+                    sha256=digest_of(one.template_id.encode()), package_id=""
+                )
+                for one in templates
+            }
+            given = replace(
+                given, templates={one.template_id: one for one in templates}, files={**given.files, **files}
+            )
         if required is not None:
             contract = given.contracts[SYNTHESIZE_CONTRACT]
             context = type(contract.required_context).model_validate(required)

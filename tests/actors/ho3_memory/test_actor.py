@@ -79,8 +79,8 @@ def test_a_longer_reason_than_configured_is_refused(chars, is_taken):
         assert len(made.run(made.entries())) - before == is_taken
 
 
-def test_every_entry_names_the_package_that_owns_its_agent():
-    """Signals, overlays and what changes them; an agent that none owns has none."""
+def test_every_entry_names_its_agents_class_framework_and_owner():
+    """Signals, overlays and what changes them; of an agent that is not configured only its id is known."""
     with cluster() as made:
         made.log(*habit())
         made.log_overlay(artifact())
@@ -88,8 +88,9 @@ def test_every_entry_names_the_package_that_owns_its_agent():
         made.ask(off, m.OverlayChanged)
         made.ask(m.LogSignals(agent_id="MINE", signals=[signal(9, 9)]), m.SignalsLogged)
         entries = made.run(made.entries())
-    packages = [(entry.provenance.agent_id, entry.provenance.package_id) for entry in entries]
-    assert packages == [(AGENT, "PKG-ADMIN-AGENT-001")] * 7 + [("MINE", "")]
+    assert [entry.provenance[:4] for entry in entries] == [(AGENT, "ADMIN", "FMWK-107", "PKG-ADMIN-AGENT-001")] * 7 + [
+        ("MINE", "", "", "")
+    ]
 
 
 def test_an_event_that_is_sent_again_counts_once():

@@ -42,7 +42,9 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     )  # fmt: skip
     assert entry.bodies[1:] == [b"what is up?", b"fine"]
     (degradation,) = of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")
-    assert {one.provenance.package_id for one in (entry, degradation)} == {"PKG-ADMIN-AGENT-001"}
+    assert {one.provenance[:5] for one in (entry, degradation)} == {
+        ("ADMIN", "ADMIN", "FMWK-107", "PKG-ADMIN-AGENT-001", SESSION)
+    }
     assert (degradation.decision, degradation.reason.partition(":")[2]) == ("DEGRADED", fault.code)
     check_attempts(cluster.run(cluster.entries(rests_s=2)))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from hobus.config.files import Layers
 from hobus.config.gates.finding import Finding
-from hobus.config.gates.layer import hash_of
 from hobus.config.gates.run import look, run_gates
+from hobus.config.in_force import digest_of
 
 FRAMEWORK = """\
 framework_id: FMWK-900
@@ -54,7 +54,7 @@ def write(root: Path, name: str, text: str | bytes) -> Path:
 
 def listed(root: Path, name: str) -> dict[str, str]:
     """An asset of a manifest, with its true hash."""
-    return {"path": name, "sha256": hash_of((root / name).read_bytes()), "classification": "doc"}
+    return {"path": name, "sha256": digest_of((root / name).read_bytes()), "classification": "doc"}
 
 
 def package(root: Path, package_id: str = "PKG-CLERK-001", **changed: Any) -> Path:

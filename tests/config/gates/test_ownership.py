@@ -11,9 +11,10 @@ import pytest
 
 from hobus.config import files
 from hobus.config.files import SHIPPED_ROOT, Layers
-from hobus.config.gates.layer import SEAL, hash_of, layers_on_disk
+from hobus.config.gates.layer import SEAL, layers_on_disk
 from hobus.config.gates.ownership import HOME_PACKAGE, owners_of, ownership
 from hobus.config.gates.run import look, run_gates
+from hobus.config.in_force import digest_of
 from hobus.config.manifests import shipped_layer
 from tests.config.gates.homes import FILES, MANIFEST, clerk, found, listed, package, said, write
 
@@ -53,7 +54,7 @@ def test_a_changed_file_is_told_with_its_owner_and_the_mend(tmp_path: Path) -> N
     (finding,) = found(tmp_path)
     assert (finding.gate, finding.file) == ("G0", str(path))
     assert finding.reason == "changed since PKG-CLERK-001 stated its hash"
-    assert hash_of(path.read_bytes()) in finding.mend and MANIFEST in finding.mend
+    assert digest_of(path.read_bytes()) in finding.mend and MANIFEST in finding.mend
 
 
 def test_a_bare_hash_fails_in_words_and_is_told_as_it_should_be(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ ALONE = {
 OF_THE_RECORD = {
     "ledger search": ["lamp"], "ledger show": [], "ledger tail": [], "ledger verify": [], "cost": [], "session list": [],
     "session show": ["SES-12345678"], "session replay": ["SES-12345678"], "why": ["SES-12345678"],
-    "diff": ["SES-12345678-1", "SES-12345678-2"],
+    "diff": ["SES-12345678-1", "SES-12345678-2"], "asset list": [], "asset show": ["0123456789ab"],
 }  # fmt: skip
 OF_THE_LOGS = {"logs": []}
 OF_A_CLUSTER = {
@@ -140,6 +140,9 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
     "words",
     [
         ["agent", "show", "NOBODY"],
+        ["asset", "list", "nonsense"],
+        ["asset", "list", "SES-00000000-1"],
+        ["asset", "show", "0123456789ab"],
         ["config", "show", "no.such"],
         ["config", "set", "no.such", "1"],
         ["config", "unset", "nope"],

@@ -115,6 +115,6 @@ def test_what_was_handed_over_is_read_apart_and_can_still_be_read_here(tmp_path)
 
 def test_a_process_that_dies_over_the_plan_is_named(tmp_path, monkeypatch):
     """As the kernel may end it; nobody waits for ever."""
-    monkeypatch.setattr("hobus.launch.launcher.plan_apart.make_plan", lambda *_, **__: os.kill(os.getpid(), 9))
+    monkeypatch.setattr("hobus.launch.launcher.plan_apart.start_plan", lambda *_, **__: os.kill(os.getpid(), 9))
     with pytest.raises(CommandError, match=r"ended \(-9\)"):
         PlanApart(home_of(tmp_path), StartOptions(), handed=None).made()

@@ -1,0 +1,45 @@
+"""Which version of each governed file is in force, and whose it is. Pure.
+
+A version is named by the SHA-256 of the file's bytes, as manifests state it: there is no other digest of an asset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from hobus.config.assets import HOME_PACKAGE, FileInForce, Package
+from hobus.config.files import OWN, SHIPPED, GovernedFile
+
+
+def digest_of(data: bytes) -> str:
+    """`sha256:<64 hex>` of some bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def in_force(found: Mapping[str, GovernedFile], packages: Mapping[str, Package]) -> dict[str, FileInForce]:
+    """Each file by its name. Raises OSError for one that cannot be read."""
+    listed = [(package_id, asset.path) for package_id, package in packages.items() for asset in package.assets]
+    anybody = {path: package_id for package_id, path in listed}
+    same_layer = {(_layer_of(package_id, found), path): package_id for package_id, path in listed}
+    return {
+        name: FileInForce(
+            sha256=digest_of(file.content),
+            package_id=_owner(file, same_layer.get((file.layer, name), ""), anybody.get(name, "")),
+        )
+        for name, file in found.items()
+    }
+
+
+def _layer_of(package_id: str, found: Mapping[str, GovernedFile]) -> str:
+    manifest = found.get(f"packages/{package_id}/manifest.json")
+    return "" if manifest is None else manifest.layer
+
+
+def _owner(file: GovernedFile, beside: str, anybody: str) -> str:
+    """`beside`: the package of its own layer that lists it; `anybody`: one of any layer."""
+    if file.kind == "package":
+        return file.name.split("/")[1]
+    if file.layer == OWN:
+        return beside or HOME_PACKAGE
+    return beside or anybody if file.layer == SHIPPED else file.layer

@@ -1,0 +1,76 @@
+"""Under which versions of the governed files a turn was made, as commands read and print it: by the record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hobus.bus.messages.ledger import Entry
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.output import printable, table
+from hobus.launch.sessions.provenance import (
+    SNAPSHOT,
+    Changed,
+    Configuration,
+    Used,
+    configuration_in,
+    named_by_run,
+    short_digest,
+)
+from hobus.ledger_service.reader import EntryFilter, read_entries
+
+NOT_KNOWN = "not in the record"
+_KINDS = {"prompt_pack": "prompt pack", "config": "settings"}
+Run = tuple[str, int]
+"""A session, and the number of a run in it."""
+
+
+def configurations_of(home: Home) -> dict[str, Configuration]:
+    """Every configuration that the record has, by digest, in the order of their first starts. Raises RuntimeFault."""
+    found = map(configuration_in, snapshots_of(home))
+    return {one.digest: one for one in found}
+
+
+def snapshots_of(home: Home) -> Iterable[Entry]:
+    """Their entries, with bodies."""
+    return read_entries(home.ledger, EntryFilter(event_type=SNAPSHOT), with_bodies=True)
+
+
+def run_of(entry: Entry) -> Run:
+    """That an entry is about; number 0: none."""
+    return entry.provenance.session_id, entry.provenance.run_seq
+
+
+def configurations_named(home: Home, entries: Iterable[Entry]) -> dict[Run, str]:
+    """Of the runs that these entries are about, the digest of the configuration that each was requested under."""
+    wanted = {run_of(one) for one in entries if one.provenance.run_seq}
+    found: dict[Run, str] = {}
+    if not wanted:
+        return found
+    requested = EntryFilter(event_type="RunRequested")
+    for one in read_entries(home.ledger, requested, newest_first=True, with_bodies=True):
+        if (run := run_of(one)) in wanted:
+            found[run] = named_by_run([one])
+            wanted.remove(run)
+        if not wanted:
+            break
+    return found
+
+
+def show_used(used: Sequence[Used]) -> None:
+    """A row for each."""
+    rows = [
+        (
+            _KINDS.get(one.kind, one.kind),
+            printable(one.asset_id),
+            one.version or "-",
+            short_digest(one.digest) or NOT_KNOWN,
+            f"{one.package_id} {one.package_version}".strip() or "-",
+        )
+        for one in used
+    ]
+    table(("MADE UNDER", "ID", "VERSION", "DIGEST", "PACKAGE"), rows, spare=("VERSION",))
+
+
+def change_in_words(one: Changed) -> tuple[str, str]:
+    """Before and after."""
+    return short_digest(one.before) or "not there", short_digest(one.after) or "not there"

@@ -1,0 +1,258 @@
+"""Under which versions of the governed files an answer was made, and those files as they were. Pure.
+
+A turn names its configuration by digest: RunRequested, each order, each prompt. Behind that digest stands
+CONFIG_SNAPSHOT, whose body 0 has the digest and the owner of each file and body 1 the files. Both are read as what they
+are, not as a configuration of this version of the program, so that an old turn is explained by a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from hobus.bus.messages.base import unpack
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import recorded
+from hobus.bus.record.payloads.orders import ContextAssembled
+from hobus.bus.record.payloads.prompts import PromptSent
+from hobus.bus.record.session_facts import RunRequested
+from hobus.config.files import ADMIN_CONFIG, kind_of
+from hobus.config.in_force import digest_of
+from hobus.config.snapshot import contents_in
+
+P = TypeVar("P")
+
+SNAPSHOT = "CONFIG_SNAPSHOT"
+_SCHEME = "sha256:"
+_SHORT_CHARS = 12
+_MAPPINGS = {
+    "agent": "agents", "contract": "contracts", "template": "templates", "framework": "frameworks", "spec": "specs",
+    "package": "packages",
+}  # fmt: skip
+
+
+class Version(NamedTuple):
+    """One version of a governed file, as a configuration has it."""
+
+    path: str
+    kind: str
+    """agent, contract, prompt_pack, template, framework, standard, spec, package, config."""
+    asset_id: str
+    version: str
+    """Its own, else its package's; empty: neither is known."""
+    digest: str
+    """`sha256:<64 hex>` of its bytes."""
+    package_id: str
+    package_version: str
+
+
+class Used(NamedTuple):
+    """A version that a turn was made under; its fields are blank where the record does not have its configuration."""
+
+    kind: str
+    asset_id: str
+    version: str
+    digest: str
+    package_id: str
+    package_version: str
+    path: str
+    config_digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A CONFIG_SNAPSHOT of the record, as far as it can be read."""
+
+    sequence: int
+    at_us: int
+    digest: str
+    body: bytes = b""
+    """The snapshot itself; empty where it was erased or is not what its digest says."""
+    versions: Mapping[str, Version]
+    """By path."""
+    contents: Mapping[str, bytes]
+    """By path; only those that are what their digest says."""
+    faults: tuple[str, ...] = ()
+    """What of it is not as it should be, in sentences."""
+
+    def named(self, kind: str, asset_id: str) -> Version | None:
+        """The version of an asset by its id."""
+        return next((one for one in self.versions.values() if (one.kind, one.asset_id) == (kind, asset_id)), None)
+
+
+def short_digest(digest: str) -> str:
+    """As people read it: its first 12 hexadecimal digits."""
+    return digest.removeprefix(_SCHEME)[:_SHORT_CHARS]
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
+
+
+def configuration_in(entry: Entry) -> Configuration:
+    """What a CONFIG_SNAPSHOT says; `entry` with its bodies."""
+    digest = entry.submission_id.partition(":")[2]
+    made = partial(Configuration, sequence=entry.sequence, at_us=entry.at_us, digest=digest)
+    body, files = [*entry.bodies, None, None][:2]
+    if body is None:
+        return made(versions={}, contents={}, faults=(f"#{entry.sequence}: it was erased",))
+    if digest_of(body) != digest:
+        said = f"#{entry.sequence}: the configuration recorded as {digest} has other bytes"
+        return made(versions={}, contents={}, faults=(said,))
+    versions = {one.path: one for one in _versions(unpack(body))}
+    try:
+        found = {} if files is None else contents_in(files)
+    except ValueError as error:
+        said = f"#{entry.sequence}: the files of configuration {digest} cannot be read: {error}"
+        return made(body=body, versions=versions, contents={}, faults=(said,))
+    sound = {path for path, one in versions.items() if path in found and digest_of(found[path]) == one.digest}
+    faults = tuple(
+        f"#{entry.sequence}: {path} is recorded under {versions[path].digest} and has other bytes"
+        for path in versions
+        if path in found and path not in sound
+    )
+    return made(body=body, versions=versions, contents={path: found[path] for path in sound}, faults=faults)
+
+
+def _versions(value: Any) -> Iterator[Version]:
+    """Of the canonical form of a snapshot, whatever else of it is of another version of the program."""
+    if not isinstance(value, dict):
+        return
+    for path, file in _map(value.get("files")).items():
+        kind, asset_id = kind_of(path) or "", _asset_id(path)
+        package_id = str(_map(file).get("package_id", ""))
+        package_version = str(_map(_map(value.get("packages")).get(package_id)).get("version", ""))
+        own = _map(_map(value.get(_MAPPINGS.get(kind, ""))).get(asset_id)).get("version", package_version)
+        yield Version(
+            path, kind, asset_id, str(own), str(_map(file).get("sha256", "")), package_id, package_version
+        )  # fmt: skip
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _asset_id(path: str) -> str:
+    """The name of a file, or of the directory whose manifest or standard it is; of a framework without its title."""
+    folder, _, file = path.rpartition("/")
+    stem, name = file.rpartition(".")[0], folder.rpartition("/")[2]
+    return stem if stem not in ("manifest", "standard") else name.partition("_")[0]
+
+
+# --- what a turn was made under ---------------------------------------------------------------------------------------
+
+
+def named_by_run(turn: Sequence[Entry]) -> str:
+    """Digest of the configuration under which a turn was requested, else of its first prompt; empty: it names none."""
+    for entry in turn:
+        taken = recorded(entry) if entry.event_type == "RunRequested" else None
+        if taken is not None and isinstance(taken.event.event, RunRequested):
+            return taken.event.event.config_digest
+    return next((said.config_digest for said in _payloads(turn, PromptSent) if said.config_digest), "")
+
+
+def used_in(turn: Sequence[Entry], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
+    """What a turn was made under, each once: its agent first, its settings last. `turn`: its entries, with bodies."""
+    digest = named_by_run(turn)
+    wanted: list[tuple[str, str, str, str]] = []  # kind, id, configuration, and its own digest where that is recorded
+    for entry in turn:
+        about = entry.provenance
+        wanted += [("agent", about.agent_id, digest, ""), ("framework", about.framework_id, digest, "")]
+    for said in _payloads(turn, PromptSent):
+        under = said.config_digest or digest
+        wanted += [("contract", said.contract_id, under, ""), ("prompt_pack", said.prompt_pack_id, under, "")]
+    for said in _payloads(turn, ContextAssembled):
+        own = f"{_SCHEME}{said.template_hash.hex()}" if said.template_hash else ""
+        wanted += [("template", said.template_id, digest, own)]
+    wanted += [("config", _asset_id(ADMIN_CONFIG), digest, "")]
+    ordered = sorted(dict.fromkeys(one for one in wanted if one[1]), key=lambda one: _ORDER.index(one[0]))
+    return tuple(_used(*one, known) for one in ordered)
+
+
+_ORDER = ("agent", "framework", "contract", "prompt_pack", "template", "config")
+
+
+def _used(kind: str, asset_id: str, config_digest: str, own: str, known: Mapping[str, Configuration]) -> Used:
+    found = None if config_digest not in known else known[config_digest].named(kind, asset_id)
+    if found is None or own not in ("", found.digest):  # a supervisor of another configuration took the turn over
+        elsewhere = (one.named(kind, asset_id) for one in known.values())
+        found = next((one for one in elsewhere if one is not None and one.digest == own), None)
+    if found is None:
+        return Used(kind, asset_id, "", own, "", "", "", config_digest)
+    return Used(
+        kind, asset_id, found.version, found.digest, found.package_id, found.package_version, found.path, config_digest
+    )
+
+
+def _payloads(turn: Iterable[Entry], kind: type[P]) -> Iterator[P]:
+    for entry in turn:
+        try:
+            said = read_body(entry)
+        except ValueError:
+            continue
+        if isinstance(said, kind):
+            yield said
+
+
+class Changed(NamedTuple):
+    """A governed file that is not the same under two configurations; empty: it is not there."""
+
+    path: str
+    before: str
+    after: str
+
+
+def changed_between(before: Configuration | None, after: Configuration | None) -> list[Changed]:
+    """Files by path whose digests differ; nothing where either is not in the record."""
+    if before is None or after is None:
+        return []
+    digests = [{path: one.digest for path, one in found.versions.items()} for found in (before, after)]
+    paths = sorted({*digests[0], *digests[1]})
+    found = [Changed(path, digests[0].get(path, ""), digests[1].get(path, "")) for path in paths]
+    return [one for one in found if one.before != one.after]
+
+
+# --- one version ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Everything that the record has of one digest."""
+
+    digest: str
+    versions: tuple[Version, ...]
+    """The same bytes may be several files, or have had several owners; empty: it is a configuration's own digest."""
+    configurations: tuple[Configuration, ...]
+    """That have it, in the order of the record."""
+    content: bytes | None
+    """None: the record does not have the bytes, or has others in their place."""
+
+
+def digests_in(known: Iterable[Configuration]) -> list[str]:
+    """Of every file of every configuration, and of these themselves, each once."""
+    found: dict[str, None] = {}
+    for one in known:
+        found |= dict.fromkeys([*(version.digest for version in one.versions.values()), one.digest])
+    return list(found)
+
+
+def meant(given: str, digests: Iterable[str]) -> list[str]:
+    """Those that begin as was given, with or without `sha256:`."""
+    wanted = given.lower().removeprefix(_SCHEME)
+    return [one for one in digests if one.removeprefix(_SCHEME).startswith(wanted)]
+
+
+def held(digest: str, known: Iterable[Configuration]) -> Held:
+    """What there is of one digest."""
+    having = [one for one in known if one.digest == digest or _with(one, digest)]
+    versions = dict.fromkeys(version for one in having for version in _with(one, digest))
+    of_file = (one.contents.get(version.path) for one in having for version in _with(one, digest))
+    of_itself = (one.body or None for one in having if one.digest == digest)
+    content = next((data for data in (*of_file, *of_itself) if data is not None), None)
+    return Held(digest=digest, versions=tuple(versions), configurations=tuple(having), content=content)
+
+
+def _with(one: Configuration, digest: str) -> list[Version]:
+    return [version for version in one.versions.values() if version.digest == digest]

@@ -1,0 +1,41 @@
+"""The life of a work order: every state, target and role."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.order_states import ORDER_TRANSITIONS, OrderRole, WorkOrderState, moved
+
+STATES, ROLES = get_args(WorkOrderState), get_args(OrderRole)
+ENDS = {"completed", "failed"}
+
+
+@pytest.mark.parametrize("source", STATES)
+@pytest.mark.parametrize("target", STATES)
+@pytest.mark.parametrize("role", ROLES)
+def test_only_the_table_moves_an_order(source: Any, target: Any, role: Any) -> None:
+    """Allowed exactly where the table says so, else refused, and said why."""
+    if ORDER_TRANSITIONS.get((source, target)) == role:
+        assert moved("WO-1", source, target, role) == target
+        return
+    with pytest.raises(WorkOrderFault) as caught:
+        moved("WO-1", source, target, role)
+    assert caught.value.code == "rejected" and source in caught.value.detail and target in caught.value.detail
+
+
+def test_every_order_has_a_legal_end_and_none_behind_it() -> None:
+    """Every state but an end leads to failed; an end leads nowhere; all are reached from planned."""
+    for state in STATES:
+        targets = {target for source, target in ORDER_TRANSITIONS if source == state}
+        assert ("failed" in targets) == (state not in ENDS) and (bool(targets) or state in ENDS)
+    assert {"planned"} | {target for _, target in ORDER_TRANSITIONS} == set(STATES)
+
+
+def test_each_move_is_said_by_one_role() -> None:
+    """HO2 plans, dispatches and fails; HO1 executes, completes and fails."""
+    by_role = {role: {move for move, who in ORDER_TRANSITIONS.items() if who == role} for role in ROLES}
+    assert by_role["ho1"] == {("dispatched", "executing"), ("executing", "completed"), ("executing", "failed")}
+    assert by_role["ho2"] == {("planned", "dispatched"), ("planned", "failed"), ("dispatched", "failed")}

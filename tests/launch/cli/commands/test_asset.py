@@ -1,0 +1,146 @@
+"""`hobus asset` on files alone: what it prints, byte for byte, and the exit code it ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.builders import shipped_snapshot
+from bench.ledger_drills.rig import ledger_config, running
+from hobus.bus.disk import RealDisk
+from hobus.bus.messages.base import pack
+from hobus.config.files import SHIPPED_ROOT
+from hobus.config.snapshot import contents_in
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+from hobus.launch.launcher.launcher import snapshot_entry
+from hobus.ledger_service.segment import segment_name
+
+SNAPSHOT = shipped_snapshot()
+ADMIN = "agents/ADMIN.json"
+DIGEST = SNAPSHOT.files[ADMIN].sha256
+ROOM = ledger_config(
+    segment_bytes=1_000_000, batch_bytes_max=500_000, entry_max_bytes=200_000, bodies_max_bytes=200_000
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home whose record has the shipped configuration."""
+    return recorded(tmp_path, [SNAPSHOT.to_bytes(), SNAPSHOT.contents])
+
+
+def recorded(home: Path, bodies: list[bytes]) -> Path:
+    """A home whose record has a CONFIG_SNAPSHOT with these bodies."""
+
+    async def write() -> None:
+        async with running(RealDisk(home / "ledger"), ROOM) as ledger:
+            await ledger.write(snapshot_entry(SNAPSHOT, 1.0)._replace(bodies=bodies))
+
+    asyncio.run(write())
+    return home
+
+
+def asked(home: Path, *words: str) -> int:
+    """The exit code of the command."""
+    return cli.run(["asset", *words, "--home", str(home)])
+
+
+def test_a_version_is_printed_byte_for_byte_as_text_and_for_programs(home, capfdbinary):
+    """By a short digest too; what is said about it goes to stderr."""
+    content = (SHIPPED_ROOT / ADMIN).read_bytes()
+    assert asked(home, "show", DIGEST, "--raw") == exit_codes.OK
+    assert capfdbinary.readouterr().out == content
+    assert asked(home, "show", DIGEST.removeprefix("sha256:")[:12]) == exit_codes.OK
+    said = capfdbinary.readouterr()
+    assert said.out == content and b"PKG-ADMIN-AGENT-001 1.0.0" in said.err and DIGEST.encode() in said.err
+    assert asked(home, "show", DIGEST, "--json") == exit_codes.OK
+    document = json.loads(capfdbinary.readouterr().out)
+    assert document["text"].encode() == content and document["size_bytes"] == len(content)
+    assert [one["path"] for one in document["versions"]] == [ADMIN]
+    assert document["configurations"][0]["config_digest"] == SNAPSHOT.digest
+
+
+def test_every_version_is_listed_with_its_owner(home, capsys):
+    """As a table, and for programs: each file of the configuration."""
+    assert asked(home, "list") == exit_codes.OK
+    said = capsys.readouterr().out
+    assert DIGEST[7:19] in said and "PKG-ADMIN-AGENT-001 1.0.0" in said and "#0" in said
+    assert asked(home, "list", "--json") == exit_codes.OK
+    rows = json.loads(capsys.readouterr().out)["assets"]
+    assert {row["path"]: row["digest"] for row in rows} == {path: one.sha256 for path, one in SNAPSHOT.files.items()}
+
+
+def test_the_digest_of_a_configuration_prints_its_settings(home, capsys):
+    """All of them, as they were in force."""
+    assert asked(home, "show", SNAPSHOT.digest) == exit_codes.OK
+    assert json.loads(capsys.readouterr().out)["host"]["agent_id"] == "ADMIN"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["show", "ffffffffffffffff"], "names no version with the digest ffffffffffffffff"),
+        (["show", "sha256:"], "is the beginning of"),
+        (["show", DIGEST[7:9]], "give more of it, at least 4 digits"),
+        (["show", DIGEST, "--raw", "--json"], "exclude each other"),
+        (["list", "nonsense"], "names no turn"),
+        (["list", "SES-00000000-1"], "SES-00000000"),
+    ],
+)
+def test_what_is_meant_by_nothing_or_by_several_is_a_mistake_with_a_way_on(home, capsys, words, said):
+    """A usage error; those that it may be are told."""
+    assert asked(home, *words) == exit_codes.USAGE
+    err = capsys.readouterr().err
+    assert said in err and ("next: " in err or '"hint": "leave' in err)
+    if words == ["show", DIGEST[7:9]]:
+        assert f"  {DIGEST[7:19]}  {ADMIN}" in err
+
+
+def test_a_home_without_a_record_is_named(tmp_path, capsys):
+    """Nothing was ever in force there."""
+    assert asked(tmp_path, "show", DIGEST) == asked(tmp_path, "list") == exit_codes.USAGE
+    assert "there is no record in" in capsys.readouterr().err
+
+
+FILES = contents_in(SNAPSHOT.contents)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "said"),
+    [
+        ([SNAPSHOT.to_bytes(), pack(FILES | {ADMIN: b"forged"})], f"{ADMIN} is recorded under {DIGEST}"),
+        ([SNAPSHOT.to_bytes().replace(b"ADMIN", b"admin"), SNAPSHOT.contents], "has other bytes"),
+        ([SNAPSHOT.to_bytes(), b"\xc1"], "cannot be read"),
+    ],
+)
+def test_a_forged_body_is_said_and_not_printed(tmp_path, capsys, bodies, said):
+    """Whoever can rewrite the record cannot make another text of a digest: exit code 3. The listing warns."""
+    home = recorded(tmp_path, bodies)
+    assert asked(home, "show", DIGEST, "--raw") == exit_codes.INTEGRITY
+    shown = capsys.readouterr()
+    assert not shown.out and said in " ".join(shown.err.split()) and "#0" in shown.err and "ledger verify" in shown.err
+    assert asked(home, "list") == exit_codes.OK
+    assert "warning: #0" in capsys.readouterr().err
+
+
+def test_a_flipped_bit_of_the_files_body_is_said(home, capsys):
+    """The reader finds it before any digest does: exit code 3 with file and byte."""
+    segment = home / "ledger" / "segments" / segment_name(0)
+    data = bytearray(segment.read_bytes())
+    at = data.find(b'"agent_id"')
+    assert at > 0
+    data[at + 3] ^= 1
+    segment.write_bytes(data)
+    assert asked(home, "show", DIGEST) == exit_codes.INTEGRITY
+    assert segment_name(0) in capsys.readouterr().err
+
+
+def test_bytes_that_the_record_does_not_have_are_said_to_be_missing(tmp_path, capsys):
+    """A configuration that stands there without its files."""
+    home = recorded(tmp_path, [SNAPSHOT.to_bytes()])
+    assert asked(home, "show", DIGEST) == exit_codes.FAILED
+    assert f"names {DIGEST} ({ADMIN}) and does not have its bytes" in " ".join(capsys.readouterr().err.split())

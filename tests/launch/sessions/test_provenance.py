@@ -1,0 +1,129 @@
+"""Which versions a turn was made under, and what the record has of each: read as what they are, whatever is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bench.builders import shipped_snapshot
+from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.ids import snapshot_id
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.entry import NOTHING
+from hobus.config.files import SHIPPED_ROOT, governed_names
+from hobus.config.in_force import digest_of
+from hobus.config.snapshot import contents_in
+from hobus.launch.launcher.launcher import snapshot_entry
+from hobus.launch.sessions.provenance import (
+    Changed,
+    Configuration,
+    changed_between,
+    configuration_in,
+    digests_in,
+    held,
+    meant,
+    short_digest,
+)
+
+SNAPSHOT = shipped_snapshot()
+ADMIN = "agents/ADMIN.json"
+
+
+def recorded(*bodies: bytes | None, digest: str = SNAPSHOT.digest, sequence: int = 7) -> Entry:
+    """A CONFIG_SNAPSHOT as the record has it; without bodies: the shipped one, as the launcher writes it."""
+    given = bodies or tuple(snapshot_entry(SNAPSHOT, 1.0).bodies)
+    return Entry(
+        snapshot_id(digest), "governance", "CONFIG_SNAPSHOT", 1_000_000, "", "", NOTHING, [], "", None, None, None,
+        "launcher", 2, [], [], sequence, b"", given,
+    )  # fmt: skip
+
+
+def of_files(files: dict[str, bytes], sequence: int = 7) -> Configuration:
+    """A configuration of any version of the program, of which these files are known alone."""
+    named = {path: {"sha256": digest_of(data), "package_id": "PKG-HOME"} for path, data in files.items()}
+    body = pack({"files": named, "whatever": [1]})
+    return configuration_in(recorded(body, pack(files), digest=digest_of(body), sequence=sequence))
+
+
+def test_each_file_is_there_with_its_version_owner_and_bytes() -> None:
+    """As they are shipped: of those with a version their own, of the others their package's."""
+    found = configuration_in(recorded())
+    assert not found.faults and sorted(found.versions) == governed_names(SHIPPED_ROOT)
+    assert all((SHIPPED_ROOT / path).read_bytes() == data for path, data in found.contents.items())
+    contract = SNAPSHOT.contracts["PRC-SYNTHESIZE-001"]
+    one = found.named("contract", "PRC-SYNTHESIZE-001")
+    assert one is not None and (one.version, one.package_id) == (contract.version, "PKG-PROMPTS-001")
+    agent, package = found.named("agent", "ADMIN"), SNAPSHOT.packages["PKG-ADMIN-AGENT-001"]
+    assert agent is not None and (agent.version, agent.package_version) == (package.version, package.version)
+    framework, standard = found.named("framework", "FMWK-004"), found.named("standard", "FMWK-004")
+    assert framework is not None and standard is not None
+    assert framework.version == SNAPSHOT.frameworks["FMWK-004"].version
+
+
+def test_a_configuration_of_another_version_of_the_program_is_read_all_the_same() -> None:
+    """Settings that nobody knows any more do not hide the files; one without files has none, and that is no fault."""
+    found = of_files({ADMIN: b"{}"})
+    assert (found.contents, found.faults) == ({ADMIN: b"{}"}, ())
+    assert found.named("agent", "ADMIN") == ((ADMIN, "agent", "ADMIN", "", digest_of(b"{}"), "PKG-HOME", ""))
+    body = pack({"config": {}})
+    older = configuration_in(recorded(body, digest=digest_of(body)))
+    assert (older.versions, older.contents, older.faults) == ({}, {}, ())
+
+
+@pytest.mark.parametrize(
+    ("bodies", "said", "has_versions"),
+    [
+        ((None, None), "was erased", False),
+        ((SNAPSHOT.to_bytes()[:-1] + b"\1", SNAPSHOT.contents), "has other bytes", False),
+        ((SNAPSHOT.to_bytes(), b"\xc1"), "cannot be read", True),
+        ((SNAPSHOT.to_bytes(), pack([1])), "not a map of files", True),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_said(bodies: tuple[bytes | None, ...], said: str, has_versions: bool) -> None:
+    """By the entry; nothing of it is shown as if it were whole."""
+    found = configuration_in(recorded(*bodies))
+    assert len(found.faults) == 1 and said in found.faults[0] and "#7" in found.faults[0]
+    assert not found.contents and bool(found.versions) == has_versions
+
+
+def test_a_file_with_other_bytes_is_named_and_left_out() -> None:
+    """The others are there."""
+    files = contents_in(SNAPSHOT.contents)
+    found = configuration_in(recorded(SNAPSHOT.to_bytes(), pack(files | {ADMIN: files[ADMIN] + b" "})))
+    assert len(found.faults) == 1 and ADMIN in found.faults[0] and SNAPSHOT.files[ADMIN].sha256 in found.faults[0]
+    assert set(files) - set(found.contents) == {ADMIN}
+    one = held(SNAPSHOT.files[ADMIN].sha256, [found])
+    assert one.content is None and one.versions and one.configurations == (found,)
+
+
+def test_one_digest_has_all_its_places_and_the_first_sound_bytes() -> None:
+    """The same bytes may be two files, and stand in several configurations, of which one was erased."""
+    first, again = of_files({ADMIN: b"x", "agents/B.json": b"x"}, 1), of_files({ADMIN: b"x"}, 9)
+    gone = dataclasses.replace(first, contents={})
+    one = held(digest_of(b"x"), [gone, again])
+    assert one.content == b"x" and [version.path for version in one.versions] == [ADMIN, "agents/B.json"]
+    assert [configuration.sequence for configuration in one.configurations] == [1, 9]
+    itself = held(again.digest, [gone, again])
+    assert itself.versions == () and unpack(itself.content or b"")["files"]
+
+
+def test_digests_are_meant_by_their_beginnings() -> None:
+    """With and without the scheme, in either case; of several all are told."""
+    digests = ["sha256:ab12", "sha256:ab34", "sha256:cd56"]
+    assert meant("sha256:AB1", digests) == ["sha256:ab12"] == meant("ab12", digests)
+    assert meant("ab", digests) == digests[:2] and meant("x", digests) == [] and meant("", digests) == digests
+    assert short_digest("sha256:0123456789abcdef") == "0123456789ab"
+    found = configuration_in(recorded())
+    assert {one.digest for one in found.versions.values()} | {found.digest} == set(digests_in([found]))
+
+
+def test_files_that_differ_between_two_configurations_are_named_by_digest() -> None:
+    """Changed, added, gone; nothing is said where one of them is not known."""
+    before, after = of_files({ADMIN: b"1", "agents/B.json": b"2"}), of_files({ADMIN: b"3", "agents/C.json": b"4"})
+    assert changed_between(before, after) == [
+        Changed(ADMIN, digest_of(b"1"), digest_of(b"3")),
+        Changed("agents/B.json", digest_of(b"2"), ""),
+        Changed("agents/C.json", "", digest_of(b"4")),
+    ]
+    assert changed_between(before, before) == changed_between(None, after) == changed_between(before, None) == []
