@@ -76,8 +76,8 @@ def _make(home: Home, options: StartOptions, handed: int | None, writing: int) -
         try:
             plan = start_plan(home, options, inherited.take(handed))
             told = {
-                "snapshot": plan.snapshot.to_bytes(), "contents": plan.snapshot.contents, "origin": plan.origin, "counts": plan.counts,
-                "warnings": plan.warnings,
+                "snapshot": plan.snapshot.to_bytes(), "contents": plan.snapshot.contents, "origin": plan.origin,
+                "counts": plan.counts, "warnings": plan.warnings,
             }  # fmt: skip
         except (CommandError, RuntimeFault, OSError) as error:
             said = refusal(error, home)
