@@ -13,12 +13,14 @@ from pathlib import Path
 
 from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding, failed
-from hobus.config.gates.run import RecordFault, View, look, run_gates
+from hobus.config.gates.run import INSIDE, RecordFault, View, look, run_gates, run_inside, run_outside
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import counted
+from hobus.launch.launcher import gate_cache
+from hobus.launch.launcher.apart import apart
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, make_plan
 
@@ -37,9 +39,19 @@ def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = 
 def demand(home: Home, view: View) -> list[str]:
     """What is to be said of a start that no gate forbids. Raises CommandError (integrity) with every failure.
 
-    Which tests are named is not looked at: they are no part of what runs.
+    Which tests are named is not looked at: they are no part of what runs. What G0 to G4 said of the same files before
+    is not judged again.
     """
-    found = run_gates(view, has_tests=False, check_record=lambda: record_fault(home))
+    key = gate_cache.key_of(view)
+    known = gate_cache.kept(home, key)
+
+    def judged() -> list[Finding]:
+        inside = run_inside(view, has_tests=False) if known is None else known
+        return [*inside, *run_outside(view, check_record=lambda: record_fault(home))]
+
+    found = [Finding(*one) for one in apart(judged)]
+    if known is None:
+        gate_cache.keep(home, key, [one for one in found if one.gate in INSIDE])
     demand_passed(home, found)
     return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
 
