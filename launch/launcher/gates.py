@@ -13,12 +13,13 @@ from pathlib import Path
 
 from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding, failed
-from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates
+from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import counted
+from hobus.launch.launcher import gate_cache
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, look_at, make_plan
 
@@ -37,10 +38,16 @@ def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = 
 def demand(home: Home, view: View) -> list[str]:
     """What is to be said of a start that no gate forbids. Raises CommandError (integrity) with every failure.
 
-    Which tests are named is not looked at: they are no part of what runs.
+    Which tests are named is not looked at: they are no part of what runs. What G0 to G4 said of the same files before
+    is not judged again.
     """
-    verify = _verify(home, view, apart=True)
-    found = run_gates(view, has_tests=False, verify=verify, check_record=lambda: record_fault(home))
+    key = gate_cache.key_of(view)
+    inside = gate_cache.kept(home, key)
+    if inside is None:
+        inside = run_inside(view, has_tests=False)
+        gate_cache.keep(home, key, inside)
+    outside = run_outside(view, verify=_verify(home, view), check_record=lambda: record_fault(home))
+    found = [*inside, *outside]
     demand_passed(home, found)
     return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
 
@@ -99,21 +106,18 @@ def _fault_of(finding: Finding) -> str:
     return f"{finding.file}: {finding.reason}; {finding.mend}"
 
 
-def _verify(home: Home, view: View, *, apart: bool = False) -> Verify | None:
-    """Whether what is installed is signed as the policy wants it; `apart`: this process keeps nothing of what it takes.
+def _verify(home: Home, view: View) -> Verify | None:
+    """Whether what is installed is signed as the policy wants it.
 
     Raises CommandError where nobody can say whose keys are trusted.
     """
     config = view.reading.config
-    roots = [layer.root for layer in view.layers if layer.kind == "package"]
-    if not roots or config is None:
+    if config is None or not any(layer.kind == "package" for layer in view.layers):
         return None
     # By name: most homes have no package.
     judging = importlib.import_module("hobus.launch.packages.judging")
     trusted: Mapping[str, str] = importlib.import_module("hobus.launch.packages.trust").trusted(home)
     verify: Verify = judging.verify_of(trusted, config.governance)
-    if apart and config.governance.signatures == "signed":
-        verify = judging.verified_apart(roots, verify)
     return verify
 
 

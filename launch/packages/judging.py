@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -52,27 +50,6 @@ def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[Pa
         return signature_fault(root, names[0].split("/")[1], keys, policy)
 
     return verify
-
-
-def verified_apart(roots: Collection[Path], verify: Callable[[Path], str]) -> Callable[[Path], str]:
-    """The same answers of `verify` about these, found by a child: what it loads for that is gone with it.
-
-    To be called by a process with one thread. Raises OSError.
-    """
-    receiving, sending = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            with os.fdopen(sending, "w", encoding="utf-8") as file:
-                json.dump({str(root): verify(root) for root in roots}, file)
-        finally:
-            os._exit(0)  # nothing of its parent's is run to its end
-    os.close(sending)
-    with os.fdopen(receiving, encoding="utf-8") as file:
-        text = file.read()
-    os.waitpid(pid, 0)
-    answers: dict[str, str] = json.loads(text) if text else {}
-    return lambda root: answers.get(str(root), "its signature could not be checked")
 
 
 def config_of(home: Home) -> AdminConfig:
