@@ -1,4 +1,4 @@
-"""The registries: frameworks, specs, packages, file ownership, derived from the manifests of a snapshot. Pure."""
+"""The registries: frameworks, their invariants, specs, packages, file ownership, derived from manifests. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "frameworks": ("framework_id", "title", "version", "status", "ring", "plane_id"),
     "specs": ("spec_id", "framework_id", "title", "version"),
     "packages": ("package_id", "version", "title", "spec_id", "framework_id", "plane_id"),
-    "file_ownership": ("path", "package_id", "classification"),
+    "file_ownership": ("path", "package_id", "classification", "sha256"),
+    "invariants": ("invariant_id", "framework_id", "level", "statement", "enforced_by"),
 }
 """Registry -> what its rows can be filtered by; the first one is their id."""
 
@@ -84,13 +85,37 @@ def _file_ownership(manifests: Manifests) -> list[Row]:
     owned = [
         Row(
             asset.path,
-            {"path": asset.path, "package_id": package_id, "classification": asset.classification},
+            {
+                "path": asset.path,
+                "package_id": package_id,
+                "classification": asset.classification,
+                "sha256": asset.sha256,
+            },
             f"{asset.path}: {package_id} ({asset.classification})",
         )
         for package_id, package in manifests.packages.items()
         for asset in package.assets
     ]
-    return sorted(owned)
+    return sorted(owned, key=lambda row: row.row_id)
+
+
+def _invariants(manifests: Manifests) -> list[Row]:
+    """Numbered in their framework, as its manifest has them."""
+    return [
+        Row(
+            f"{framework_id}.{number}",
+            {
+                "invariant_id": f"{framework_id}.{number}",
+                "framework_id": framework_id,
+                "level": rule.level,
+                "statement": rule.statement,
+                "enforced_by": ", ".join(rule.enforced_by),
+            },
+            f"{framework_id}.{number} {rule.level}: {rule.statement}",
+        )
+        for framework_id, framework in sorted(manifests.frameworks.items())
+        for number, rule in enumerate(framework.invariants, 1)
+    ]
 
 
 def _row(registry: str, asset: Any, text: str) -> Row:
@@ -103,4 +128,5 @@ _ROWS: Mapping[str, Callable[[Manifests], list[Row]]] = {
     "specs": _specs,
     "packages": _packages,
     "file_ownership": _file_ownership,
+    "invariants": _invariants,
 }

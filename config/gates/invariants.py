@@ -34,24 +34,6 @@ class Invariants(NamedTuple):
     """Whether tests lie beside this software, as in a checkout; an installation has none."""
 
 
-class InvariantRow(NamedTuple):
-    """One invariant, for a table."""
-
-    framework_id: str
-    level: str
-    statement: str
-    enforced_by: tuple[str, ...]
-
-
-def table(frameworks: Mapping[str, Framework]) -> list[InvariantRow]:
-    """Every invariant with its checks, in order of the frameworks' ids."""
-    return [
-        InvariantRow(framework_id, rule.level, rule.statement, rule.enforced_by)
-        for framework_id, framework in sorted(frameworks.items())
-        for rule in framework.invariants
-    ]
-
-
 def unchecked(of: Invariants) -> Iterator[Finding]:
     """An invariant without a check, and a check that is not there; a note where the invariant is no MUST."""
     for framework_id, framework in of.frameworks.items():

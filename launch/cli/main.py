@@ -65,6 +65,7 @@ COMMANDS: dict[str, str] = {
     "simulate": "The whole cluster in virtual time, under seeded faults.",
     "package": "Build, sign, install, upgrade and remove packages of agents.",
     "config": "Check, show and change the configuration.",
+    "registry": "List frameworks, invariants, specs, packages, and who owns which file.",
     "gates": "Check what must hold of files and record before anything starts.",
     "completion": "Complete commands in bash, zsh or fish.",
 }

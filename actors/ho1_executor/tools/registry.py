@@ -47,6 +47,25 @@ async def _list_frameworks(_arguments: Mapping[str, Any], host: ToolHost) -> Any
     return {"count": len(rows), "frameworks": rows}
 
 
+@_tool("Lists the specs that the frameworks' packages fulfil: id, framework, title, version.")
+async def _list_specs(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    rows = host.snapshot["specs"]
+    return {"count": len(rows), "specs": rows}
+
+
+@_tool(
+    "Lists the governed files with the package that owns each, and its hash; of one package, if it is named.",
+    package_id={"type": "string", "description": "such as PKG-PROMPTS-001", "maxLength": 100},
+)
+async def _list_files(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    owner: str = arguments.get("package_id", "")
+    rows = [row for row in host.snapshot["files"] if owner in ("", row["package_id"])]
+    if not rows and owner:
+        known = ", ".join(sorted({row["package_id"] for row in host.snapshot["files"]}))
+        raise ToolFault(f"no file belongs to a package {owner[:100]!r}; packages that own some: {known}")
+    return {"count": len(rows), "files": rows}
+
+
 @_tool("Lists the tools that you have, with what each does.")
 async def _list_tools(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     """The tools of the agent that asks; of an unknown agent none, since it may use none."""

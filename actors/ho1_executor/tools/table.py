@@ -12,16 +12,19 @@ from typing import Any
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.config.assets import Agent
 from hobus.config.json_schema import Validator, validator_of
+from hobus.config.registries import rows_of
 from hobus.config.secret_refs import redacted
 from hobus.config.snapshot import Snapshot
 
 
 def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> dict[str, Any]:
-    """digest, packages, frameworks, tools, agent_tools (agent id -> tool ids), config."""
+    """digest, the rows of the registries, tools, agent_tools (agent id -> tool ids), config."""
     return {
         "digest": snapshot.digest,
-        "packages": _rows(snapshot.packages, "package_id", "version", "title", "framework_id"),
-        "frameworks": _rows(snapshot.frameworks, "framework_id", "version", "title", "status"),
+        "packages": _registry("packages", snapshot, "package_id", "version", "title", "framework_id"),
+        "frameworks": _registry("frameworks", snapshot, "framework_id", "version", "title", "status"),
+        "specs": _registry("specs", snapshot, "spec_id", "framework_id", "title", "version"),
+        "files": _registry("file_ownership", snapshot, "path", "package_id", "classification", "sha256"),
         "tools": _rows(tools, "tool_id", "description", "idempotent"),
         "agent_tools": {agent_id: permitted_tools(agent, tools) for agent_id, agent in sorted(snapshot.agents.items())},
         "config": redacted(snapshot.config.model_dump(mode="json")),
@@ -30,6 +33,10 @@ def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> di
 
 def _rows(by_id: Mapping[str, Any], *fields: str) -> list[dict[str, Any]]:
     return [{name: getattr(one, name) for name in fields} for _, one in sorted(by_id.items())]
+
+
+def _registry(name: str, snapshot: Snapshot, *fields: str) -> list[dict[str, str]]:
+    return [{field: row.fields[field] for field in fields} for row in rows_of(name, snapshot, {})]
 
 
 def permitted_tools(agent: Agent, tools: Mapping[str, ToolDefinition]) -> list[str]:

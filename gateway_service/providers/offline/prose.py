@@ -111,6 +111,15 @@ TELLERS: dict[str, Callable[[Any], str]] = {
         "frameworks govern this system",
         lambda row: f"{row['framework_id']} {row['version']}: {row['title']}{_noted(row, 'status')}",
     ),
+    "list_specs": _listed(
+        "specs",
+        "spec is fulfilled",
+        "specs are fulfilled",
+        lambda row: f"{row['spec_id']} {row['version']}: {row['title']} (of {row['framework_id']})",
+    ),
+    "list_files": _listed(
+        "files", "file is governed", "files are governed", lambda row: f"{row['path']}: {row['package_id']}"
+    ),
     "list_tools": _listed(
         "tools", "tool is available", "tools are available", lambda row: f"{row['tool_id']}: {row['description']}"
     ),

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from hobus.config.files import Layers
-from hobus.config.gates.invariants import table
 from hobus.config.gates.run import look, run_gates
 from tests.config.gates.homes import FRAMEWORK, clerk, package, write
 
@@ -67,13 +66,6 @@ def test_what_must_hold_names_a_check_and_what_should_may_have_none(tmp_path: Pa
     ):
         ((found, reason),) = told(tmp_path, "[]", level)
         assert found == severity and reason == f"{level} 'A clerk asks before it writes' names no check"
-
-
-def test_the_table_has_every_invariant_with_its_checks() -> None:
-    """In order of the frameworks."""
-    rows = table(look().reading.assets["framework"])
-    assert [row.framework_id for row in rows] == sorted(row.framework_id for row in rows)
-    assert len(rows) > 20 and all(row.enforced_by for row in rows)
 
 
 def test_a_test_of_a_shipped_framework_is_looked_up_where_tests_lie(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_a_template_above_its_cap_is_told(tmp_path: Path) -> None:
     assert told.startswith("budget.max_context_tokens: 99000 is above budget.projection_budget (10000)")
 
 
-@pytest.mark.parametrize("path", ["../../etc/passwd", "/work/../etc", "etc"])
+@pytest.mark.parametrize("path", ["../../etc/passwd", "/srv/../etc", "etc"])
 def test_an_agent_s_path_means_one_place(tmp_path: Path, path: str) -> None:
     """None that leads elsewhere."""
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text())

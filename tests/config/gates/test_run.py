@@ -89,7 +89,9 @@ def test_findings_come_in_the_order_of_the_gates_and_once_each(tmp_path: Path) -
     write(tmp_path, "admin_config.json", '{"ho2": {"runs_max": -1}}')
     write(tmp_path, "prompt_packs/PRM-DEGRADED-001.txt", "no section")
     text = (tmp_path / "frameworks/FMWK-900_Clerks/manifest.yaml").read_text()
-    write(tmp_path, "frameworks/FMWK-900_Clerks/manifest.yaml", text.replace("tests/test_clerk.py::test_it_asks", "care"))
+    write(
+        tmp_path, "frameworks/FMWK-900_Clerks/manifest.yaml", text.replace("tests/test_clerk.py::test_it_asks", "care")
+    )
     findings = found(tmp_path, check_record=lambda: RecordFault("x", "y", "z"))
     gates = [one.gate for one in findings]
     assert gates == sorted(gates) and set(gates) == {"G0", "G1", "G2", "G3", "G4", "G6"} and set(TITLES) > set(gates)

@@ -190,6 +190,8 @@ async def test_labels_stay_inside_the_vocabulary_that_the_prompt_shows():
     [
         ("what packages are installed?", [("list_packages", {})]),
         ("which frameworks govern you?", [("list_frameworks", {})]),
+        ("which specs are there?", [("list_specs", {})]),
+        ("list the governed files", [("list_files", {})]),
         ("which tools do you have?", [("list_tools", {})]),
         ("is the ledger intact?", [("verify_ledger", {})]),
         ("has anybody tampered with the record?", [("verify_ledger", {})]),

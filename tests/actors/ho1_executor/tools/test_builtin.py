@@ -73,9 +73,24 @@ async def test_frameworks_are_those_of_the_snapshot() -> None:
     assert [row["framework_id"] for row in value["frameworks"]] == sorted(shipped_snapshot().frameworks)
 
 
+async def test_specs_and_files_are_those_of_the_registries() -> None:
+    """Of files also those of one package; of a package that owns none it is said which do."""
+    assert [row["spec_id"] for row in (await value_of("list_specs", Host()))["specs"]] == sorted(
+        shipped_snapshot().specs
+    )
+    value = await value_of("list_files", Host())
+    owned = [asset for package in shipped_snapshot().packages.values() for asset in package.assets]
+    assert value["count"] == len(owned) == len(value["files"])
+    assert [row["path"] for row in value["files"]] == sorted(asset.path for asset in owned)
+    mine = await value_of("list_files", Host(), package_id="PKG-ATTENTION-001")
+    assert {row["package_id"] for row in mine["files"]} == {"PKG-ATTENTION-001"} and mine["count"] == 6
+    with pytest.raises(ToolFault, match="packages that own some: PKG-ADMIN-AGENT-001"):
+        await value_of("list_files", Host(), package_id="PKG-NOBODY-001")
+
+
 async def test_tools_are_those_of_the_agent_that_asks() -> None:
     """An agent that nobody knows may use none."""
-    assert (await value_of("list_tools", Host()))["count"] == 9
+    assert (await value_of("list_tools", Host()))["count"] == 11
     assert (await value_of("list_tools", Host(agent_id="NOBODY"))) == {"count": 0, "tools": []}
 
 

@@ -1,0 +1,117 @@
+"""`hobus registry` and `hobus gates`: what the files of a home say, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+from tests.config.gates.homes import clerk, package, write
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """A command about the home in `tmp_path`: what it printed, after it ended with this code."""
+
+    def run(*words: str, code: int = exit_codes.OK) -> str:
+        assert cli.run(["--home", str(tmp_path), *words]) == code
+        printed = capsys.readouterr()
+        return printed.out + printed.err
+
+    return run
+
+
+def rows(run, *words: str) -> list[dict[str, str]]:
+    """The rows of a registry."""
+    return json.loads(run("registry", *words, "--json"))["rows"]
+
+
+def test_each_registry_is_shown_and_narrowed(run):
+    """A table for people, the same rows for programs."""
+    assert "FMWK-004" in run("registry", "frameworks") and "SPEC-ROUTING-001" in run("registry", "specs")
+    assert "PKG-PROMPTS-001" in run("registry", "packages") and "agents/ADMIN.json" in run("registry", "files")
+    (row,) = rows(run, "specs", "framework_id=FMWK-107")
+    assert row["spec_id"] == "SPEC-ADMIN-001"
+    owned = rows(run, "files", "package_id=PKG-PROMPTS-001", "classification=contract")
+    assert len(owned) == 4 and all(one["sha256"].startswith("sha256:") for one in owned)
+    assert rows(run, "files", "path=nothing") == [] and "none" in run("registry", "files", "path=nothing")
+
+
+def test_the_table_of_invariants_names_the_check_of_each(run):
+    """Every MUST of what is shipped."""
+    told = rows(run, "invariants", "level=MUST") + rows(run, "invariants", "level=MUST NOT")
+    assert len(told) > 20 and all(one["enforced_by"] for one in told)
+    said = run("registry", "invariants", "framework_id=FMWK-107")
+    assert (
+        "FMWK-107.1  MUST The agent is offered no tool" in said
+        and "    hobus.config.consistency:inconsistencies" in said
+    )
+
+
+def test_what_a_home_has_of_its_own_belongs_to_a_package_that_is_derived(run, tmp_path):
+    """It is written nowhere, and owns what replaces a shipped file, too."""
+    config = tmp_path / "config"
+    agent = (Path(__file__).parents[4] / "config/agents/ADMIN.json").read_text()
+    write(config, "agents/ADMIN.json", agent.replace("You are", "You surely are"))
+    write(config, "prompt_packs/PRM-MINE-001.txt", "[[user]]\nx")
+    clerk(config)
+    owners = {row["path"]: row["package_id"] for row in rows(run, "files")}
+    assert owners["agents/ADMIN.json"] == owners["prompt_packs/PRM-MINE-001.txt"] == "PKG-HOME"
+    assert owners["specs/SPEC-CLERK-001/standard.md"] == "PKG-CLERK-001"
+    assert len(owners) == len(rows(run, "files"))
+    assert [row["title"] for row in rows(run, "packages", "package_id=PKG-HOME")] == ["This home's own files"]
+    assert not (config / "packages/PKG-HOME").exists()
+
+
+@pytest.mark.parametrize("word", ["package_id", "packageid=PKG-HOME", "=", "\udc80=x"])
+def test_what_is_no_filter_is_refused_with_the_fields(run, word):
+    """And the one that is near."""
+    said = run("registry", "files", word, code=exit_codes.USAGE)
+    assert "not FIELD=VALUE with FIELD one of path, package_id, classification, sha256" in said
+
+
+def test_gates_report_and_enforce(run, tmp_path):
+    """0 and a report; 3 where a start would be refused. Warnings and notes are no failure."""
+    assert "ok    G0" in run("gates", "--enforce") and "signatures are not checked" in run("gates")
+    document = json.loads(run("gates", "--json", "--enforce"))
+    assert document["ok"] and set(document["gates"]) == {f"G{n}" for n in range(7)}
+    clerk(tmp_path / "config", dependencies=["PKG-GHOST-001"])
+    said = run("gates")
+    assert "fail  G1" in said and "there is no package PKG-GHOST-001" in said and "next: install it first" in said
+    assert run("gates", "--enforce", code=exit_codes.INTEGRITY) == said
+    (finding,) = json.loads(run("gates", "--json"))["findings"][:1]
+    assert set(finding) == {"gate", "file", "reason", "mend", "severity"}
+    package(tmp_path / "config")
+    run("gates", "--enforce")
+
+
+def test_a_check_of_the_configuration_runs_the_gates(run, tmp_path):
+    """3 for what a gate refuses, all of it at once; 2 where only a setting is wrong; a warning is said."""
+    config = tmp_path / "config"
+    clerk(config, spec_id="SPEC-GHOST-001")
+    write(config, "admin_config.json", '{"ho2": {"runs_max": -1}}')
+    said = run("config", "check", code=exit_codes.INTEGRITY)
+    assert "there is no spec SPEC-GHOST-001" in said and "ho2.runs_max" in said and "G1" in said and "G2" in said
+    clerk(config)
+    assert "ho2.runs_max" in run("config", "check", code=exit_codes.USAGE)
+    write(config, "admin_config.json", "{}")
+    agent = (Path(__file__).parents[4] / "config/agents/ADMIN.json").read_text()
+    write(config, "agents/ADMIN.json", agent.replace("You are", "You surely are"))
+    assert "warning: G0" in run("config", "check")
+
+
+def test_a_stray_file_of_a_home_is_a_mistake_and_no_breach(run, tmp_path):
+    """Exit 2, as before there were gates."""
+    write(tmp_path / "config", "agents/CLERK.txt", "x")
+    assert "no governed file has this place" in run("config", "check", code=exit_codes.USAGE)
+
+
+def test_the_checkup_has_a_line_for_the_gates(run, tmp_path):
+    """One for all that pass; one for each that does not, with the mend."""
+    assert "gates          G0 to G6 pass; signatures are not checked" in run("doctor")
+    clerk(tmp_path / "config", dependencies=["PKG-GHOST-001"])
+    said = run("doctor", code=exit_codes.FAILED)
+    assert "gate G1" in said and "next: install it first, or remove it here" in said
