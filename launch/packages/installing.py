@@ -7,11 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from hobus.config.gates.finding import Finding
-
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
 from hobus.config.files import SIGNATURE, Layers
+from hobus.config.gates.finding import Finding
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
@@ -98,7 +97,9 @@ def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> C
         there = installed_in(home)
         if package_id not in there:
             known = ", ".join(there) or "none"
-            raise UsageFault(f"no package {package_id[:80]} is installed; there: {known}", hint="hobus package list")
+            raise UsageFault(
+                f"no package {package_id[:80]} is installed; there: {known}", hint=next_here("package list")
+            )
         before = there[package_id]
         layers = layers_of(home)
         rest = Layers(tuple(path for path in layers.packages if path != before.directory), layers.own)
