@@ -164,7 +164,12 @@ def _demand_passed(home: Home, incoming: Incoming) -> None:
         write_tree(staged, incoming.files)
         taken = clashes(Layers(tuple(others), None, given), package_id, incoming.bundle.files)
         # The files that its maker has in the home may be the very ones that go into the package.
-        judgement = judged(home, Layers((*others, staged), None, given), called={staged: package_id})
+        judgement = judged(
+            home,
+            Layers((*others, staged), None, given),
+            called={staged: package_id},
+            maker=incoming.signature.public_key,
+        )
     if failures := [*taken, *judgement.failures]:
         raise PackageRefused(f"{package_id} {incoming.package.version} cannot be built", failures)
 

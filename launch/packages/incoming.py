@@ -12,10 +12,12 @@ from hobus.config.files import SIGNATURE
 from hobus.config.gates.finding import Finding
 from hobus.config.schema import GovernanceConfig
 from hobus.launch.cluster.installed import HEX
-from hobus.launch.console.errors import UsageFault, of_os_error
+from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_name, manifest_of, package_in
 from hobus.launch.packages.refused import PackageRefused
 from hobus.launch.packages.signing import BadSignature, Signature, checked_signature
+
+_MADE_BY = "name a bundle, as `package build` makes one"
 
 
 class Incoming(NamedTuple):
@@ -47,7 +49,9 @@ def checked_bundle(name: str, data: bytes, limits: GovernanceConfig) -> Incoming
     try:
         bundle = decode(data, limits)
     except NoPackage as fault:
-        raise UsageFault(f"{name}: {fault}", hint="get the bundle again: hobus package build DIR makes one") from None
+        raise UsageFault(
+            f"{name}: {fault}", hint=f"get the bundle again, or make one: {next_here('package build DIR --key FILE')}"
+        ) from None
     try:
         # First: what somebody else made of a manifest is not read at all.
         signature = checked_signature(bundle.signature, bundle.manifest)
@@ -69,12 +73,12 @@ def _read(path: Path, limits: GovernanceConfig) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageFault(f"{path}: no plain file", hint="name a bundle that hobus package build made")
+                raise UsageFault(f"{path}: no plain file", hint=_MADE_BY)
             return file.read(limits.bundle_max_bytes + 1)
     except IsADirectoryError:
-        hint = f"make a bundle of it: hobus package build {path} --key FILE"
+        hint = f"make a bundle of it: {next_here(f'package build {path} --key FILE')}"
         raise UsageFault(f"{path}: a directory, not a bundle", hint=hint) from None
     except FileNotFoundError:
-        raise UsageFault(f"{path}: no such file", hint="name a bundle that hobus package build made") from None
+        raise UsageFault(f"{path}: no such file", hint=_MADE_BY) from None
     except OSError as error:
         raise of_os_error(error, doing="the bundle cannot be read") from error

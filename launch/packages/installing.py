@@ -1,4 +1,7 @@
-"""Packages come into a home, are replaced by higher versions, and go: judged first, changed at once or not at all."""
+"""Packages come into a home, are replaced by higher versions, and go: judged first, changed at once or not at all.
+
+What was in force stays on disk until the next command: who has just read where it lies can still read it.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,9 @@ def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> C
         there = installed_in(home)
         if package_id not in there:
             known = ", ".join(there) or "none"
-            raise UsageFault(f"no package {package_id[:80]} is installed; there: {known}", hint="hobus package list")
+            raise UsageFault(
+                f"no package {package_id[:80]} is installed; there: {known}", hint=next_here("package list")
+            )
         before = there[package_id]
         layers = layers_of(home)
         rest = Layers(tuple(path for path in layers.packages if path != before.directory), layers.own)
@@ -109,7 +114,6 @@ def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> C
             raise PackageRefused(f"{package_id} stays", failures)
         with doing("the package cannot be removed, and is in force as before"):
             store.put_in_force(path.name for path in rest.packages)
-        _swept(store)
         return Change(None, before, after.warnings)
 
 
@@ -154,14 +158,15 @@ def _put(store: Store, home: Home, incoming: Incoming, before: Installed | None)
         with doing(f"{package_id} cannot be put in force, and nothing was changed"):
             store.name_staged(incoming.directory)
             store.put_in_force([*rest, incoming.directory])
-    finally:
+    except BaseException:
         _swept(store)
+        raise
     now = _installed(home.packages / incoming.directory)
     return Change(now, before, judgement.warnings)
 
 
 def _swept(store: Store) -> None:
-    """What is not in force is gone, or goes with the next command: it counts for nothing."""
+    """What was begun is gone, or goes with the next command: it counts for nothing."""
     with suppress(OSError):
         store.sweep()
 

@@ -67,21 +67,31 @@ def _sound(reading: Reading) -> AdminConfig:
     return load_snapshot().config if reading.config is None else reading.config
 
 
-def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = None) -> Judgement:
+_TRUST = "have its maker's key from the maker, then: hobus package trust add NAME KEY"
+
+
+def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = None, maker: str = "") -> Judgement:
     """All gates but that of the record, over these layers, by the keys that this home trusts.
 
-    `called`: what a directory that nobody knows yet is called in what is said. Raises CommandError, ConfigError.
+    `called`: what a directory that nobody knows yet is called in what is said; `maker`: a key that is trusted for once.
+    Raises CommandError, ConfigError.
     """
     view = look(layers)
     config = _sound(view.reading)
-    found = run_gates(view, has_tests=False, verify=verify_of(trusted(home), config.governance))
+    found = run_gates(view, has_tests=False, verify=verify_of({**trusted(home), "": maker}, config.governance))
     for path, name in (called or {}).items():
-        found = [one._replace(file=_said(one.file, path, name), reason=_said(one.reason, path, name)) for one in found]
+        found = [_of_candidate(one, path, name) for one in found]
     return Judgement(found, config)
 
 
-def _said(text: str, path: Path, name: str) -> str:
-    return text.replace(str(path), name)
+def _of_candidate(one: Finding, path: Path, name: str) -> Finding:
+    """The finding, where what it is about is not installed yet."""
+    is_untrusted = one.gate == "G5" and one.file == str(path)
+    return one._replace(
+        file=one.file.replace(str(path), name),
+        reason=one.reason.replace(str(path), name),
+        mend=_TRUST if is_untrusted else one.mend,
+    )
 
 
 def clashes(layers: Layers, package_id: str, names: Collection[str]) -> list[Finding]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.console.errors import RefusedFault, UsageFault, of_os_error
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_here, of_os_error
 
 PUBLIC_KEY = re.compile(r"ed25519:[0-9a-f]{64}")
 _CONTEXT = b"hobus package manifest 1\n"
@@ -106,27 +106,24 @@ def _parsed(data: bytes) -> Signature:
 
 
 def _private_key(path: Path) -> Any:
-    _, serialization = _library()
+    make = next_here("package key FILE")
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(_KEY_FILE_MAX_BYTES)
     except OSError as error:
-        raise UsageFault(
-            f"--key {path}: {error.strerror}", hint="make one: hobus package key FILE, or name the file of yours"
-        ) from None
+        hint = f"name the file of yours, or make one: {make}"
+        raise UsageFault(f"--key {path}: {error.strerror}", hint=hint) from None
     if mode & _OTHERS:
         raise RefusedFault(f"--key {path}: others than its owner may read it", hint=f"chmod 600 {path}")
+    ed25519, serialization = _library()
     try:
         key = serialization.load_pem_private_key(data, password=None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, _unsupported()):
         key = None
-    except _unsupported():
-        key = None
-    if key is None or not hasattr(key, "sign") or type(key.public_key()).__name__.find("Ed25519") < 0:
-        raise UsageFault(
-            f"--key {path}: not an Ed25519 private key without a password", hint="make one: hobus package key FILE"
-        )
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        said = f"--key {path}: not an Ed25519 private key without a password"
+        raise UsageFault(said, hint=f"make one: {make}")
     return key
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import click
 
-from hobus.config.files import ADMIN_CONFIG, GovernedFile, find
+from hobus.config.files import ADMIN_CONFIG, GovernedFile, Layers, find
 from hobus.launch.cli import agent_files
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
 from hobus.launch.console.output import counted, say, short_path, styled, table
@@ -52,7 +53,7 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
     in ./<name>/ a Python package with its tools, to be changed into your own (docs/your-own-agent.md). Nothing is ever
     overwritten.
     """
-    files, _faults = find()
+    files, _faults = find(Layers(layers_of(home).packages))
     if agent is not None:
         return _init_agent(home, agent, files, names)
     wanted = _chosen(files, names)
@@ -70,7 +71,7 @@ def _init_agent(home: Home, agent: str, files: dict[str, GovernedFile], names: t
         raise UsageFault(f"--agent {agent[:80]}: {why}", hint=next_here(f"init --agent {meant}"))
     if f"agents/{agent}.json" in files:
         raise UsageFault(
-            f"--agent {agent}: the name is taken, by an agent that is shipped",
+            f"--agent {agent}: the name is taken, by an agent that is {_brought(files[f'agents/{agent}.json'])}",
             hint=f"{next_here('init --agent CLERK')}, or another new name; to change {agent}: "
             f"{next_here(f'init agents/{agent}.json')}",
         )
@@ -125,4 +126,9 @@ def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[Gove
     if unknown:
         raise UsageFault(f"there is no governed file {', '.join(unknown)}", hint=next_here("config check"))
     # A package's manifest says the hashes of its files as they are shipped: beside a changed copy it would be untrue.
-    return [file for name, file in files.items() if (name in names if names else file.kind != "package")]
+    whole = {name for name, file in files.items() if file.is_shipped and file.kind != "package"}
+    return [file for name, file in files.items() if name in (names or whole)]
+
+
+def _brought(file: GovernedFile) -> str:
+    return "shipped" if file.is_shipped else f"of {file.layer}"

@@ -79,12 +79,14 @@ def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> O
 @package.command()
 @click.argument("file", metavar="FILE", type=_FILE)
 @with_json
-def key(*, file: Path) -> Output:
+@with_home
+def key(*, home: Home, file: Path) -> Output:
     """Make a key that signs packages: FILE is private, and the public key is printed.
 
     FILE is a PEM file with mode 0600; keep a copy of it, since a lost key signs no upgrade. Hand on the public key: who
     trusts it takes your packages (hobus package trust add NAME KEY).
     """
+    del home  # a key is its maker's, and no home's
     public = signing.make_key(file)
     document = {"file": str(file), "public_key": public, "fingerprint": signing.fingerprint(public)}
 

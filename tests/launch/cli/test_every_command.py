@@ -40,7 +40,8 @@ ALONE = {
     "init", "doctor", "gates", "registry frameworks", "registry invariants", "registry specs", "registry packages",
     "registry files", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
-    "config unset", "config schema",
+    "config unset", "config schema", "package build", "package key", "package inspect", "package install", "package upgrade",
+    "package list", "package remove", "package trust add", "package trust list", "package trust remove",
 }  # fmt: skip
 """They work on a home's files, or on nothing."""
 OF_THE_RECORD = {
@@ -213,7 +214,7 @@ def test_a_damaged_record_has_a_code_of_its_own(path, tmp_path, capsys):
 LISTS = {
     "agent list": "agents", "config check": "files", "config diff": "settings", "config show": "settings",
     "cost": "rows", "doctor": "checks", "drill list": "during", "keys list": "keys", "ledger show": "entries",
-    "logs": None, "provider list": "providers", "session list": "sessions", "simulate": "faults",
+    "logs": None, "package list": "packages", "package trust list": "keys", "provider list": "providers", "session list": "sessions", "simulate": "faults",
     "token list": "tokens",
 }  # fmt: skip
 """What lists something without a cluster -> the name of the list; None: one object per line. Those of a cluster:

@@ -34,14 +34,19 @@ def test_help_imports_nothing_heavy():
     assert "tap" in done.stdout and done.stderr == ""
 
 
+def members_of(command):
+    """The command, or those of its family and of the families in it."""
+    family = command.commands.values() if isinstance(command, click.Group) else ()
+    return [one for member in family for one in members_of(member)] or [command]
+
+
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_command_can_be_imported_and_takes_a_home(name):
     """The table names real commands, and each of them (or of its subcommands) knows --home."""
     context = click.Context(cli.hobus)
     command = cli.hobus.get_command(context, name)
     assert command is not None
-    family = list(command.commands.values()) if isinstance(command, click.Group) else [command]
-    for member in family:
+    for member in members_of(command):
         options = {option for parameter in member.params for option in parameter.opts}
         assert "--home" in options
         assert member.help

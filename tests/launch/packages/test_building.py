@@ -160,6 +160,17 @@ def test_what_no_home_would_take_is_not_built(make, tmp_path, home):
         build(home, taken, parts.key(tmp_path), tmp_path / "two.hobus-package")
 
 
+def test_a_maker_need_not_trust_the_own_key_to_build(make, home):
+    """Whom the maker's home believes is nothing that the package is about."""
+    home.config.mkdir(parents=True)
+    (home.config / "admin_config.json").write_text('{"governance": {"signatures": "signed"}}')
+    made = make()
+    with pytest.raises(PackageRefused) as caught:
+        install(home, made.path)
+    assert [(one.gate, one.file) for one in caught.value.findings] == [("G5", "PKG-CLERK-001")]
+    assert "hobus package trust add NAME KEY" in caught.value.findings[0].mend
+
+
 def test_the_makers_own_files_of_the_home_may_be_those_of_the_package(make, home):
     """Whoever tried an agent in a home packs the same files, without moving them away first."""
     for name, data in parts.files_of().items():

@@ -60,16 +60,19 @@ def refused(command, home, *arguments):
 
 
 def test_a_package_comes_is_upgraded_and_goes(home, tmp_path):
-    """Its agent is there with the next load; of what went nothing is left, beside the pointer."""
+    """Its agent is there with the next load; what went can be read by who begun to, until the next command."""
     first = install(home, parts.clerk(tmp_path))
     assert first.is_change and first.now is not None and first.now.version == "1.0.0"
     assert prompt(home) == "You are a clerk, version 1.0.0." and judged(home, layers_of(home)).failures == []
     second = upgrade(home, parts.clerk(tmp_path, "1.0.10"))
     assert second.before == first.now and prompt(home) == "You are a clerk, version 1.0.10."
+    assert {path.name for path in home.packages.glob("PKG-*")} == {first.now.directory.name, second.now.directory.name}
+    assert not upgrade(home, parts.clerk(tmp_path, "1.0.10")).is_change
     assert [path.name for path in home.packages.glob("PKG-*")] == [second.now.directory.name]
     assert remove(home, "PKG-CLERK-001").before == second.now
     assert installed_in(home) == {} and "CLERK" not in load_snapshot(layers_of(home)).agents
-    assert everything(home).keys() == {"installed.json"}
+    with changing(home):
+        assert everything(home).keys() == {"installed.json"}
     assert load_snapshot(layers_of(home)).digest == load_snapshot().digest
 
 

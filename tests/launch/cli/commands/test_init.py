@@ -4,7 +4,10 @@ from bench.builders import shipped_snapshot
 from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
+from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
+from hobus.launch.packages.installing import install
+from tests.launch.packages import parts
 
 
 def test_all_files_are_copied_and_mean_the_same(tmp_path, capsys):
@@ -68,3 +71,18 @@ def test_an_agent_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
     (tmp_path / "clerk").unlink()
     assert cli.run(words) == exit_codes.OK
     assert 'name = "hobus-agent-clerk"' in (tmp_path / "clerk" / "pyproject.toml").read_text()
+
+
+def test_what_a_package_brought_can_be_copied_and_its_names_are_taken(tmp_path, capsys):
+    """One by one, by name; a copy of everything is of what is shipped alone."""
+    home = home_of(tmp_path / "home")
+    install(home, parts.clerk(tmp_path))
+    at = ["--home", str(home.root)]
+    assert cli.run([*at, "init", "--agent", "CLERK"]) == exit_codes.USAGE
+    assert "an agent that is of PKG-CLERK-001" in capsys.readouterr().err
+    assert cli.run([*at, "init"]) == exit_codes.OK
+    assert not (home.config / "agents/CLERK.json").exists() and (home.config / "agents/ADMIN.json").exists()
+    assert cli.run([*at, "init", "agents/CLERK.json"]) == exit_codes.OK
+    assert (home.config / "agents/CLERK.json").read_bytes() == parts.files_of(prompt="You are a clerk, version 1.0.0.")[
+        "agents/CLERK.json"
+    ]
