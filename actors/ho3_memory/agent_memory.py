@@ -11,10 +11,12 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
+from math import inf
 from sys import intern
 
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
 from hobus.actors.ho3_memory.evidence import NOTHING, Level, SignalEvent
+from hobus.actors.ho3_memory.freshness import Freshness, reach_us
 from hobus.actors.ho3_memory.gate import GateFacts, judge
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, is_stated, state_of
 from hobus.actors.ho3_memory.records import Fact
@@ -24,6 +26,7 @@ from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay, OverlayState, Quarantined
 from hobus.config.schema import Ho3Config
 
+_NEVER_FRESH = Freshness()
 _NO_EVENT = EventTally(0, 0, None)
 Whose = tuple[str | None, str]
 """A principal (None: everybody) and a signal of its."""
@@ -38,6 +41,8 @@ class AgentMemory:
         self._event_principals: dict[str, str] = {}  # by event id
         self._entries: set[str] = set()  # submission ids of everything that is no signal
         self._signals: dict[Whose, SignalLog] = {}
+        self._fresh: dict[str | None, Freshness] = {}
+        self._reach_us = reach_us(config)
         self._overlays: dict[str, OverlayLog] = {}  # by artifact id
         self._shelves: dict[str | None, Shelf] = {}
         self._resting_on: dict[str, dict[str, None]] = {}  # signal -> ids of artifacts that name it
@@ -77,6 +82,7 @@ class AgentMemory:
             if log is None:
                 log = self._signals[key] = SignalLog(fact.about, self._config, whose)
             log.insert(event)
+            self._fresh.setdefault(whose, Freshness()).note(fact.about, fact.at_us)
         return True
 
     def _change(self, fact: Fact) -> None:
@@ -228,13 +234,19 @@ class AgentMemory:
     def _in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str | None
     ) -> Iterator[tuple[OverlayLog, Artifact, float]]:
-        """What is active, in scope and not faded, with the weight of its freshest signal."""
+        """What is active, in scope and not faded, with the weight of its freshest signal.
+
+        What rests on signals alone that went quiet so long ago that nothing is left of them is not looked at.
+        """
         shelf = self._shelves.get(principal)
         if shelf is None:
             return
+        fresh = None
+        if self._reach_us != inf:
+            fresh = self._fresh.get(principal, _NEVER_FRESH).since(as_of.at_us - self._reach_us)
         as_of_ts = timestamp_of(as_of.at_us)
         weighed = cache(partial(self.weighed, principal=principal, as_of=as_of))  # each signal is looked at once
-        for log, standing in shelf.standing(as_of):
+        for log, standing in shelf.standing(as_of, fresh):
             artifact = standing.artifact
             if state_of(standing, as_of_ts, is_superseded=False) != "active":
                 continue

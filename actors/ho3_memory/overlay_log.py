@@ -53,6 +53,11 @@ class OverlayLog:
         return self._changes[0].seq
 
     @property
+    def signal_ids(self) -> set[str]:
+        """Every signal that it ever rested on."""
+        return {one for change in self._changes if change.artifact for one in change.artifact.source_signal_ids}
+
+    @property
     def was_switched(self) -> bool:
         """Whether a person ever switched it."""
         return any(change.kind in _SWITCHES for change in self._changes)

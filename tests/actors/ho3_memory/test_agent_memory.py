@@ -1,11 +1,15 @@
 """One agent's memory: what its facts add up to, whatever came when, as of any moment."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hobus.actors.ho3_memory import agent_memory
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
+from hobus.actors.ho3_memory.overlay_log import state_of
 from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.memory import LOCAL
 from tests.actors.ho3_memory.builders import (
@@ -358,6 +362,35 @@ def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hour
     for fact in facts[cut:]:
         memory.apply(fact)
         assert bytes_of(memory, as_of) == before
+
+
+@given(FACTS, MODES, st.integers(0, 6000), st.integers(-1, 25))
+def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours, seq):
+    """With the index of fresh signals and without: the same lines, hours and months after the last event."""
+    as_of = moment(hours, seq)
+    quick, whole = memory_of(*facts, **mode), memory_of(*facts, **mode)
+    whole._reach_us = inf
+    assert [list(one.active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
+        list(whole.active_biases(as_of, principal=LOCAL, session_id=None))
+    ] * 2
+
+
+def test_a_read_costs_what_is_fresh_and_not_what_ever_was(monkeypatch):
+    """A thousand habits of a year ago: their artifacts are not looked at, as of now and as of a moment before."""
+    looked = []
+    monkeypatch.setattr(
+        agent_memory, "state_of", lambda *args, **kwargs: looked.append(args) or state_of(*args, **kwargs)
+    )
+    memory = memory_of()
+    for number in range(1000):
+        name = f"tool:old{number}"
+        memory.apply(seen(2 * number, number / 1000, 0, name))
+        memory.apply(logged(artifact(name, hours=number / 1000, source_signal_ids=[name]), 2 * number + 1))
+    memory.apply(seen(5000, 9000))
+    memory.apply(logged(artifact("new", hours=9000), 5001))
+    memory.apply(logged(artifact("newer", hours=9002), 5002))
+    assert len(lines(memory, moment(9003))) == len(lines(memory, moment(9001))) == 1
+    assert len(looked) == 2
 
 
 @given(FACTS, MODES, st.integers(0, 450), st.integers(-1, 25))
