@@ -98,9 +98,10 @@ class Memory(Actor):
         """One signal's gate; no side effects. Failures: unknown_events."""
         memory, moment, as_of = await self._asked(message, call)
         if message.event_id:
-            gate = memory.gate_of_event(message.signal_id, message.event_id, moment)
-            if gate is None:
+            known = await self._principals_of(message.agent_id, [message.event_id], call)
+            if message.event_id not in known:
                 raise MemoryFault("unknown_events", f"{message.event_id} was never logged")
+            gate = memory.open_gate(message.signal_id, known[message.event_id], moment)
         else:
             gate = memory.gate(message.signal_id, message.principal, moment)
         accumulator = memory.accumulator(message.signal_id, gate.principal, moment, with_ids=True)
@@ -137,9 +138,12 @@ class Memory(Actor):
         Appended unless it is active, or this very logging stands in the record: that is the same message once more.
         """
         await self._until_open(call)
+        sources = await self._principals_of(message.agent_id, message.overlay.source_event_ids, call)
         memory = self._store.memory(message.agent_id)
-        artifact = acceptance.artifact_of(message.overlay, memory, self._config)
-        acceptance.demand_acceptable(artifact, memory, self._config, self._vocabulary, seq=self._store.applied_seq)
+        artifact = acceptance.artifact_of(message.overlay, sources, self._config)
+        acceptance.demand_acceptable(
+            artifact, sources, memory, self._config, self._vocabulary, seq=self._store.applied_seq
+        )
         log = memory.overlay_log(artifact.artifact_id)
         if not acceptance.is_news(log, artifact):
             return self._overlay_logged(message.agent_id, artifact, is_new=False)
@@ -213,6 +217,10 @@ class Memory(Actor):
         seq = head if question.as_of_seq is None else min(question.as_of_seq, head)
         as_of = m.AsOf(as_of_ts=timestamp_of(at_us), as_of_seq=seq, from_clock=from_clock)
         return self._store.memory(question.agent_id), PointInTime(at_us, seq), as_of
+
+    async def _principals_of(self, agent_id: str, event_ids: Sequence[str], call: Call) -> dict[str, str]:
+        """Whose these events are, those that were logged; raises LedgerError(unavailable) as `Store.principals_of`."""
+        return await self._store.principals_of(agent_id, event_ids, timeout_s=self._left_s(call))
 
     async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
         await self._until_open(call)

@@ -9,17 +9,20 @@ about; how many entries the record has does not matter to them.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from math import inf
-from sys import intern
 
+from hobus.actors.ho3_memory.event_rows import SignalEvent
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
-from hobus.actors.ho3_memory.evidence import NOTHING, Level, SignalEvent
+from hobus.actors.ho3_memory.evidence import NOTHING, Level
 from hobus.actors.ho3_memory.freshness import Freshness, reach_us
 from hobus.actors.ho3_memory.gate import GateFacts, judge
+from hobus.actors.ho3_memory.names import Names
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, is_stated, state_of
 from hobus.actors.ho3_memory.records import Fact
+from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.shelf import Shelf
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.ids import overlay_id
@@ -38,11 +41,14 @@ class AgentMemory:
     def __init__(self, agent_id: str, config: Ho3Config) -> None:
         self.agent_id = agent_id
         self._config = config
-        self._event_principals: dict[str, str] = {}  # by event id
+        self._recent: OrderedDict[str, str] = OrderedDict()  # the newest events' principals, by event id
+        self._sessions = Names()
+        self._clocks: dict[str | None, SessionClock] = {}
         self._entries: set[str] = set()  # submission ids of everything that is no signal
         self._signals: dict[Whose, SignalLog] = {}
         self._fresh: dict[str | None, Freshness] = {}
         self._reach_us = reach_us(config)
+        self._has_clock = config.gate_mode == "bistable" and config.evidence_half_life_sessions > 0
         self._overlays: dict[str, OverlayLog] = {}  # by artifact id
         self._shelves: dict[str | None, Shelf] = {}
         self._resting_on: dict[str, dict[str, None]] = {}  # signal -> ids of artifacts that name it
@@ -50,6 +56,8 @@ class AgentMemory:
         self._windows: dict[Whose, list[tuple[int, int]]] = {}  # (window_end, sequence) of its overlays, sorted
         self._failures: dict[Whose, list[tuple[int, int]]] = {}  # (time, sequence), sorted
         self._refused: list[Fact] = []  # failures with a line
+        self.event_count = 0
+        """Source events, of all signals."""
 
     # --- growing ----------------------------------------------------------------------------------------------------
 
@@ -70,20 +78,39 @@ class AgentMemory:
 
     def _apply_signal(self, fact: Fact) -> bool:
         event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
-        if event_id in self._event_principals:
+        principal = fact.principal or ""
+        event = SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq, principal)
+        if not self._log_of(principal, fact.about).insert(event):
             return False
-        # One text for all events that have the same.
-        principal, session_id = intern(fact.principal or ""), intern(fact.session_id)
-        self._event_principals[event_id] = principal
-        event = SignalEvent(fact.at_us, event_id, session_id, fact.seq, principal)
-        for whose in (principal, None) if self._config.shared_types else (principal,):
-            key = (whose, fact.about)
-            log = self._signals.get(key)
-            if log is None:
-                log = self._signals[key] = SignalLog(fact.about, self._config, whose)
-            log.insert(event)
-            self._fresh.setdefault(whose, Freshness()).note(fact.about, fact.at_us)
+        self.event_count += 1
+        self._recent[event_id] = principal
+        if len(self._recent) > self._config.known_events_max:
+            self._recent.popitem(last=False)
+        self._note(principal, fact)
+        if self._config.shared_types:
+            self._log_of(None, fact.about).insert(event)
+            self._note(None, fact)
         return True
+
+    def _log_of(self, whose: str | None, signal_id: str) -> SignalLog:
+        """A signal's events, of a principal or of everybody."""
+        log = self._signals.get((whose, signal_id))
+        if log is None:
+            clock = self._clocks.setdefault(whose, SessionClock()) if self._has_clock else None
+            log = SignalLog(signal_id, self._config, whose, sessions=self._sessions, clock=clock)
+            self._signals[whose, signal_id] = log
+        return log
+
+    def _note(self, whose: str | None, fact: Fact) -> None:
+        """This event is the newest of its signal, perhaps, and the first of its session."""
+        fresh = self._fresh.setdefault(whose, Freshness())
+        fresh.note(fact.about, fact.at_us)
+        if not self._has_clock:
+            return
+        changed_us = self._clocks[whose].note(self._sessions.number(fact.session_id), fact.at_us, fact.seq)
+        if changed_us is not None:
+            for signal_id in fresh.since(changed_us):
+                self._signals[whose, signal_id].clock_changed(changed_us)
 
     def _change(self, fact: Fact) -> None:
         """An artifact was logged, or a person said something of it; in whatever order these come here."""
@@ -106,18 +133,9 @@ class AgentMemory:
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
-    @property
-    def event_count(self) -> int:
-        """Source events, of all signals."""
-        return len(self._event_principals)
-
-    def unknown_events(self, event_ids: Iterable[str]) -> list[str]:
-        """The ids, of these, of events that were never logged."""
-        return [event_id for event_id in event_ids if event_id not in self._event_principals]
-
-    def principals_of(self, event_ids: Iterable[str]) -> set[str]:
-        """Whose these events are, those of them that were logged."""
-        return {self._event_principals[event_id] for event_id in event_ids if event_id in self._event_principals}
+    def principals_of(self, event_ids: Iterable[str]) -> dict[str, str]:
+        """Whose these events are, those of them that are known here; of older ones the record knows."""
+        return {event_id: self._recent[event_id] for event_id in event_ids if event_id in self._recent}
 
     def has_entry(self, submission_id: str) -> bool:
         """Whether this entry (not a signal's) is here."""
@@ -174,11 +192,6 @@ class AgentMemory:
             return own
         shared = self.gate(signal_id, None, as_of)
         return shared if shared.crossed else own
-
-    def gate_of_event(self, signal_id: str, event_id: str, as_of: PointInTime) -> GateResult | None:
-        """`open_gate` of the principal whose event this is; None for an event that nobody logged."""
-        principal = self._event_principals.get(event_id)
-        return None if principal is None else self.open_gate(signal_id, principal, as_of)
 
     def switched_off(self, signal_id: str, principal: str | None, as_of: PointInTime) -> str:
         """The artifact with which a person switched a principal's signal off; empty: nobody did, or it is on again.
@@ -293,7 +306,8 @@ class AgentMemory:
     def weighed(self, signal_id: str, *, principal: str | None, as_of: PointInTime) -> tuple[float, bool]:
         """What a signal weighs, 0 without an event; and whether its evidence stands (always, where gates count)."""
         whose = (principal, signal_id)
-        last_us = self._tally(whose, as_of).last_us
+        log = self._signals.get(whose)
+        last_us = None if log is None else log.last_us(as_of)
         share = 0.0 if last_us is None else decay(last_us, as_of.at_us, self._config.decay_half_life_hours)
         level = self._level(whose, as_of)
         return share, level is None or level.is_open

@@ -78,10 +78,15 @@ class Fact(NamedTuple):
     """Of a failure: that line; empty: there was none, or it was erased."""
 
 
+def signal_entry_id(agent_id: str, event_id: str) -> str:
+    """Under which the record has an event."""
+    return entry_id("HO3_SIGNAL", f"{agent_id}/{event_id}")
+
+
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
-    name = entry_id("HO3_SIGNAL", f"{agent_id}/{signal.event_id}")
+    name = signal_entry_id(agent_id, signal.event_id)
     said = SignalLogged(signal.signal_id, signal.principal, signal.at, dict(sorted(signal.metadata.items())))
     return _entry(name, SIGNALS, said, provenance, trace=trace, at_us=at_us)
 

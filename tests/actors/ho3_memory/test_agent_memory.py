@@ -196,6 +196,32 @@ def test_in_mode_bistable_a_learned_line_goes_and_comes_with_its_evidence():
     assert lines(memory, moment(399)) == []
 
 
+def test_a_line_fades_with_the_sessions_of_its_principal_and_of_nobody_else():
+    """Three sessions teach it; as many more without it and it is gone, in the same hour; another's are none of mine."""
+    rules = BISTABLE | {"evidence_half_life_sessions": 3.0}
+    memory = memory_of(*[seen(n, 0, n) for n in range(3)], logged(artifact(hours=0), 3), **rules)
+    assert not memory.gate(SIGNAL, LOCAL, moment(0)).crossed  # consolidated
+    for number in range(4, 10):
+        memory.apply(seen(number, 1, number, OTHER, principal=BOB))
+    assert lines(memory, moment(1)) != []
+    for number in range(20, 24):
+        memory.apply(seen(number, 1, number, OTHER))
+    assert lines(memory, moment(1)) == [] != lines(memory, moment(1, seq=9))
+
+
+def test_a_late_entry_of_an_old_session_moves_no_clock_and_that_of_an_unknown_one_does():
+    """A session has begun with its first entry in the log, whatever older events come later."""
+    rules = BISTABLE | {"gate_high": 2.0, "evidence_half_life_sessions": 1.0}
+    events = [seen(0, 0, 0), seen(1, 5, 1, OTHER), seen(2, 10, 2)]
+    memory = memory_of(*events, **rules)
+    before = memory.gate(SIGNAL, LOCAL, moment(10)).evidence
+    memory.apply(seen(3, 2, 1, OTHER))
+    assert memory.gate(SIGNAL, LOCAL, moment(10)).evidence == before
+    memory.apply(seen(4, 2, 9, OTHER))
+    assert memory.gate(SIGNAL, LOCAL, moment(10)).evidence < before
+    assert memory.gate(SIGNAL, LOCAL, moment(10, seq=3)).evidence == before
+
+
 def test_in_mode_bistable_a_stated_line_stands_by_itself():
     """It has no gate behind it: one statement is enough, and decay alone takes it away."""
     stated = artifact(source_signal_ids=["explicit:abc"], gate_snapshot=None, model="", prompt_pack_version="")
@@ -330,7 +356,7 @@ FACTS = st.lists(
     ),
     max_size=25,
 ).map(_facts)
-MODES = st.sampled_from([{}, BISTABLE])
+MODES = st.sampled_from([{}, BISTABLE, BISTABLE | {"evidence_half_life_sessions": 2.0}])
 
 
 def bytes_of(memory, as_of):
