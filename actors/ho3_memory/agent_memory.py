@@ -12,21 +12,24 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
+from hashlib import sha256
 from math import inf
 
 from hobus.actors.ho3_memory.event_rows import SignalEvent
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
 from hobus.actors.ho3_memory.evidence import NOTHING, Level
-from hobus.actors.ho3_memory.freshness import Freshness, reach_us
+from hobus.actors.ho3_memory.freshness import Freshness, open_reach_us, reach_us
 from hobus.actors.ho3_memory.gate import GateFacts, judge
+from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
 from hobus.actors.ho3_memory.names import Names
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, is_stated, state_of
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, state_of
 from hobus.actors.ho3_memory.records import Fact
 from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.shelf import Shelf
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import overlay_id
-from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay, OverlayState, Quarantined
+from hobus.bus.messages.memory import Accumulator, Bias, GateResult, InForce, Overlay, OverlayState, Quarantined
 from hobus.config.schema import Ho3Config
 
 _NEVER_FRESH = Freshness()
@@ -44,12 +47,15 @@ class AgentMemory:
         self._recent: OrderedDict[str, str] = OrderedDict()  # the newest events' principals, by event id
         self._sessions = Names()
         self._clocks: dict[str | None, SessionClock] = {}
-        self._entries: set[str] = set()  # submission ids of everything that is no signal
+        self._entries: set[str] = set()  # submission ids of failures and of changes of artifacts
         self._signals: dict[Whose, SignalLog] = {}
         self._fresh: dict[str | None, Freshness] = {}
-        self._reach_us = reach_us(config)
+        self._reach_us, self._open_reach_us = reach_us(config), open_reach_us(config)
         self._has_clock = config.gate_mode == "bistable" and config.evidence_half_life_sessions > 0
         self._overlays: dict[str, OverlayLog] = {}  # by artifact id
+        self._lines: OrderedDict[str, tuple[KeptArtifact, InForce]] = (
+            OrderedDict()
+        )  # as prompts need them, read of late
         self._shelves: dict[str | None, Shelf] = {}
         self._resting_on: dict[str, dict[str, None]] = {}  # signal -> ids of artifacts that name it
         self._switched: dict[Whose, dict[str, None]] = {}  # ids of those of them that a person ever switched
@@ -65,6 +71,8 @@ class AgentMemory:
         """Whether it was new here."""
         if fact.kind == "signal":
             return self._apply_signal(fact)
+        if fact.kind == "overlay":
+            return self._change(fact)
         if fact.submission_id in self._entries:
             return False
         self._entries.add(fact.submission_id)
@@ -73,8 +81,7 @@ class AgentMemory:
             if fact.line:
                 self._refused.append(fact)
             return True
-        self._change(fact)
-        return True
+        return self._change(fact)
 
     def _apply_signal(self, fact: Fact) -> bool:
         event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
@@ -112,24 +119,26 @@ class AgentMemory:
             for signal_id in fresh.since(changed_us):
                 self._signals[whose, signal_id].clock_changed(changed_us)
 
-    def _change(self, fact: Fact) -> None:
+    def _change(self, fact: Fact) -> bool:
         """An artifact was logged, or a person said something of it; in whatever order these come here."""
         log = self._overlays.get(fact.about)
         if log is None:
             log = self._overlays[fact.about] = OverlayLog(overlay_id(self.agent_id, fact.about))
-        log.append(fact)
+        if not log.append(fact):
+            return False
         if fact.artifact is not None:
             for signal_id in dict.fromkeys(fact.artifact.source_signal_ids):
                 whose = (fact.artifact.principal, signal_id)
                 insort(self._windows.setdefault(whose, []), (micros(fact.artifact.window_end), fact.seq))
                 self._resting_on.setdefault(signal_id, {})[fact.about] = None
         if log.now is None:
-            return
+            return True
         made = log.now.artifact
         self._shelves.setdefault(made.principal, Shelf()).put(log)
         if log.was_switched:
             for signal_id in made.source_signal_ids:
                 self._switched.setdefault((made.principal, signal_id), {})[fact.about] = None
+        return True
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
@@ -138,7 +147,7 @@ class AgentMemory:
         return {event_id: self._recent[event_id] for event_id in event_ids if event_id in self._recent}
 
     def has_entry(self, submission_id: str) -> bool:
-        """Whether this entry (not a signal's) is here."""
+        """Whether this entry (of a failure, or a change) is here."""
         return submission_id in self._entries
 
     def overlay_log(self, artifact_id: str) -> OverlayLog | None:
@@ -242,11 +251,11 @@ class AgentMemory:
         ]
         for log, artifact, share in sorted([*own, *shared], key=lambda one: one[0].first_seq):
             if log.first_seq > after:
-                yield Bias(overlay_id=log.overlay_id, artifact=log.in_force(artifact), decay=share)
+                yield Bias(overlay_id=log.overlay_id, artifact=self._line(log, artifact), decay=share)
 
     def _in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str | None
-    ) -> Iterator[tuple[OverlayLog, Artifact, float]]:
+    ) -> Iterator[tuple[OverlayLog, KeptArtifact, float]]:
         """What is active, in scope and not faded, with the weight of its freshest signal.
 
         What rests on signals alone that went quiet so long ago that nothing is left of them is not looked at.
@@ -254,23 +263,40 @@ class AgentMemory:
         shelf = self._shelves.get(principal)
         if shelf is None:
             return
-        fresh = None
-        if self._reach_us != inf:
-            fresh = self._fresh.get(principal, _NEVER_FRESH).since(as_of.at_us - self._reach_us)
+        fresh = self._fresh.get(principal, _NEVER_FRESH)
+        asked = None if self._reach_us == inf else fresh.since(as_of.at_us - self._reach_us)
+        open_since_us = as_of.at_us - self._open_reach_us
         as_of_ts = timestamp_of(as_of.at_us)
         weighed = cache(partial(self.weighed, principal=principal, as_of=as_of))  # each signal is looked at once
-        for log, standing in shelf.standing(as_of, fresh):
+        for log, standing in shelf.standing(as_of, asked):
             artifact = standing.artifact
             if state_of(standing, as_of_ts, is_superseded=False) != "active":
                 continue
             if artifact.scope == "session" and artifact.session_id != (session_id or ""):
                 continue
+            if not artifact.is_stated and all(
+                fresh.newest_us(signal_id) < open_since_us for signal_id in artifact.source_signal_ids
+            ):
+                continue
             behind = [weighed(signal_id) for signal_id in artifact.source_signal_ids]
             share = max(weight for weight, _ in behind)
             # In mode bistable a learned line needs one of its gates still open; a stated one stands by itself.
-            has_evidence = is_stated(artifact) or any(is_open for _, is_open in behind)
+            has_evidence = artifact.is_stated or any(is_open for _, is_open in behind)
             if share >= self._config.bias_decay_floor and has_evidence:
                 yield log, artifact, share
+
+    def _line(self, log: OverlayLog, kept: KeptArtifact) -> InForce:
+        """An artifact as a prompt needs it, its events as number and digest."""
+        known = self._lines.get(log.overlay_id)
+        if known is None or known[0] is not kept:
+            artifact = kept.whole()
+            ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
+            digest, count = sha256(ids.encode()).hexdigest(), len(artifact.source_event_ids)
+            known = kept, made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
+            self._lines[log.overlay_id] = known
+            if len(self._lines) > self._config.page_max:
+                self._lines.popitem(last=False)
+        return known[1]
 
     def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
         """What waits for a person, in append order; the newest `ho3.page_max`."""

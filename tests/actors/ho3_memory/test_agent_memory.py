@@ -395,7 +395,7 @@ def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours,
     """With the index of fresh signals and without: the same lines, hours and months after the last event."""
     as_of = moment(hours, seq)
     quick, whole = memory_of(*facts, **mode), memory_of(*facts, **mode)
-    whole._reach_us = inf
+    whole._reach_us = whole._open_reach_us = inf
     assert [list(one.active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
         list(whole.active_biases(as_of, principal=LOCAL, session_id=None))
     ] * 2

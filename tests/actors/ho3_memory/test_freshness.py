@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.event_time import decay
-from hobus.actors.ho3_memory.freshness import Freshness, reach_us
-from tests.actors.ho3_memory.builders import config, us
+from hobus.actors.ho3_memory.event_rows import SignalEvent
+from hobus.actors.ho3_memory.event_time import PointInTime, decay
+from hobus.actors.ho3_memory.freshness import Freshness, open_reach_us, reach_us
+from hobus.actors.ho3_memory.signal_log import SignalLog
+from tests.actors.ho3_memory.builders import SIGNAL, config, us
 
 EVENTS = st.lists(st.tuples(st.sampled_from(["tool:a", "tool:b", "tool:c"]), st.integers(0, 20)), max_size=20)
 
@@ -30,3 +32,15 @@ def test_beyond_its_reach_no_signal_weighs_its_floor(floor):
     assert reach_us(rules.model_copy(update={"bias_decay_floor": 0.0})) == float("inf")
     if floor == 0.25:
         assert abs(reach - (us(2 * half_life) - us(0))) < us(1) - us(0)
+
+
+def test_beyond_its_reach_no_gate_stands_open():
+    """However much evidence there was: at its end it is open, a microsecond later closed; counting gates never close."""
+    rules = config(gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0)
+    log = SignalLog(SIGNAL, rules, "local")
+    for number in range(20):
+        log.insert(SignalEvent(us(0), f"e{number}", f"s{number}", number))
+    reach = open_reach_us(rules)
+    opened = [log.level(PointInTime(us(0) + int(reach) + late, 99)).is_open for late in (-300, 1)]
+    assert opened == [True, False]
+    assert open_reach_us(config()) == float("inf")
