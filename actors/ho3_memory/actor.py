@@ -79,6 +79,7 @@ class Memory(Actor):
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
         """Overlays, in append order."""
+        _demand_own(call, message.principal)
         return answers.overlays(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
@@ -158,7 +159,7 @@ class Memory(Actor):
     async def on_deactivate_overlay(self, message: m.DeactivateOverlay, call: Call) -> m.OverlayChanged:
         """The artifact is off from this event time on; off already, nothing is appended. Failures: unknown_artifact."""
         await self._until_open(call)
-        overlay = self._known_overlay(message)
+        overlay = self._known_overlay(message, call)
         return await self._change(call, message) if overlay.artifact.enabled else m.OverlayChanged(overlay=overlay)
 
     async def on_activate_overlay(self, message: m.ActivateOverlay, call: Call) -> m.OverlayChanged:
@@ -167,7 +168,7 @@ class Memory(Actor):
         Failures: unknown_artifact.
         """
         await self._until_open(call)
-        overlay = self._known_overlay(message)
+        overlay = self._known_overlay(message, call)
         return m.OverlayChanged(overlay=overlay) if overlay.artifact.enabled else await self._change(call, message)
 
     async def on_confirm_overlay(self, message: m.ConfirmOverlay, call: Call) -> m.OverlayChanged:
@@ -176,13 +177,13 @@ class Memory(Actor):
         Failures: unknown_artifact.
         """
         await self._until_open(call)
-        overlay = self._known_overlay(message)
+        overlay = self._known_overlay(message, call)
         return await self._change(call, message) if overlay.state == "pending" else m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
         """The artifact has this weight from this event time on. Failures: unknown_artifact."""
         await self._until_open(call)
-        self._known_overlay(message)
+        self._known_overlay(message, call)
         return await self._change(call, message)
 
     async def on_log_consolidation_failure(
@@ -249,7 +250,7 @@ class Memory(Actor):
         entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
         if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
             await self._log([entry], call)
-        return m.OverlayChanged(overlay=self._known_overlay(message))
+        return m.OverlayChanged(overlay=self._known_overlay(message, call))
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
         log = self._store.memory(agent_id).overlay_log(artifact.artifact_id)
@@ -260,11 +261,13 @@ class Memory(Actor):
             is_active=log is not None and acceptance.state_by_now(log, artifact) == "active",
         )
 
-    def _known_overlay(self, change: records.Change) -> m.Overlay:
+    def _known_overlay(self, change: records.Change, call: Call) -> m.Overlay:
         """The artifact that a change is about, as of the change.
 
-        Raises MemoryFault(unknown_artifact), and BusError(rejected) for too long a reason.
+        Raises MemoryFault(unknown_artifact), also for another principal's than the change names; BusError(rejected) for
+        too long a reason, BusError(denied) for a door that names none.
         """
+        _demand_own(call, change.principal)
         if len(change.reason) > (chars_max := self._config.reason_max_chars):
             raise BusError(
                 "rejected", f"a reason of {len(change.reason)} characters; at most {chars_max} (ho3.reason_max_chars)"
@@ -272,8 +275,8 @@ class Memory(Actor):
         log = self._store.memory(change.agent_id).overlay_log(change.artifact_id)
         moment = PointInTime(micros(change.at), self._store.applied_seq)
         overlay = None if log is None else log.overlay(moment, is_superseded=False)
-        if overlay is None:
-            when = "" if log is None else f" at {change.at}; it was made later"
+        if overlay is None or change.principal not in (None, overlay.artifact.principal):
+            when = "" if log is None or overlay is not None else f" at {change.at}; it was made later"
             raise MemoryFault("unknown_artifact", f"agent {change.agent_id} has no artifact {change.artifact_id}{when}")
         return overlay
 
@@ -307,3 +310,9 @@ class Memory(Actor):
 
     def _now_us(self) -> int:
         return micros_of_clock(self._bus.now())
+
+
+def _demand_own(call: Call, principal: str | None) -> None:
+    """Raises BusError(denied) for a door that does not name a key's principal: it knows keys, and nobody else."""
+    if call.role == "http" and not (principal or "").startswith(m.KEY_PREFIX):
+        raise BusError("denied", "an HTTP door sees and changes the memory of a key alone, and has to name it")
