@@ -31,6 +31,10 @@ class SignalEvent(NamedTuple):
 class EventRows:
     """Grows by `insert`; a row's place is its place in order of time, and moves when an older event comes."""
 
+    __slots__ = (
+        "_ids", "_newest_seq", "_sessions", "_signal_id", "principals", "seqs", "session_numbers", "times",
+    )  # fmt: skip
+
     def __init__(self, signal_id: str, sessions: Names, *, of_several: bool) -> None:
         """`of_several`: events of more than one principal, so that each names its own."""
         self._signal_id = signal_id

@@ -35,6 +35,8 @@ NOTHING = Level(0.0, is_open=False)
 class EvidenceTrace:
     """The level after each event, followed as they are asked about; an older event lets it go back to its place."""
 
+    __slots__ = ("_clock", "_config", "_events", "_evidence", "_is_open", "_newest_of", "_own", "_tidy_at")
+
     def __init__(self, events: EventRows, config: Ho3Config, clock: SessionClock | None = None) -> None:
         """Without a clock only time counts."""
         self._events = events

@@ -34,6 +34,8 @@ class EventTally(NamedTuple):
 class SignalLog:
     """Grows by `insert`; every event is kept in columns, so that any earlier moment can be asked about."""
 
+    __slots__ = ("_clock", "_config", "_events", "_sessions", "_trace", "principal", "signal_id")
+
     def __init__(
         self,
         signal_id: str,
