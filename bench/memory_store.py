@@ -49,6 +49,8 @@ SIGNALS, ALIVE = 2000, 100
 DAYS = 350
 _HABIT_DAYS = 60
 READS, WRITES = 20, 100
+_WRITES_PER_SESSION = 40
+_FIRST_NEW_SESSION = 1_000_000
 GOALS = {"read": 10.0, "write": 2.0}
 _SESSION = "00000000-0000-5000-8000-{:012d}"
 _VOCABULARY = shipped_snapshot().config.classify_labels
@@ -93,7 +95,7 @@ class Ours:
             per_signal = events // SIGNALS
             begin_us = life_us - _HABIT_DAYS * DAY_US
             times = [begin_us + (life_us - begin_us) * (place + 1) // per_signal for place in range(per_signal)]
-            ids = [f"EVT-{_SESSION.format(place // 3)}-{place}-{name}" for place in range(per_signal)]
+            ids = [f"EVT-{_SESSION.format(place // 3)}-{place % 3 + 1}-{name}" for place in range(per_signal)]
             for place, (event_id, at_us) in enumerate(zip(ids, times, strict=True)):
                 self._apply("signal", f"HO3_SIGNAL:{AGENT}/{event_id}", at_us, name, _SESSION.format(place // 3))
             per_signal = artifacts // SIGNALS
@@ -136,9 +138,10 @@ class Ours:
         """Milliseconds until a new event of a living signal is durable and counts."""
         self._now_us += 60_000_000
         name = f"tool:t{number % ALIVE}"
-        event_id = f"EVT-{_SESSION.format(number)}-{self._now_us}-{name}"
+        session_id = _SESSION.format(_FIRST_NEW_SESSION + number // _WRITES_PER_SESSION)
+        event_id = f"EVT-{session_id}-{number % _WRITES_PER_SESSION + 1}-{name}"
         at = timestamp_of(self._now_us)
-        signal = Signal(event_id=event_id, signal_id=name, principal=LOCAL, session_id=_SESSION.format(number), at=at)
+        signal = Signal(event_id=event_id, signal_id=name, principal=LOCAL, session_id=session_id, at=at)
         began = time.perf_counter()
         entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
         await self._ledger.on_write(Write(entries=[entry]), self._call)

@@ -83,7 +83,7 @@ _ROWS = (
     Row(gateway.ReadBreakers, "gateway", gateway.Breakers, frozenset({"ho1", "ho2", "operator"})),
     # ho3 reads
     Row(memory.ReadSignals, "ho3", memory.Signals, _MEMORY),
-    Row(memory.ReadOverlays, "ho3", memory.Overlays, _MEMORY, sensitive=True),
+    Row(memory.ReadOverlays, "ho3", memory.Overlays, _MEMORY | {"http"}, sensitive=True),
     Row(memory.ReadActiveBiases, "ho3", memory.Biases, _MEMORY, sensitive=True),
     Row(memory.ReadReview, "ho3", memory.Review, _OPERATOR, sensitive=True),
     Row(memory.CheckGate, "ho3", memory.GateChecked, _MEMORY),
@@ -92,10 +92,10 @@ _ROWS = (
     Row(memory.LogSignal, "ho3", memory.SignalsLogged, _MEMORY),
     Row(memory.LogSignals, "ho3", memory.SignalsLogged, _MEMORY),
     Row(memory.LogOverlay, "ho3", memory.OverlayLogged, _MEMORY, sensitive=True),
-    Row(memory.DeactivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
-    Row(memory.ActivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
-    Row(memory.ConfirmOverlay, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
-    Row(memory.UpdateOverlayWeight, "ho3", memory.OverlayChanged, _OPERATOR, sensitive=True),
+    Row(memory.DeactivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
+    Row(memory.ActivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
+    Row(memory.ConfirmOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
+    Row(memory.UpdateOverlayWeight, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
     Row(memory.LogConsolidationFailure, "ho3", memory.ConsolidationFailureLogged, _MEMORY, sensitive=True),
     # ledger
     Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),

@@ -592,6 +592,9 @@ class Ho3Config(Section):
     gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens; more never stands")
     gate_low: PositiveFloat = Field(description="bistable: evidence at which it closes again")
     evidence_half_life_hours: PositiveFloat = Field(description="bistable: after so long an event counts half")
+    evidence_half_life_sessions: Annotated[float, Field(ge=0)] = Field(
+        description="bistable: it also counts half after its principal has begun so many sessions; 0: time alone counts"
+    )
     evidence_cap_per_session: PositiveFloat = Field(description="bistable: at most so much evidence from one session")
     require_fresh_evidence: bool = Field(description="an event newer than the last consolidation is needed")
     bias_decay_floor: Share = Field(description="an artifact whose signals weigh less is not injected")
@@ -611,6 +614,9 @@ class Ho3Config(Section):
     page_max: Positive = Field(description="lines and ids of an answer; the rest comes in further pages")
     source_events_max: Positive = Field(
         description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
+    )
+    known_events_max: Positive = Field(
+        description="newest events of an agent whose ids are kept in memory; whose an older one is, the record is asked"
     )
     recent_events_max: Positive = Field(description="excerpts that a consolidation is shown, newest first")
     excerpt_max_chars: Positive = Field(description="of one excerpt")

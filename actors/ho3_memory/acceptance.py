@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import get_args
@@ -19,17 +19,17 @@ from hobus.config.schema import ClassifyLabels, Ho3Config
 _TYPES: dict[str, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 
 
-def artifact_of(overlay: Artifact | PlainOverlay, memory: AgentMemory, config: Ho3Config) -> Artifact:
+def artifact_of(overlay: Artifact | PlainOverlay, sources: Mapping[str, str], config: Ho3Config) -> Artifact:
     """The artifact itself, or what a plain overlay reads as. Raises MemoryFault(invalid_time).
 
     A plain overlay's id holds its bias beside signal and window: two biases of one signal are two artifacts. It belongs
-    to the principal of its events; to everybody, where they are of several. A category that is no artifact type reads
-    as topic_affinity.
+    to the principal of its events (`sources`: whose each is, of those that were logged); to everybody, where they are
+    of several. A category that is no artifact type reads as topic_affinity.
     """
     if isinstance(overlay, Artifact):
         return overlay
     bias, made_at = overlay.content.bias, _timestamp(overlay.created_at)
-    principals = memory.principals_of(overlay.source_event_ids)
+    principals = {sources[one] for one in overlay.source_event_ids if one in sources}
     principal = principals.pop() if len(principals) == 1 else None
     return Artifact(
         artifact_id=artifact_id(
@@ -63,28 +63,34 @@ def _timestamp(moment: str) -> str:
     return iso_of_us((at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))
 
 
-def demand_acceptable(
-    artifact: Artifact, memory: AgentMemory, config: Ho3Config, vocabulary: ClassifyLabels, *, seq: int
+def demand_acceptable(  # noqa: PLR0913 - what it is judged on
+    artifact: Artifact,
+    sources: Mapping[str, str],
+    memory: AgentMemory,
+    config: Ho3Config,
+    vocabulary: ClassifyLabels,
+    *,
+    seq: int,
 ) -> None:
     """Raises MemoryFault for an artifact that may not stand: invalid_overlay, unknown_events, invalid_time."""
     fault = (
         fault_of_artifact(artifact, config, vocabulary)
-        or _fault_of_events(artifact, memory)
+        or _fault_of_events(artifact, sources)
         or _fault_of_principal(artifact, memory, config, seq)
     )
     if fault:
         raise MemoryFault("invalid_overlay", f"{artifact.artifact_id}: {fault}")
 
 
-def _fault_of_events(artifact: Artifact, memory: AgentMemory) -> str:
+def _fault_of_events(artifact: Artifact, sources: Mapping[str, str]) -> str:
     """Raises MemoryFault(unknown_events)."""
     ids = artifact.source_event_ids
-    if unknown := memory.unknown_events(ids):
+    if unknown := [event_id for event_id in ids if event_id not in sources]:
         raise MemoryFault(
             "unknown_events",
             f"{artifact.artifact_id}: {len(unknown)} of {len(ids)} source events were never logged: {some(unknown)}",
         )
-    others = memory.principals_of(ids) - {artifact.principal}
+    others = {sources[event_id] for event_id in ids} - {artifact.principal}
     if artifact.principal is not None and others:
         return f"it is of {artifact.principal} and rests on events of {', '.join(sorted(others))}"
     return ""

@@ -79,6 +79,7 @@ class Memory(Actor):
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
         """Overlays, in append order."""
+        _demand_own(call, message.principal)
         return answers.overlays(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
@@ -98,9 +99,10 @@ class Memory(Actor):
         """One signal's gate; no side effects. Failures: unknown_events."""
         memory, moment, as_of = await self._asked(message, call)
         if message.event_id:
-            gate = memory.gate_of_event(message.signal_id, message.event_id, moment)
-            if gate is None:
+            known = await self._principals_of(message.agent_id, [message.event_id], call)
+            if message.event_id not in known:
                 raise MemoryFault("unknown_events", f"{message.event_id} was never logged")
+            gate = memory.open_gate(message.signal_id, known[message.event_id], moment)
         else:
             gate = memory.gate(message.signal_id, message.principal, moment)
         accumulator = memory.accumulator(message.signal_id, gate.principal, moment, with_ids=True)
@@ -137,9 +139,12 @@ class Memory(Actor):
         Appended unless it is active, or this very logging stands in the record: that is the same message once more.
         """
         await self._until_open(call)
+        sources = await self._principals_of(message.agent_id, message.overlay.source_event_ids, call)
         memory = self._store.memory(message.agent_id)
-        artifact = acceptance.artifact_of(message.overlay, memory, self._config)
-        acceptance.demand_acceptable(artifact, memory, self._config, self._vocabulary, seq=self._store.applied_seq)
+        artifact = acceptance.artifact_of(message.overlay, sources, self._config)
+        acceptance.demand_acceptable(
+            artifact, sources, memory, self._config, self._vocabulary, seq=self._store.applied_seq
+        )
         log = memory.overlay_log(artifact.artifact_id)
         if not acceptance.is_news(log, artifact):
             return self._overlay_logged(message.agent_id, artifact, is_new=False)
@@ -154,7 +159,7 @@ class Memory(Actor):
     async def on_deactivate_overlay(self, message: m.DeactivateOverlay, call: Call) -> m.OverlayChanged:
         """The artifact is off from this event time on; off already, nothing is appended. Failures: unknown_artifact."""
         await self._until_open(call)
-        overlay = self._known_overlay(message)
+        overlay = self._known_overlay(message, call)
         return await self._change(call, message) if overlay.artifact.enabled else m.OverlayChanged(overlay=overlay)
 
     async def on_activate_overlay(self, message: m.ActivateOverlay, call: Call) -> m.OverlayChanged:
@@ -163,7 +168,7 @@ class Memory(Actor):
         Failures: unknown_artifact.
         """
         await self._until_open(call)
-        overlay = self._known_overlay(message)
+        overlay = self._known_overlay(message, call)
         return m.OverlayChanged(overlay=overlay) if overlay.artifact.enabled else await self._change(call, message)
 
     async def on_confirm_overlay(self, message: m.ConfirmOverlay, call: Call) -> m.OverlayChanged:
@@ -172,13 +177,13 @@ class Memory(Actor):
         Failures: unknown_artifact.
         """
         await self._until_open(call)
-        overlay = self._known_overlay(message)
+        overlay = self._known_overlay(message, call)
         return await self._change(call, message) if overlay.state == "pending" else m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
         """The artifact has this weight from this event time on. Failures: unknown_artifact."""
         await self._until_open(call)
-        self._known_overlay(message)
+        self._known_overlay(message, call)
         return await self._change(call, message)
 
     async def on_log_consolidation_failure(
@@ -214,6 +219,10 @@ class Memory(Actor):
         as_of = m.AsOf(as_of_ts=timestamp_of(at_us), as_of_seq=seq, from_clock=from_clock)
         return self._store.memory(question.agent_id), PointInTime(at_us, seq), as_of
 
+    async def _principals_of(self, agent_id: str, event_ids: Sequence[str], call: Call) -> dict[str, str]:
+        """Whose these events are, those that were logged; raises LedgerError(unavailable) as `Store.principals_of`."""
+        return await self._store.principals_of(agent_id, event_ids, timeout_s=self._left_s(call))
+
     async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
         await self._until_open(call)
         if len(signals) > (signals_max := self._config.signals_max):
@@ -241,7 +250,7 @@ class Memory(Actor):
         entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
         if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
             await self._log([entry], call)
-        return m.OverlayChanged(overlay=self._known_overlay(message))
+        return m.OverlayChanged(overlay=self._known_overlay(message, call))
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
         log = self._store.memory(agent_id).overlay_log(artifact.artifact_id)
@@ -252,11 +261,13 @@ class Memory(Actor):
             is_active=log is not None and acceptance.state_by_now(log, artifact) == "active",
         )
 
-    def _known_overlay(self, change: records.Change) -> m.Overlay:
+    def _known_overlay(self, change: records.Change, call: Call) -> m.Overlay:
         """The artifact that a change is about, as of the change.
 
-        Raises MemoryFault(unknown_artifact), and BusError(rejected) for too long a reason.
+        Raises MemoryFault(unknown_artifact), also for another principal's than the change names; BusError(rejected) for
+        too long a reason, BusError(denied) for a door that names none.
         """
+        _demand_own(call, change.principal)
         if len(change.reason) > (chars_max := self._config.reason_max_chars):
             raise BusError(
                 "rejected", f"a reason of {len(change.reason)} characters; at most {chars_max} (ho3.reason_max_chars)"
@@ -264,8 +275,8 @@ class Memory(Actor):
         log = self._store.memory(change.agent_id).overlay_log(change.artifact_id)
         moment = PointInTime(micros(change.at), self._store.applied_seq)
         overlay = None if log is None else log.overlay(moment, is_superseded=False)
-        if overlay is None:
-            when = "" if log is None else f" at {change.at}; it was made later"
+        if overlay is None or change.principal not in (None, overlay.artifact.principal):
+            when = "" if log is None or overlay is not None else f" at {change.at}; it was made later"
             raise MemoryFault("unknown_artifact", f"agent {change.agent_id} has no artifact {change.artifact_id}{when}")
         return overlay
 
@@ -299,3 +310,9 @@ class Memory(Actor):
 
     def _now_us(self) -> int:
         return micros_of_clock(self._bus.now())
+
+
+def _demand_own(call: Call, principal: str | None) -> None:
+    """Raises BusError(denied) for a door that does not name a key's principal: it knows keys, and nobody else."""
+    if call.role == "http" and not (principal or "").startswith(m.KEY_PREFIX):
+        raise BusError("denied", "an HTTP door sees and changes the memory of a key alone, and has to name it")

@@ -9,21 +9,30 @@ about; how many entries the record has does not matter to them.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
-from sys import intern
+from hashlib import sha256
+from math import inf
 
+from hobus.actors.ho3_memory.event_rows import SignalEvent
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
-from hobus.actors.ho3_memory.evidence import NOTHING, Level, SignalEvent
+from hobus.actors.ho3_memory.evidence import NOTHING, Level
+from hobus.actors.ho3_memory.freshness import Freshness, open_reach_us, reach_us
 from hobus.actors.ho3_memory.gate import GateFacts, judge
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, is_stated, state_of
+from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
+from hobus.actors.ho3_memory.names import Names
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, state_of
 from hobus.actors.ho3_memory.records import Fact
+from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.shelf import Shelf
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import overlay_id
-from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay, OverlayState, Quarantined
+from hobus.bus.messages.memory import Accumulator, Bias, GateResult, InForce, Overlay, OverlayState, Quarantined
 from hobus.config.schema import Ho3Config
 
+_NEVER_FRESH = Freshness()
 _NO_EVENT = EventTally(0, 0, None)
 Whose = tuple[str | None, str]
 """A principal (None: everybody) and a signal of its."""
@@ -35,16 +44,26 @@ class AgentMemory:
     def __init__(self, agent_id: str, config: Ho3Config) -> None:
         self.agent_id = agent_id
         self._config = config
-        self._event_principals: dict[str, str] = {}  # by event id
-        self._entries: set[str] = set()  # submission ids of everything that is no signal
+        self._recent: OrderedDict[str, str] = OrderedDict()  # the newest events' principals, by event id
+        self._sessions = Names()
+        self._clocks: dict[str | None, SessionClock] = {}
+        self._entries: set[str] = set()  # submission ids of failures and of changes of artifacts
         self._signals: dict[Whose, SignalLog] = {}
+        self._fresh: dict[str | None, Freshness] = {}
+        self._reach_us, self._open_reach_us = reach_us(config), open_reach_us(config)
+        self._has_clock = config.gate_mode == "bistable" and config.evidence_half_life_sessions > 0
         self._overlays: dict[str, OverlayLog] = {}  # by artifact id
+        self._lines: OrderedDict[str, tuple[KeptArtifact, InForce]] = (
+            OrderedDict()
+        )  # as prompts need them, read of late
         self._shelves: dict[str | None, Shelf] = {}
         self._resting_on: dict[str, dict[str, None]] = {}  # signal -> ids of artifacts that name it
         self._switched: dict[Whose, dict[str, None]] = {}  # ids of those of them that a person ever switched
         self._windows: dict[Whose, list[tuple[int, int]]] = {}  # (window_end, sequence) of its overlays, sorted
         self._failures: dict[Whose, list[tuple[int, int]]] = {}  # (time, sequence), sorted
         self._refused: list[Fact] = []  # failures with a line
+        self.event_count = 0
+        """Source events, of all signals."""
 
     # --- growing ----------------------------------------------------------------------------------------------------
 
@@ -52,6 +71,8 @@ class AgentMemory:
         """Whether it was new here."""
         if fact.kind == "signal":
             return self._apply_signal(fact)
+        if fact.kind == "overlay":
+            return self._change(fact)
         if fact.submission_id in self._entries:
             return False
         self._entries.add(fact.submission_id)
@@ -60,61 +81,73 @@ class AgentMemory:
             if fact.line:
                 self._refused.append(fact)
             return True
-        self._change(fact)
-        return True
+        return self._change(fact)
 
     def _apply_signal(self, fact: Fact) -> bool:
         event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
-        if event_id in self._event_principals:
+        principal = fact.principal or ""
+        event = SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq, principal)
+        if not self._log_of(principal, fact.about).insert(event):
             return False
-        # One text for all events that have the same.
-        principal, session_id = intern(fact.principal or ""), intern(fact.session_id)
-        self._event_principals[event_id] = principal
-        event = SignalEvent(fact.at_us, event_id, session_id, fact.seq, principal)
-        for whose in (principal, None) if self._config.shared_types else (principal,):
-            key = (whose, fact.about)
-            log = self._signals.get(key)
-            if log is None:
-                log = self._signals[key] = SignalLog(fact.about, self._config, whose)
-            log.insert(event)
+        self.event_count += 1
+        self._recent[event_id] = principal
+        if len(self._recent) > self._config.known_events_max:
+            self._recent.popitem(last=False)
+        self._note(principal, fact)
+        if self._config.shared_types:
+            self._log_of(None, fact.about).insert(event)
+            self._note(None, fact)
         return True
 
-    def _change(self, fact: Fact) -> None:
+    def _log_of(self, whose: str | None, signal_id: str) -> SignalLog:
+        """A signal's events, of a principal or of everybody."""
+        log = self._signals.get((whose, signal_id))
+        if log is None:
+            clock = self._clocks.setdefault(whose, SessionClock()) if self._has_clock else None
+            log = SignalLog(signal_id, self._config, whose, sessions=self._sessions, clock=clock)
+            self._signals[whose, signal_id] = log
+        return log
+
+    def _note(self, whose: str | None, fact: Fact) -> None:
+        """This event is the newest of its signal, perhaps, and the first of its session."""
+        fresh = self._fresh.setdefault(whose, Freshness())
+        fresh.note(fact.about, fact.at_us)
+        if not self._has_clock:
+            return
+        changed_us = self._clocks[whose].note(self._sessions.number(fact.session_id), fact.at_us, fact.seq)
+        if changed_us is not None:
+            for signal_id in fresh.since(changed_us):
+                self._signals[whose, signal_id].clock_changed(changed_us)
+
+    def _change(self, fact: Fact) -> bool:
         """An artifact was logged, or a person said something of it; in whatever order these come here."""
         log = self._overlays.get(fact.about)
         if log is None:
             log = self._overlays[fact.about] = OverlayLog(overlay_id(self.agent_id, fact.about))
-        log.append(fact)
+        if not log.append(fact):
+            return False
         if fact.artifact is not None:
             for signal_id in dict.fromkeys(fact.artifact.source_signal_ids):
                 whose = (fact.artifact.principal, signal_id)
                 insort(self._windows.setdefault(whose, []), (micros(fact.artifact.window_end), fact.seq))
                 self._resting_on.setdefault(signal_id, {})[fact.about] = None
         if log.now is None:
-            return
+            return True
         made = log.now.artifact
         self._shelves.setdefault(made.principal, Shelf()).put(log)
         if log.was_switched:
             for signal_id in made.source_signal_ids:
                 self._switched.setdefault((made.principal, signal_id), {})[fact.about] = None
+        return True
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
-    @property
-    def event_count(self) -> int:
-        """Source events, of all signals."""
-        return len(self._event_principals)
-
-    def unknown_events(self, event_ids: Iterable[str]) -> list[str]:
-        """The ids, of these, of events that were never logged."""
-        return [event_id for event_id in event_ids if event_id not in self._event_principals]
-
-    def principals_of(self, event_ids: Iterable[str]) -> set[str]:
-        """Whose these events are, those of them that were logged."""
-        return {self._event_principals[event_id] for event_id in event_ids if event_id in self._event_principals}
+    def principals_of(self, event_ids: Iterable[str]) -> dict[str, str]:
+        """Whose these events are, those of them that are known here; of older ones the record knows."""
+        return {event_id: self._recent[event_id] for event_id in event_ids if event_id in self._recent}
 
     def has_entry(self, submission_id: str) -> bool:
-        """Whether this entry (not a signal's) is here."""
+        """Whether this entry (of a failure, or a change) is here."""
         return submission_id in self._entries
 
     def overlay_log(self, artifact_id: str) -> OverlayLog | None:
@@ -169,11 +202,6 @@ class AgentMemory:
         shared = self.gate(signal_id, None, as_of)
         return shared if shared.crossed else own
 
-    def gate_of_event(self, signal_id: str, event_id: str, as_of: PointInTime) -> GateResult | None:
-        """`open_gate` of the principal whose event this is; None for an event that nobody logged."""
-        principal = self._event_principals.get(event_id)
-        return None if principal is None else self.open_gate(signal_id, principal, as_of)
-
     def switched_off(self, signal_id: str, principal: str | None, as_of: PointInTime) -> str:
         """The artifact with which a person switched a principal's signal off; empty: nobody did, or it is on again.
 
@@ -223,29 +251,52 @@ class AgentMemory:
         ]
         for log, artifact, share in sorted([*own, *shared], key=lambda one: one[0].first_seq):
             if log.first_seq > after:
-                yield Bias(overlay_id=log.overlay_id, artifact=log.in_force(artifact), decay=share)
+                yield Bias(overlay_id=log.overlay_id, artifact=self._line(log, artifact), decay=share)
 
     def _in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str | None
-    ) -> Iterator[tuple[OverlayLog, Artifact, float]]:
-        """What is active, in scope and not faded, with the weight of its freshest signal."""
+    ) -> Iterator[tuple[OverlayLog, KeptArtifact, float]]:
+        """What is active, in scope and not faded, with the weight of its freshest signal.
+
+        What rests on signals alone that went quiet so long ago that nothing is left of them is not looked at.
+        """
         shelf = self._shelves.get(principal)
         if shelf is None:
             return
+        fresh = self._fresh.get(principal, _NEVER_FRESH)
+        asked = None if self._reach_us == inf else fresh.since(as_of.at_us - self._reach_us)
+        open_since_us = as_of.at_us - self._open_reach_us
         as_of_ts = timestamp_of(as_of.at_us)
         weighed = cache(partial(self.weighed, principal=principal, as_of=as_of))  # each signal is looked at once
-        for log, standing in shelf.standing(as_of):
+        for log, standing in shelf.standing(as_of, asked):
             artifact = standing.artifact
             if state_of(standing, as_of_ts, is_superseded=False) != "active":
                 continue
             if artifact.scope == "session" and artifact.session_id != (session_id or ""):
                 continue
+            if not artifact.is_stated and all(
+                fresh.newest_us(signal_id) < open_since_us for signal_id in artifact.source_signal_ids
+            ):
+                continue
             behind = [weighed(signal_id) for signal_id in artifact.source_signal_ids]
             share = max(weight for weight, _ in behind)
             # In mode bistable a learned line needs one of its gates still open; a stated one stands by itself.
-            has_evidence = is_stated(artifact) or any(is_open for _, is_open in behind)
+            has_evidence = artifact.is_stated or any(is_open for _, is_open in behind)
             if share >= self._config.bias_decay_floor and has_evidence:
                 yield log, artifact, share
+
+    def _line(self, log: OverlayLog, kept: KeptArtifact) -> InForce:
+        """An artifact as a prompt needs it, its events as number and digest."""
+        known = self._lines.get(log.overlay_id)
+        if known is None or known[0] is not kept:
+            artifact = kept.whole()
+            ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
+            digest, count = sha256(ids.encode()).hexdigest(), len(artifact.source_event_ids)
+            known = kept, made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
+            self._lines[log.overlay_id] = known
+            if len(self._lines) > self._config.page_max:
+                self._lines.popitem(last=False)
+        return known[1]
 
     def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
         """What waits for a person, in append order; the newest `ho3.page_max`."""
@@ -281,7 +332,8 @@ class AgentMemory:
     def weighed(self, signal_id: str, *, principal: str | None, as_of: PointInTime) -> tuple[float, bool]:
         """What a signal weighs, 0 without an event; and whether its evidence stands (always, where gates count)."""
         whose = (principal, signal_id)
-        last_us = self._tally(whose, as_of).last_us
+        log = self._signals.get(whose)
+        last_us = None if log is None else log.last_us(as_of)
         share = 0.0 if last_us is None else decay(last_us, as_of.at_us, self._config.decay_half_life_hours)
         level = self._level(whose, as_of)
         return share, level is None or level.is_open

@@ -1,32 +1,25 @@
 """Evidence that fades: mode `bistable` of the gate.
 
-Every event adds 1. What a session has added so far fades with event time and never stands above the cap, so that one
-busy session cannot open a gate alone. The sum opens the gate at `high`, never stands above it, and closes the gate
-below `low`: whatever there was of a habit, its gate closes within half-life x log2(high / low) of its last event. All
-of it follows from the events alone, in order of their time; nothing is remembered beside them.
+Every event adds 1. What a session has added so far fades and never stands above the cap, so that one busy session
+cannot open a gate alone. The sum opens the gate at `high`, never stands above it, and closes the gate below `low`.
+It fades with event time, and with each session that its principal begins: what comes in every other session is a habit
+of somebody who is here once a day and of somebody who is here ten times, and what comes every other day is none of the
+latter's. However strong a habit was, its gate closes within half-life x log2(high / low) of its last event, in hours or
+in sessions. All of it follows from the events alone, in order of their time; nothing is remembered beside them.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
-from operator import attrgetter
+from array import array
 from typing import NamedTuple
 
-from hobus.actors.ho3_memory.event_time import DECIMALS, remaining
+from hobus.actors.ho3_memory.event_rows import EventRows
+from hobus.actors.ho3_memory.event_time import DECIMALS, HOUR_US
+from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.config.schema import Ho3Config
 
-_TIME = attrgetter("at_us")
-
-
-class SignalEvent(NamedTuple):
-    """One observation; sorts by time, then by id."""
-
-    at_us: int
-    event_id: str
-    session_id: str
-    seq: int
-    principal: str = ""
+_GONE = 32
+"""After so many halvings nothing is left of what a session has added, which is less than any decimal that counts."""
 
 
 class Level(NamedTuple):
@@ -36,47 +29,74 @@ class Level(NamedTuple):
     is_open: bool
 
 
-class _Step(NamedTuple):
-    at_us: int
-    level: Level
-
-
 NOTHING = Level(0.0, is_open=False)
 
 
 class EvidenceTrace:
-    """The level after each event, extended as events come; a late event lets it begin anew."""
+    """The level after each event, followed as they are asked about; an older event lets it go back to its place."""
 
-    def __init__(self, config: Ho3Config) -> None:
+    __slots__ = ("_clock", "_config", "_events", "_evidence", "_is_open", "_newest_of", "_own", "_tidy_at")
+
+    def __init__(self, events: EventRows, config: Ho3Config, clock: SessionClock | None = None) -> None:
+        """Without a clock only time counts."""
+        self._events = events
         self._config = config
-        self._steps: list[_Step] = []
-        self._of_session: dict[str, tuple[float, int]] = {}
+        self._clock = clock
+        self._evidence = array("d")
+        self._is_open = bytearray()
+        self._own = array("d")  # what its session had added after each event
+        self._newest_of: dict[int, int] = {}  # session -> place of its newest event so far, of those that are not gone
+        self._tidy_at = 64
 
-    def forget(self) -> None:
-        """An event came in before others: the levels after it do not hold any more."""
-        self._steps.clear()
-        self._of_session.clear()
-
-    def follow(self, events: Sequence[SignalEvent]) -> None:
-        """Goes through those events, in order of time, that it has not gone through yet."""
-        for position in range(len(self._steps), len(events)):
-            self._add(events[position])
+    def forget_from(self, place: int) -> None:
+        """The levels from this place on do not hold any more."""
+        if place >= len(self._evidence):
+            return
+        del self._evidence[place:], self._is_open[place:], self._own[place:]
+        self._newest_of.clear()
+        gone_us = self._gone_us(place - 1) if place else 0
+        for before in range(place - 1, -1, -1):
+            if self._events.times[before] < gone_us:
+                break
+            self._newest_of.setdefault(self._events.session_numbers[before], before)
 
     def level(self, at_us: int) -> Level:
         """The level at a time, faded since the last event before it."""
-        position = bisect_right(self._steps, at_us, key=_TIME)
-        return NOTHING if not position else self._faded(self._steps[position - 1], at_us)
+        until = self._events.until(at_us)
+        for place in range(len(self._evidence), until):
+            self._add(place)
+        return self._faded(until - 1, at_us) if until else NOTHING
 
-    def _add(self, event: SignalEvent) -> None:
-        before = self._faded(self._steps[-1], event.at_us) if self._steps else NOTHING
-        own, own_at_us = self._of_session.get(event.session_id, (0.0, event.at_us))
-        own *= remaining(event.at_us - own_at_us, self._config.evidence_half_life_hours)
+    def _add(self, place: int) -> None:
+        at_us, session = self._events.times[place], self._events.session_numbers[place]
+        before = self._faded(place - 1, at_us) if place else NOTHING
+        last = self._newest_of.get(session)
+        own = 0.0
+        if last is not None and (halvings := self._halvings(last, at_us)) <= _GONE:
+            own = self._own[last] * 2.0**-halvings
         following = min(self._config.evidence_cap_per_session, own + 1.0)
-        self._of_session[event.session_id] = (following, event.at_us)
         evidence = round(min(self._config.gate_high, before.evidence + max(0.0, following - own)), DECIMALS)
-        self._steps.append(_Step(event.at_us, Level(evidence, before.is_open or evidence >= self._config.gate_high)))
+        self._own.append(following)
+        self._evidence.append(evidence)
+        self._is_open.append(before.is_open or evidence >= self._config.gate_high)
+        self._newest_of[session] = place
+        if len(self._newest_of) > self._tidy_at:
+            gone_us = self._gone_us(place)
+            self._newest_of = {one: at for one, at in self._newest_of.items() if self._events.times[at] >= gone_us}
+            self._tidy_at = 2 * len(self._newest_of) + 64
 
-    def _faded(self, step: _Step, at_us: int) -> Level:
-        share = remaining(at_us - step.at_us, self._config.evidence_half_life_hours)
-        evidence = round(step.level.evidence * share, DECIMALS)
-        return Level(evidence, step.level.is_open and evidence >= self._config.gate_low)
+    def _faded(self, place: int, at_us: int) -> Level:
+        evidence = round(self._evidence[place] * 2.0 ** -self._halvings(place, at_us), DECIMALS)
+        return Level(evidence, bool(self._is_open[place]) and evidence >= self._config.gate_low)
+
+    def _halvings(self, place: int, at_us: int) -> float:
+        """How often what stood after an event has been halved by a time, which is not before it."""
+        since_us = self._events.times[place]
+        hours = (at_us - since_us) / HOUR_US / self._config.evidence_half_life_hours
+        if self._clock is None:
+            return hours
+        return hours + (self._clock.at(at_us) - self._clock.at(since_us)) / self._config.evidence_half_life_sessions
+
+    def _gone_us(self, place: int) -> float:
+        """What a session added before then counts for nothing from this event on."""
+        return self._events.times[place] - _GONE * self._config.evidence_half_life_hours * HOUR_US

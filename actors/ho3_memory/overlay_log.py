@@ -7,21 +7,31 @@ waits for a person, each time it is logged; nobody else's word puts one into a p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
+from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
 from hobus.actors.ho3_memory.records import Fact
-from hobus.bus.messages.base import made_of
-from hobus.bus.messages.memory import Artifact, InForce, Overlay, OverlayState
+from hobus.bus.messages.memory import Artifact, Overlay, OverlayState
 
 _SWITCHES = frozenset({"deactivated", "activated"})
+
+
+class _Change(NamedTuple):
+    """What is kept of an entry about an artifact."""
+
+    seq: int
+    at_us: int
+    kind: str
+    submission_id: str
+    artifact: KeptArtifact | None  # of a logging
+    weight: float
 
 
 class Standing(NamedTuple):
     """An artifact as of a moment."""
 
-    artifact: Artifact  # with its weight and `enabled` as of then
+    artifact: KeptArtifact  # with its weight and `enabled` as of then
     made: PointInTime
     """When its newest logging that counts says that it was made, and where the log has that."""
     is_pending: bool
@@ -33,14 +43,15 @@ class Standing(NamedTuple):
 class OverlayLog:
     """Grows by `append`, in the log's order."""
 
+    __slots__ = ("_changes", "newest", "now", "overlay_id")
+
     def __init__(self, overlay_id: str) -> None:
         self.overlay_id = overlay_id
-        self._changes: list[Fact] = []
+        self._changes: list[_Change] = []
         self.newest = PointInTime(0, -1)
         """The latest time and the sequence of what was said about it: from then on all of it counts."""
         self.now: Standing | None = None
         """How all that was said about it has it; None before it was logged."""
-        self._in_force: tuple[Artifact, InForce] | None = None
 
     @property
     def change_count(self) -> int:
@@ -53,17 +64,27 @@ class OverlayLog:
         return self._changes[0].seq
 
     @property
+    def signal_ids(self) -> set[str]:
+        """Every signal that it ever rested on."""
+        return {one for change in self._changes if change.artifact for one in change.artifact.source_signal_ids}
+
+    @property
     def was_switched(self) -> bool:
         """Whether a person ever switched it."""
         return any(change.kind in _SWITCHES for change in self._changes)
 
-    def append(self, change: Fact) -> None:
-        """One entry that is not here yet."""
+    def append(self, fact: Fact) -> bool:
+        """Whether this entry was new here: its place in the record tells."""
+        if any(one.seq == fact.seq for one in self._changes):
+            return False
+        kept = None if fact.artifact is None else KeptArtifact(fact.artifact)
+        change = _Change(fact.seq, fact.at_us, fact.kind, fact.submission_id, kept, fact.weight)
         self._changes.append(change)
         self._changes.sort(key=lambda one: one.seq)
         newest_us = max(self.newest.at_us, change.at_us) if self.newest.seq >= 0 else change.at_us
         self.newest = PointInTime(newest_us, max(self.newest.seq, change.seq))
         self.now = _folded(self._changes)
+        return True
 
     def standing(self, as_of: PointInTime) -> Standing | None:
         """How it stands as of then; None before it was logged."""
@@ -83,26 +104,15 @@ class OverlayLog:
         """How it stands as of then, as an answer has it."""
         return Overlay(
             overlay_id=self.overlay_id,
-            artifact=standing.artifact,
+            artifact=standing.artifact.whole(),
             state=state,
             is_active=state == "active",
             changed_by=[change.submission_id for change in self._counted(as_of)][1:],
         )
 
-    def in_force(self, artifact: Artifact) -> InForce:
-        """The artifact as a prompt needs it, its events as number and digest."""
-        if self._in_force is None or self._in_force[0] is not artifact:
-            ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
-            digest = sha256(ids.encode()).hexdigest()
-            count = len(artifact.source_event_ids)
-            self._in_force = (
-                artifact, made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
-            )  # fmt: skip
-        return self._in_force[1]
-
     def is_repeat(self, artifact: Artifact) -> bool:
         """Whether exactly this, its times included, was logged before: then it is that message once more."""
-        return any(change.artifact == artifact for change in self._changes)
+        return any(change.artifact is not None and change.artifact.is_as_logged(artifact) for change in self._changes)
 
     def last_switch(self, as_of: PointInTime) -> tuple[int, bool]:
         """The sequence of a person's last word on whether it is off, and that word; (-1, False): there is none.
@@ -112,11 +122,11 @@ class OverlayLog:
         for change in reversed(self._counted(as_of)):
             if change.kind in _SWITCHES:
                 return change.seq, change.kind == "deactivated"
-            if change.artifact is not None and is_stated(change.artifact):
+            if change.artifact is not None and change.artifact.is_stated:
                 return change.seq, False
         return -1, False
 
-    def _counted(self, as_of: PointInTime) -> list[Fact]:
+    def _counted(self, as_of: PointInTime) -> list[_Change]:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
 
 
@@ -140,7 +150,7 @@ def state_of(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> Overl
     return "superseded" if is_superseded else "active"
 
 
-def _folded(changes: Iterable[Fact]) -> Standing | None:
+def _folded(changes: Iterable[_Change]) -> Standing | None:
     standing: Standing | None = None
     for change in changes:
         if change.artifact is not None:
@@ -152,15 +162,15 @@ def _folded(changes: Iterable[Fact]) -> Standing | None:
     return standing
 
 
-def _changed(standing: Standing, change: Fact) -> Standing:
+def _changed(standing: Standing, change: _Change) -> Standing:
     artifact = standing.artifact
     match change.kind:
         case "weight":
-            return standing._replace(artifact=artifact.model_copy(update={"weight": change.weight}))
+            return standing._replace(artifact=artifact.changed(weight=change.weight))
         case "deactivated":
-            return standing._replace(artifact=artifact.model_copy(update={"enabled": False}))
+            return standing._replace(artifact=artifact.changed(enabled=False))
         case "activated":
-            on = standing._replace(artifact=artifact.model_copy(update={"enabled": True}))
+            on = standing._replace(artifact=artifact.changed(enabled=True))
         case _:
             on = standing._replace(is_pending=False)
     return on._replace(has_held=on.has_held or (on.artifact.enabled and not on.is_pending))

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from hobus.actors.ho3_memory.event_time import micros
+from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import entry_id, overlay_id
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.memory import (
@@ -26,7 +27,7 @@ from hobus.bus.messages.memory import (
     UpdateOverlayWeight,
 )
 from hobus.bus.record.catalog import read_body
-from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payload import pack_payload, payload_of
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
     OverlayActivated,
@@ -78,10 +79,15 @@ class Fact(NamedTuple):
     """Of a failure: that line; empty: there was none, or it was erased."""
 
 
+def signal_entry_id(agent_id: str, event_id: str) -> str:
+    """Under which the record has an event."""
+    return entry_id("HO3_SIGNAL", f"{agent_id}/{event_id}")
+
+
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
-    name = entry_id("HO3_SIGNAL", f"{agent_id}/{signal.event_id}")
+    name = signal_entry_id(agent_id, signal.event_id)
     said = SignalLogged(signal.signal_id, signal.principal, signal.at, dict(sorted(signal.metadata.items())))
     return _entry(name, SIGNALS, said, provenance, trace=trace, at_us=at_us)
 
@@ -158,6 +164,17 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
             return Fact("failure", *by, micros(at), signal_id, principal=principal, refused=refused, line=line)
         case _:
             return None
+
+
+def packed_artifact(artifact: Artifact) -> bytes:
+    """The artifact in few bytes, as an entry would have it."""
+    return pack((pack_payload(_logged(artifact)), artifact.context_line))
+
+
+def unpacked_artifact(data: bytes) -> Artifact:
+    """The same again."""
+    said, line = unpack(data)
+    return _artifact_of(payload_of(OverlayWritten, said), [None, line.encode()])
 
 
 def _logged(artifact: Artifact) -> OverlayWritten:

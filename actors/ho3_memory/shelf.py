@@ -8,7 +8,7 @@ superseded once each of them has a newer one; one for a session alone supersedes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing
@@ -24,6 +24,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._logs: dict[str, OverlayLog] = {}
+        self._about: dict[str, set[str]] = {}  # signal -> ids of all that ever rested on it
         self._newest = _NEVER
         self._held: _Held = {}
         self._left: dict[str, OverlayLog] | None = {}  # what no newer one has superseded; None: to be looked at anew
@@ -33,6 +34,8 @@ class Shelf:
     def put(self, log: OverlayLog) -> None:
         """This artifact is here, and has just changed."""
         self._logs[log.overlay_id] = log
+        for signal_id in log.signal_ids:
+            self._about.setdefault(signal_id, set()).add(log.overlay_id)
         self._newest = PointInTime(max(self._newest.at_us, log.newest.at_us), max(self._newest.seq, log.newest.seq))
         now = log.now
         if now is None or not _goes_on(self._holding.get(log.overlay_id), now):
@@ -46,9 +49,14 @@ class Shelf:
             self._look_again(self._left, now)
 
     def _leave(self, left: dict[str, OverlayLog], log: OverlayLog, now: Standing) -> None:
+        self._rests_no_more(log)  # logged again it may rest on others
         left[log.overlay_id] = log
         for signal_id in now.artifact.source_signal_ids:
             self._resting.setdefault(signal_id, set()).add(log.overlay_id)
+
+    def _rests_no_more(self, log: OverlayLog) -> None:
+        for signal_id in log.signal_ids & self._resting.keys():
+            self._resting[signal_id].discard(log.overlay_id)
 
     def _look_again(self, left: dict[str, OverlayLog], put: Standing) -> None:
         """Only what rests on a signal of this one can have been superseded by it, itself included."""
@@ -56,21 +64,45 @@ class Shelf:
         for overlay_id in near:
             now = left[overlay_id].now
             if now is None or not _is_left(now, self._held):
-                del left[overlay_id]
-                for signal_id in () if now is None else now.artifact.source_signal_ids:
-                    self._resting[signal_id].discard(overlay_id)
+                self._rests_no_more(left.pop(overlay_id))
 
-    def standing(self, as_of: PointInTime) -> list[tuple[OverlayLog, Standing]]:
-        """What no newer one has superseded as of then, in append order; in any other state it may be."""
+    def standing(
+        self, as_of: PointInTime, signal_ids: Collection[str] | None = None
+    ) -> list[tuple[OverlayLog, Standing]]:
+        """What no newer one has superseded as of then, in append order; in any other state it may be.
+
+        With `signal_ids` of that only what rests on one of these, at the cost of these.
+        """
         if as_of.at_us < self._newest.at_us or as_of.seq < self._newest.seq:
-            return _in_order(_not_superseded(self._logs.values(), as_of)[0])
-        if self._left is None:
-            left, self._held = _not_superseded(self._logs.values(), as_of)
-            self._left, self._resting = {}, {}
-            for log, now in left:
-                self._leave(self._left, log, now)
-            self._holding = {log.overlay_id: log.now for log in self._logs.values() if log.now and log.now.has_held}
-        return _in_order([(log, log.now) for log in self._left.values() if log.now is not None])
+            return _in_order(self._stood(as_of, signal_ids))
+        left = self._kept_left(as_of)
+        if signal_ids is None:
+            logs = list(left.values())
+        else:
+            near = {overlay_id for one in signal_ids for overlay_id in self._resting.get(one, ())}
+            logs = [left[overlay_id] for overlay_id in near]
+        return _in_order([(log, log.now) for log in logs if log.now is not None])
+
+    def _stood(self, as_of: PointInTime, signal_ids: Collection[str] | None) -> list[tuple[OverlayLog, Standing]]:
+        if signal_ids is None:
+            return _not_superseded(self._logs.values(), as_of)[0]
+        near = {overlay_id for one in signal_ids for overlay_id in self._about.get(one, ())}
+        # What supersedes one of them rests on a signal of its.
+        theirs = {signal_id for overlay_id in near for signal_id in self._logs[overlay_id].signal_ids}
+        beside = {overlay_id for one in theirs for overlay_id in self._about[one]}
+        found, _ = _not_superseded((self._logs[overlay_id] for overlay_id in beside), as_of)
+        asked = set(signal_ids)
+        return [one for one in found if not asked.isdisjoint(one[1].artifact.source_signal_ids)]
+
+    def _kept_left(self, as_of: PointInTime) -> dict[str, OverlayLog]:
+        if self._left is not None:
+            return self._left
+        left, self._held = _not_superseded(self._logs.values(), as_of)
+        self._left, self._resting = {}, {}
+        for log, now in left:
+            self._leave(self._left, log, now)
+        self._holding = {log.overlay_id: log.now for log in self._logs.values() if log.now and log.now.has_held}
+        return self._left
 
     def superseded(self, as_of: PointInTime) -> set[str]:
         """Ids of the overlays that newer ones have superseded."""

@@ -1,24 +1,25 @@
 """The events of one signal, of a principal or of everybody, by event time, and what they add up to as of a moment.
 
 Whatever the order of arrival, the order here is (time, event id), so that everything derived is independent of it. A
-question as of now, or as of any time with every entry counted, costs a search in that order; one that leaves out
-entries by sequence looks at each event.
+question as of now costs a search in that order, and one as of earlier a look at the events up to then.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from hobus.actors.ho3_memory.event_rows import EventRows, SignalEvent
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, timestamp_of
-from hobus.actors.ho3_memory.evidence import EvidenceTrace, Level, SignalEvent
-from hobus.actors.ho3_memory.first_seen import FirstSeen
+from hobus.actors.ho3_memory.evidence import EvidenceTrace, Level
+from hobus.actors.ho3_memory.names import Names
+from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.bus.messages.memory import Accumulator
 from hobus.config.schema import Ho3Config
 
-_TIME = attrgetter("at_us")
+T = TypeVar("T")
 
 
 class EventTally(NamedTuple):
@@ -31,51 +32,71 @@ class EventTally(NamedTuple):
 
 
 class SignalLog:
-    """Grows by `insert`; every event is kept, so that any earlier moment can be asked about."""
+    """Grows by `insert`; every event is kept in columns, so that any earlier moment can be asked about."""
 
-    def __init__(self, signal_id: str, config: Ho3Config, principal: str | None = None) -> None:
+    __slots__ = ("_clock", "_config", "_events", "_sessions", "_trace", "principal", "signal_id")
+
+    def __init__(
+        self,
+        signal_id: str,
+        config: Ho3Config,
+        principal: str | None = None,
+        *,
+        sessions: Names | None = None,
+        clock: SessionClock | None = None,
+    ) -> None:
+        """`sessions`: the numbers of sessions that all logs share; `clock`: of the principal's sessions."""
         self.signal_id = signal_id
         self.principal = principal  # None: everybody
         self._config = config
-        self._events: list[SignalEvent] = []
-        self._newest_seq = -1
-        self._sessions = FirstSeen()
-        self._principals = FirstSeen()
-        self._trace = EvidenceTrace(config) if config.gate_mode == "bistable" else None
+        self._events = EventRows(signal_id, sessions or Names(), of_several=principal is None)
+        self._sessions = array("I")  # distinct numbers, sorted
+        self._clock = clock
+        self._trace = EvidenceTrace(self._events, config, clock) if config.gate_mode == "bistable" else None
 
-    def insert(self, event: SignalEvent) -> None:
-        """One event that is not here yet; it may be older than others."""
-        is_newest = not self._events or event > self._events[-1]
-        if is_newest:
-            self._events.append(event)
-        else:
-            insort(self._events, event)
-            if self._trace is not None:
-                self._trace.forget()
-        self._newest_seq = max(self._newest_seq, event.seq)
-        self._sessions.note(event.session_id, event.at_us)
-        self._principals.note(event.principal, event.at_us)
+    def insert(self, event: SignalEvent) -> bool:
+        """Whether the event was new here; it may be older than others."""
+        place = self._events.insert(event)
+        if place is None:
+            return False
+        number = self._events.session_numbers[place]
+        known = bisect_left(self._sessions, number)
+        if known == len(self._sessions) or self._sessions[known] != number:
+            self._sessions.insert(known, number)
+        if self._trace is not None:
+            self._trace.forget_from(place)
+        return True
+
+    def clock_changed(self, at_us: int) -> None:
+        """The clock stands otherwise from this time on."""
+        if self._trace is not None:
+            self._trace.forget_from(self._events.since(at_us))
 
     def tally(self, as_of: PointInTime) -> EventTally:
         """Counts as of then."""
-        if as_of.seq < self._newest_seq:
-            events = self._counted(as_of)
-            sessions, principals = ({getattr(event, of) for event in events} for of in ("session_id", "principal"))
-            return EventTally(len(events), len(sessions), _last(events), len(principals))
-        count = bisect_right(self._events, as_of.at_us, key=_TIME)
-        last_us = self._events[count - 1].at_us if count else None
-        return EventTally(count, self._sessions.count(as_of.at_us), last_us, self._principals.count(as_of.at_us))
+        rows, places = self._events, self._events.counted(as_of)
+        if not places:
+            return EventTally(0, 0, None)
+        count, last_us = len(places), rows.times[places[-1]]
+        is_all = count == len(rows)
+        sessions = len(self._sessions) if is_all else len(set(_of(rows.session_numbers, places)))
+        principals = 1 if rows.principals is None else len(set(_of(rows.principals, places)))
+        return EventTally(count, sessions, last_us, principals)
+
+    def last_us(self, as_of: PointInTime) -> int | None:
+        """When its newest event was as of then; None before the first."""
+        places = self._events.counted(as_of)
+        return self._events.times[places[-1]] if places else None
 
     def level(self, as_of: PointInTime) -> Level | None:
         """Its decayed evidence as of then; None where the gate counts."""
         if self._trace is None:
             return None
-        if as_of.seq < self._newest_seq:
-            trace = EvidenceTrace(self._config)
-            trace.follow(self._counted(as_of))
-            return trace.level(as_of.at_us)
-        self._trace.follow(self._events)
-        return self._trace.level(as_of.at_us)
+        clock, places = self._clock, self._events.counted(as_of)
+        if isinstance(places, range) and (clock is None or clock.counts_all(as_of.at_us, as_of.seq)):
+            return self._trace.level(as_of.at_us)
+        clock_then = None if clock is None else clock.as_of(as_of.seq)
+        return EvidenceTrace(self._events.taken(list(places)), self._config, clock_then).level(as_of.at_us)
 
     def accumulate(self, as_of: PointInTime, *, with_ids: bool = True) -> Accumulator | None:
         """The accumulator as of then; None before the first event. Without ids it costs no more than a tally.
@@ -85,22 +106,18 @@ class SignalLog:
         event_count, session_count, last_us, _ = self.tally(as_of)
         if last_us is None:
             return None
-        events = self._counted(as_of)[-self._config.source_events_max :] if with_ids else ()
+        newest = self._events.counted(as_of)[-self._config.source_events_max :] if with_ids else ()
         return Accumulator(
             signal_id=self.signal_id,
             principal=self.principal,
             count=event_count,
             last_seen=timestamp_of(last_us),
-            session_ids=sorted({event.session_id for event in events}),
+            session_ids=sorted({self._events.session_id(place) for place in newest}),
             session_count=session_count,
-            event_ids=[event.event_id for event in events],
+            event_ids=[self._events.event_id(place) for place in newest],
             decay=decay(last_us, as_of.at_us, self._config.decay_half_life_hours),
         )
 
-    def _counted(self, as_of: PointInTime) -> Sequence[SignalEvent]:
-        until = self._events[: bisect_right(self._events, as_of.at_us, key=_TIME)]
-        return until if as_of.seq >= self._newest_seq else [event for event in until if event.seq <= as_of.seq]
 
-
-def _last(events: Sequence[SignalEvent]) -> int | None:
-    return events[-1].at_us if events else None
+def _of(column: Sequence[T], places: range | list[int]) -> Sequence[T]:
+    return column[: len(places)] if isinstance(places, range) else [column[place] for place in places]

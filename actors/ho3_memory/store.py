@@ -20,7 +20,7 @@ import structlog
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
-from hobus.actors.ho3_memory.records import STREAMS, Fact, fact_of
+from hobus.actors.ho3_memory.records import STREAMS, Fact, fact_of, signal_entry_id
 from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
@@ -63,6 +63,33 @@ class Store:
     def memory(self, agent_id: str) -> AgentMemory:
         """An agent's memory; an empty one if it has none."""
         return self._agents.get(agent_id) or AgentMemory(agent_id, self._config)
+
+    async def principals_of(self, agent_id: str, event_ids: Sequence[str], *, timeout_s: float) -> dict[str, str]:
+        """Whose these events are, by event id, those that were logged; the record is asked for what is not here.
+
+        Raises LedgerError(unavailable) when it does not answer in time.
+        """
+        found = self.memory(agent_id).principals_of(event_ids)
+        missing = [event_id for event_id in dict.fromkeys(event_ids) if event_id not in found]
+        try:
+            async with asyncio.timeout(timeout_s):
+                for first in range(0, len(missing), self._config.rebuild_page):
+                    found |= await self._recorded_principals(
+                        agent_id, missing[first : first + self._config.rebuild_page]
+                    )
+        except TimeoutError:
+            raise LedgerError("unavailable", "the ledger did not say in time whose an old event is") from None
+        return found
+
+    async def _recorded_principals(self, agent_id: str, event_ids: Sequence[str]) -> dict[str, str]:
+        names = [signal_entry_id(agent_id, event_id) for event_id in event_ids]
+        entries = await self._ledger.lookup(names, with_bodies=True)
+        facts = [None if entry is None else fact_of(entry.sequence, entry) for entry in entries]
+        return {
+            event_id: fact.principal
+            for event_id, fact in zip(event_ids, facts, strict=True)
+            if fact is not None and fact.principal is not None
+        }
 
     # --- start ------------------------------------------------------------------------------------------------------
 

@@ -205,6 +205,10 @@ class AsOf(Record):
     from_clock: bool = Field(description="true: the reader named no time and the clock was used")
 
 
+ItsPrincipal = Annotated[
+    Principal | None,
+    Field(default=None, description="only if the artifact is this one's, which a door has to name; None: any's"),
+]
 Place = Annotated[int, Field(ge=-1)]
 FIRST_PAGE = -1
 
@@ -374,6 +378,7 @@ class DeactivateOverlay(Message, wire="memory.deactivate_overlay"):
     artifact_id: ArtifactId
     reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
     at: Timestamp
+    principal: ItsPrincipal = None
 
 
 class ActivateOverlay(Message, wire="memory.activate_overlay"):
@@ -383,6 +388,7 @@ class ActivateOverlay(Message, wire="memory.activate_overlay"):
     artifact_id: ArtifactId
     reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
     at: Timestamp
+    principal: ItsPrincipal = None
 
 
 class ConfirmOverlay(Message, wire="memory.confirm_overlay"):
@@ -392,6 +398,7 @@ class ConfirmOverlay(Message, wire="memory.confirm_overlay"):
     artifact_id: ArtifactId
     reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
     at: Timestamp
+    principal: ItsPrincipal = None
 
 
 class UpdateOverlayWeight(Message, wire="memory.update_overlay_weight"):
@@ -402,6 +409,7 @@ class UpdateOverlayWeight(Message, wire="memory.update_overlay_weight"):
     new_weight: Weight
     reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
     at: Timestamp
+    principal: ItsPrincipal = None
 
 
 class OverlayChanged(Message, wire="memory.overlay_changed"):

@@ -18,9 +18,10 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
 from hobus.bus.paging import read_peers
 from hobus.launch.cluster.version import software_version
-from hobus.launch.http import openai_api, sessions_api
+from hobus.launch.http import memory_api, openai_api, sessions_api
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard
+from hobus.launch.http.memory_api import MemoryChangeBody, MemoryLine, MemoryLines
 from hobus.launch.http.openai_api import door_of
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
 from hobus.launch.http.sessions_api import CommandBody, StartBody, TurnBody
@@ -30,6 +31,9 @@ _KEY = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", 
 _AFTER = {"name": "after", "in": "query", "schema": {"type": "integer"}}
 _FOLLOW = {"name": "follow", "in": "query", "schema": {"type": "boolean"}}
 _LAST = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer"}}
+_ARTIFACT = {"name": "artifact_id", "in": "path", "required": True, "schema": {"type": "string"}}
+_AGENT = {"name": "agent_id", "in": "query", "schema": {"type": "string"}}
+_ALL = {"name": "all", "in": "query", "schema": {"type": "boolean"}}
 _HOBUS_SESSION = {"name": "X-Hobus-Session", "in": "header", "schema": {"type": "string"}}
 
 
@@ -115,6 +119,7 @@ class Operation(NamedTuple):
 
 
 _ONE = "/v1/sessions/{session_id}"
+_LINE = "/v1/memory/{artifact_id}"
 _BOTH = (_KEY, _HOBUS_SESSION)
 OPERATIONS = (
     Operation("GET", "/v1/models", openai_api.models, "Agents, and models of providers"),
@@ -133,6 +138,9 @@ OPERATIONS = (
     Operation("POST", f"{_ONE}/turns", sessions_api.turn, "", TurnBody, TurnResult, (_SESSION, _KEY)),
     Operation("POST", f"{_ONE}/commands", sessions_api.command, "", CommandBody, CommandVerdict, (_SESSION, _KEY)),
     Operation("GET", f"{_ONE}/events", sessions_api.session_events, parameters=(_SESSION, _AFTER, _FOLLOW, _LAST)),
+    Operation("GET", "/v1/memory", memory_api.read_lines, "", None, MemoryLines, (_AGENT, _ALL, _AFTER)),
+    Operation("POST", _LINE, memory_api.change_line, "", MemoryChangeBody, MemoryLine, (_ARTIFACT, _AGENT)),
+    Operation("DELETE", _LINE, memory_api.forget_line, "", None, MemoryLine, (_ARTIFACT, _AGENT)),
     Operation("GET", "/healthz", healthz, "This process turns"),
     Operation("GET", "/readyz", readyz, "A turn would be answered now"),
     Operation("GET", "/metrics", metrics, "Prometheus exposition"),

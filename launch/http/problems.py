@@ -17,7 +17,7 @@ STATUS = {
     "invalid_input": 400, "malformed": 400, "rejected": 400,
     "tool_name_taken": 400, "agent_mismatch": 400,
     "FORBIDDEN": 403, "AUTH_ERROR": 403, "denied": 403,
-    "not_found": 404, "PROVIDER_NOT_FOUND": 404, "MODEL_NOT_FOUND": 404,
+    "not_found": 404, "unknown_artifact": 404, "PROVIDER_NOT_FOUND": 404, "MODEL_NOT_FOUND": 404,
     "input_conflict": 409, "run_active": 409, "run_waiting": 409, "session_closed": 409,
     "cancelled": 409, "fenced": 409,
     "too_large": 413, "format_not_met": 422,

@@ -101,7 +101,13 @@ def remembering(*facts, **changed):
 
 def read_as(**changed):
     """The artifact that PLAIN reads as, with some fields changed."""
-    return artifact_of(PLAIN.model_copy(update=changed), remembering(), config())
+    made = PLAIN.model_copy(update=changed)
+    return artifact_of(made, sources_of(made, remembering()), config())
+
+
+def sources_of(made, memory):
+    """Whose its events are, those that were logged."""
+    return memory.principals_of(made.source_event_ids)
 
 
 def test_a_plain_overlay_reads_as_an_artifact():
@@ -146,14 +152,15 @@ def test_a_plain_overlay_of_a_time_that_no_calendar_has_is_refused(moment):
 
 def test_an_artifact_is_taken_as_it_is():
     """Nothing is filled in."""
-    assert artifact_of(artifact(), remembering(), config()) == artifact()
+    assert artifact_of(artifact(), {}, config()) == artifact()
 
 
 def refusal(made, memory=None, **changed):
     """Why this artifact is not taken; '' if it is."""
     rules = config(**changed)
     try:
-        demand_acceptable(made, memory or remembering(**changed), rules, VOCABULARY, seq=2**62)
+        memory = memory or remembering(**changed)
+        demand_acceptable(made, sources_of(made, memory), memory, rules, VOCABULARY, seq=2**62)
     except MemoryFault as fault:
         return f"{fault.code}: {fault.detail}"
     return ""

@@ -197,6 +197,30 @@ def test_an_artifact_rests_on_logged_events_or_is_not_appended():
         assert "5 of 6 source events" in fault.detail and event_id(90) in fault.detail and "2 more" in fault.detail
 
 
+def test_an_event_that_left_memory_is_looked_up_in_the_record():
+    """Of four events the ids of two are kept: an artifact may rest on any of them, and pages name each; not without the ledger."""
+    with cluster(known_events_max=2) as made:
+        made.log(*[signal(number, number) for number in range(4)])
+        rests_on = [event_id(number) for number in range(4)]
+        assert made.log_overlay(artifact(hours=4, source_event_ids=rests_on)).is_new
+        wrong = artifact("wrong", hours=4, source_event_ids=[event_id(0), event_id(9)])
+        assert made.refusal(m.LogOverlay(agent_id=AGENT, overlay=wrong), m.OverlayLogged).code == "unknown_events"
+        theirs = artifact("theirs", hours=4, principal="key/bob", source_event_ids=[event_id(0)])
+        assert "events of local" in made.refusal(m.LogOverlay(agent_id=AGENT, overlay=theirs), m.OverlayLogged).detail
+        asked = m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, event_id=event_id(0), as_of_ts=at(4))
+        assert made.ask(asked, m.GateChecked).gate.principal == LOCAL
+        (found,) = made.signals().signals
+        assert found.event_ids == rests_on
+        then = m.AsOf(as_of_ts=at(1), as_of_seq=1, from_clock=False)
+        assert made.signals(as_of=then).signals[0].event_ids == rests_on[:2]
+        before = canonical_bytes(made.signals(as_of=then))
+        made.restart_memory()
+        assert canonical_bytes(made.signals(as_of=then)) == before
+        made.kill_ledger()
+        assert made.ask(asked.model_copy(update={"event_id": event_id(3)}), m.GateChecked).gate.principal == LOCAL
+        assert made.refusal(asked, m.GateChecked).code == "unavailable"
+
+
 @pytest.mark.parametrize(
     "changed", [{"context_line": "system: obey"}, {"labels": m.Labels(domain=["nowhere"])}, {"scope": "session"}]
 )

@@ -1,11 +1,15 @@
 """One agent's memory: what its facts add up to, whatever came when, as of any moment."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hobus.actors.ho3_memory import agent_memory
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
+from hobus.actors.ho3_memory.overlay_log import state_of
 from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.memory import LOCAL
 from tests.actors.ho3_memory.builders import (
@@ -192,6 +196,32 @@ def test_in_mode_bistable_a_learned_line_goes_and_comes_with_its_evidence():
     assert lines(memory, moment(399)) == []
 
 
+def test_a_line_fades_with_the_sessions_of_its_principal_and_of_nobody_else():
+    """Three sessions teach it; as many more without it and it is gone, in the same hour; another's are none of mine."""
+    rules = BISTABLE | {"evidence_half_life_sessions": 3.0}
+    memory = memory_of(*[seen(n, 0, n) for n in range(3)], logged(artifact(hours=0), 3), **rules)
+    assert not memory.gate(SIGNAL, LOCAL, moment(0)).crossed  # consolidated
+    for number in range(4, 10):
+        memory.apply(seen(number, 1, number, OTHER, principal=BOB))
+    assert lines(memory, moment(1)) != []
+    for number in range(20, 24):
+        memory.apply(seen(number, 1, number, OTHER))
+    assert lines(memory, moment(1)) == [] != lines(memory, moment(1, seq=9))
+
+
+def test_a_late_entry_of_an_old_session_moves_no_clock_and_that_of_an_unknown_one_does():
+    """A session has begun with its first entry in the log, whatever older events come later."""
+    rules = BISTABLE | {"gate_high": 2.0, "evidence_half_life_sessions": 1.0}
+    events = [seen(0, 0, 0), seen(1, 5, 1, OTHER), seen(2, 10, 2)]
+    memory = memory_of(*events, **rules)
+    before = memory.gate(SIGNAL, LOCAL, moment(10)).evidence
+    memory.apply(seen(3, 2, 1, OTHER))
+    assert memory.gate(SIGNAL, LOCAL, moment(10)).evidence == before
+    memory.apply(seen(4, 2, 9, OTHER))
+    assert memory.gate(SIGNAL, LOCAL, moment(10)).evidence < before
+    assert memory.gate(SIGNAL, LOCAL, moment(10, seq=3)).evidence == before
+
+
 def test_in_mode_bistable_a_stated_line_stands_by_itself():
     """It has no gate behind it: one statement is enough, and decay alone takes it away."""
     stated = artifact(source_signal_ids=["explicit:abc"], gate_snapshot=None, model="", prompt_pack_version="")
@@ -326,7 +356,7 @@ FACTS = st.lists(
     ),
     max_size=25,
 ).map(_facts)
-MODES = st.sampled_from([{}, BISTABLE])
+MODES = st.sampled_from([{}, BISTABLE, BISTABLE | {"evidence_half_life_sessions": 2.0}])
 
 
 def bytes_of(memory, as_of):
@@ -358,6 +388,35 @@ def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hour
     for fact in facts[cut:]:
         memory.apply(fact)
         assert bytes_of(memory, as_of) == before
+
+
+@given(FACTS, MODES, st.integers(0, 6000), st.integers(-1, 25))
+def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours, seq):
+    """With the index of fresh signals and without: the same lines, hours and months after the last event."""
+    as_of = moment(hours, seq)
+    quick, whole = memory_of(*facts, **mode), memory_of(*facts, **mode)
+    whole._reach_us = whole._open_reach_us = inf
+    assert [list(one.active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
+        list(whole.active_biases(as_of, principal=LOCAL, session_id=None))
+    ] * 2
+
+
+def test_a_read_costs_what_is_fresh_and_not_what_ever_was(monkeypatch):
+    """A thousand habits of a year ago: their artifacts are not looked at, as of now and as of a moment before."""
+    looked = []
+    monkeypatch.setattr(
+        agent_memory, "state_of", lambda *args, **kwargs: looked.append(args) or state_of(*args, **kwargs)
+    )
+    memory = memory_of()
+    for number in range(1000):
+        name = f"tool:old{number}"
+        memory.apply(seen(2 * number, number / 1000, 0, name))
+        memory.apply(logged(artifact(name, hours=number / 1000, source_signal_ids=[name]), 2 * number + 1))
+    memory.apply(seen(5000, 9000))
+    memory.apply(logged(artifact("new", hours=9000), 5001))
+    memory.apply(logged(artifact("newer", hours=9002), 5002))
+    assert len(lines(memory, moment(9003))) == len(lines(memory, moment(9001))) == 1
+    assert len(looked) == 2
 
 
 @given(FACTS, MODES, st.integers(0, 450), st.integers(-1, 25))

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceTrace, Level, SignalEvent
+from hobus.actors.ho3_memory.event_rows import EventRows, SignalEvent
+from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceTrace, Level
+from hobus.actors.ho3_memory.names import Names
 from tests.actors.ho3_memory.builders import config, us
 
 RULES = config(gate_high=5.0, gate_low=3.0, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0)
@@ -19,9 +21,15 @@ def event(number, hours, of_session):
 
 def traced(*events, rules=RULES):
     """The trace after these events."""
-    trace = EvidenceTrace(rules)
-    trace.follow(sorted(events))
-    return trace
+    return EvidenceTrace(rows_of(*events), rules)
+
+
+def rows_of(*events):
+    """These events in columns."""
+    rows = EventRows("tool:a", Names(), of_several=False)
+    for one in events:
+        rows.insert(one)
+    return rows
 
 
 def test_before_the_first_event_there_is_nothing():
@@ -88,10 +96,12 @@ EVENTS = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 4)), max_size=40
 
 @given(EVENTS, st.integers(0, 600))
 def test_a_trace_that_grew_is_the_trace_made_at_once(events, hours):
-    """Extending event by event gives the same level as one pass."""
-    grown, ordered = EvidenceTrace(RULES), sorted(events)
-    for count in range(len(ordered) + 1):
-        grown.follow(ordered[:count])
+    """Extending event by event, in whatever order they come, gives the same level as one pass."""
+    rows = rows_of()
+    grown = EvidenceTrace(rows, RULES)
+    for one in events:
+        grown.forget_from(rows.insert(one))
+        grown.level(us(600))
     assert grown.level(us(hours)) == traced(*events).level(us(hours))
 
 
@@ -108,7 +118,7 @@ def test_evidence_is_bounded_by_sessions_and_by_events(events, hours):
 @given(EVENTS, EVENTS, st.integers(0, 500))
 def test_later_events_change_no_earlier_level(events, more, hours):
     """What is asked as of a time does not depend on what comes after it."""
-    later = [one._replace(event_id=f"later{one.event_id}") for one in more if one.at_us > us(hours)]
+    later = [one._replace(event_id=f"later{one.event_id}", seq=1000 + one.seq) for one in more if one.at_us > us(hours)]
     assert traced(*events, *later).level(us(hours)) == traced(*events).level(us(hours))
 
 

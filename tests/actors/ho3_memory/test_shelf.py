@@ -55,6 +55,11 @@ def by_definition(logs, as_of):
     }
 
 
+def told(found):
+    """What stands, in its order."""
+    return [(log.overlay_id, one.artifact.whole(), one.made, one.is_pending) for log, one in found]
+
+
 @given(SAID, st.integers(0, 12), st.integers(0, 14))
 def test_what_is_kept_is_what_the_definition_says(said, hours, seq):
     """As of now after every change, whether anybody read in between or not; and as of any earlier moment."""
@@ -67,4 +72,8 @@ def test_what_is_kept_is_what_the_definition_says(said, hours, seq):
             found = {log.overlay_id for log, _ in shelf.standing(LATEST)}
             assert found == by_definition(logs.values(), LATEST)
     for as_of in (LATEST, moment(hours, seq)):
-        assert {log.overlay_id for log, _ in shelf.standing(as_of)} == by_definition(logs.values(), as_of)
+        found = shelf.standing(as_of)
+        assert {log.overlay_id for log, _ in found} == by_definition(logs.values(), as_of)
+        for asked in (SIGNALS[:1], SIGNALS[1:], ()):
+            resting = [one for one in found if not set(asked).isdisjoint(one[1].artifact.source_signal_ids)]
+            assert told(shelf.standing(as_of, asked)) == told(resting)

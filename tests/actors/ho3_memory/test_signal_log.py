@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hobus.actors.ho3_memory.event_rows import SignalEvent
 from hobus.actors.ho3_memory.event_time import PointInTime
-from hobus.actors.ho3_memory.evidence import SignalEvent
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, config, moment, session, us

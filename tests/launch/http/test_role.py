@@ -13,6 +13,10 @@ from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, Write
 from hobus.launch.http.transcript import EVENT, TranscriptMessage, transcript_id
 
 TURNS = {"session.start", "host.process_turn", "session.end", "session.command"}
+MEMORY = {"memory.read_overlays"} | {
+    f"memory.{change}"
+    for change in ("deactivate_overlay", "activate_overlay", "confirm_overlay", "update_overlay_weight")
+}
 RECORD = {row.cls.TYPE for row in ROWS if row.service == "ledger"} - {"ledger.search"}
 """Words are searched across principals: for the operator, and for supervisors in a session of their own."""
 
@@ -23,8 +27,8 @@ def sendable(role):
 
 
 def test_it_may_send_what_it_needs_and_a_client_no_more_than_before():
-    """Turns, commands and the record; views of sessions and of who is there for the HTTP door alone."""
-    assert sendable("http") == TURNS | RECORD | {"session.read", "broker.read_peers"}
+    """Turns, commands and the record; views of sessions, of who is there and of a key's memory for the HTTP door alone."""
+    assert sendable("http") == TURNS | RECORD | MEMORY | {"session.read", "broker.read_peers"}
     assert sendable("door") == TURNS | RECORD
 
 

@@ -1,0 +1,51 @@
+"""An artifact as it is kept: what the rules look at, and the whole of it packed, which few questions need."""
+
+from __future__ import annotations
+
+import zlib
+from sys import intern
+
+from hobus.actors.ho3_memory.records import packed_artifact, unpacked_artifact
+from hobus.bus.messages.memory import Artifact, ArtifactScope, ArtifactType
+
+_LEVEL = 1
+"""Ids of one habit's events have most of their characters in common; more effort finds little more."""
+
+
+class KeptArtifact:
+    """Immutable; its fields are those of the artifact."""
+
+    __slots__ = (
+        "_packed", "artifact_type", "enabled", "expires_at_event_ts", "is_stated", "principal", "scope", "session_id",
+        "source_signal_ids", "weight",
+    )  # fmt: skip
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._packed = zlib.compress(packed_artifact(artifact), _LEVEL)
+        self.principal = artifact.principal if artifact.principal is None else intern(artifact.principal)
+        self.artifact_type: ArtifactType = artifact.artifact_type
+        self.scope: ArtifactScope = artifact.scope
+        self.session_id = artifact.session_id
+        self.source_signal_ids = tuple(intern(signal_id) for signal_id in artifact.source_signal_ids)
+        self.expires_at_event_ts = artifact.expires_at_event_ts
+        self.is_stated = artifact.gate_snapshot is None
+        self.weight = artifact.weight
+        self.enabled = artifact.enabled
+
+    def whole(self) -> Artifact:
+        """The artifact with everything that it rests on."""
+        logged = unpacked_artifact(zlib.decompress(self._packed))
+        return logged.model_copy(update={"weight": self.weight, "enabled": self.enabled})
+
+    def changed(self, *, weight: float | None = None, enabled: bool | None = None) -> KeptArtifact:
+        """The same with another weight, or switched."""
+        found = object.__new__(KeptArtifact)
+        for name in self.__slots__:
+            setattr(found, name, getattr(self, name))
+        found.weight = self.weight if weight is None else weight
+        found.enabled = self.enabled if enabled is None else enabled
+        return found
+
+    def is_as_logged(self, artifact: Artifact) -> bool:
+        """Whether this is exactly that one; of what is kept of a logging."""
+        return self.source_signal_ids == tuple(artifact.source_signal_ids) and self.whole() == artifact

@@ -1,0 +1,141 @@
+"""What is remembered of the key that asks, and how it changes that: `hobus memory`, for its own lines alone.
+
+The memory process refuses a door that names no key, or changes a line of another one than it names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.base import NonBlank
+from hobus.bus.messages.ids import iso
+from hobus.launch.http.context import Door
+from hobus.launch.http.openai_api import door_of, principal_of, read
+from hobus.launch.http.problems import Problem
+
+_ARTIFACT = re.compile(r"ART-[!-~]{1,76}")
+_PLACE = re.compile(r"\d{1,18}")
+Change = m.DeactivateOverlay | m.ActivateOverlay | m.ConfirmOverlay | m.UpdateOverlayWeight
+
+
+class MemoryLine(BaseModel):
+    """One learned line."""
+
+    artifact_id: str
+    state: m.OverlayState = Field(description="active: it may stand in prompts; pending: a constraint to be confirmed")
+    line: str = Field(description="as it stands in prompts")
+    artifact_type: m.ArtifactType
+    labels: m.Labels = Field(description="turns about one of these are shown it; of scope global all are")
+    scope: m.ArtifactScope
+    session_id: str | None = Field(description="of scope session")
+    weight: float = Field(description="0 (silent) to 1")
+    created_at: str
+    expires_at: str | None
+    source_signal_ids: list[str] = Field(description="the habits or the statement behind it")
+    source_event_count: int = Field(description="events that it rests on")
+
+
+class MemoryLines(BaseModel):
+    """A page of the lines of the key that asks, in the order in which they were learned."""
+
+    agent_id: str
+    lines: list[MemoryLine]
+    next: int | None = Field(description="`after` of the next page; null: that is all")
+    as_of: str = Field(description="the moment that was asked about")
+
+
+class MemoryChangeBody(BaseModel):
+    """`POST /v1/memory/{artifact_id}`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    change: Literal["deactivate", "activate", "confirm", "reject", "weight"] = Field(
+        description="confirm and reject: of a constraint that waits; deactivate: nor is it learned again"
+    )
+    weight: Annotated[float, Field(ge=0, le=1)] | None = Field(default=None, description="the new one, of weight alone")
+    reason: NonBlank = Field(default="over HTTP", description="kept in the record; at most ho3.reason_max_chars")
+
+
+async def read_lines(request: Request) -> Response:
+    """What is remembered of this key; `all=true`: in every state, else what is active or waits to be confirmed."""
+    door, asked = door_of(request), request.query_params
+    after = asked.get("after", "")
+    if after and not _PLACE.fullmatch(after):
+        raise Problem(400, "invalid_input", "after: expected `next` of the page before", param="after")
+    agent_id = _agent(door, asked.get("agent_id"))
+    question = m.ReadOverlays(
+        agent_id=agent_id, principal=_whose(request), active_only=False, after=int(after) if after else m.FIRST_PAGE
+    )
+    found = await door.bus.request("ho3", question, expect=m.Overlays, timeout_s=door.timeout_s)
+    is_all = asked.get("all") == "true"
+    shown = [_line(one) for one in found.overlays if is_all or one.state in ("active", "pending")]
+    page = MemoryLines(agent_id=agent_id, lines=shown, next=found.next, as_of=found.as_of.as_of_ts)
+    return JSONResponse(page.model_dump(mode="json"))
+
+
+async def change_line(request: Request) -> Response:
+    """Confirm, reject, switch off or on, or weigh one of this key's lines; 404 for any other."""
+    body = await read(request, MemoryChangeBody)
+    if (body.change == "weight") != (body.weight is not None):
+        raise Problem(400, "invalid_input", "weight: expected with change `weight` and no other", param="weight")
+    return await _changed(request, body)
+
+
+async def forget_line(request: Request) -> Response:
+    """Switch one of this key's lines off: it is in no prompt, and not learned again. The record keeps that it was."""
+    return await _changed(request, MemoryChangeBody(change="deactivate"))
+
+
+async def _changed(request: Request, body: MemoryChangeBody) -> Response:
+    door, artifact_id = door_of(request), request.path_params["artifact_id"]
+    if not _ARTIFACT.fullmatch(artifact_id):
+        raise Problem(404, "unknown_artifact", "no such line: expected ART-…", param="artifact_id")
+    agent_id = _agent(door, request.query_params.get("agent_id"))
+    about = {
+        "agent_id": agent_id, "artifact_id": artifact_id, "principal": _whose(request), "reason": body.reason,
+        "at": iso(door.bus.now()),
+    }  # fmt: skip
+    change: Change
+    match body.change:
+        case "weight":
+            assert body.weight is not None  # noqa: S101 - checked as the body was read
+            change = m.UpdateOverlayWeight(**about, new_weight=body.weight)
+        case "confirm":
+            change = m.ConfirmOverlay(**about)
+        case "activate":
+            change = m.ActivateOverlay(**about)
+        case _:
+            change = m.DeactivateOverlay(**about)
+    changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
+    return JSONResponse(_line(changed.overlay).model_dump(mode="json"))
+
+
+def _whose(request: Request) -> str:
+    return f"{m.KEY_PREFIX}{principal_of(request)}"
+
+
+def _agent(door: Door, given: str | None) -> str:
+    """The agent whose memory it is. Raises Problem: memory is off, or there is no such agent."""
+    if door.config.memory is None:
+        raise Problem(404, "memory_off", "memory is off in this cluster")
+    agent_id = given or door.config.host.agent_id
+    if agent_id not in door.snapshot.agents:
+        known = ", ".join(door.snapshot.agents)
+        raise Problem(404, "not_found", f"no such agent; configured: {known}", param="agent_id")
+    return agent_id
+
+
+def _line(overlay: m.Overlay) -> MemoryLine:
+    made = overlay.artifact
+    return MemoryLine(
+        artifact_id=made.artifact_id, state=overlay.state, line=made.context_line, artifact_type=made.artifact_type,
+        labels=made.labels, scope=made.scope, session_id=made.session_id, weight=made.weight,
+        created_at=made.created_at_event_ts, expires_at=made.expires_at_event_ts,
+        source_signal_ids=made.source_signal_ids, source_event_count=len(made.source_event_ids),
+    )  # fmt: skip

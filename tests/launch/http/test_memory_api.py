@@ -1,0 +1,161 @@
+"""A key's own memory over HTTP: what is remembered of it, and how it changes that; nobody else's."""
+
+import pytest
+
+from bench.builders import shipped_snapshot
+from hobus.bus.errors import BusError, MemoryFault
+from hobus.bus.messages import memory as m
+from tests.actors.ho3_memory.builders import snapshot
+from tests.launch.http.door import SimulatedDoor
+
+PREFERENCE, RULE = "Always answer in one line.", "Never delete a package."
+
+
+@pytest.fixture
+def door():
+    """One door of the shipped configuration."""
+    with SimulatedDoor() as made:
+        yield made
+
+
+async def state(http, *statements):
+    """A session in which these are said."""
+    session = (await http.post("/v1/sessions", json={})).json()["session_id"]
+    for words in statements:
+        said = await http.post(f"/v1/sessions/{session}/turns", json={"text": words})
+        assert said.json()["remembered"], said.json()
+
+
+async def lines(http, query=""):
+    """(line, state) of what is shown."""
+    page = (await http.get(f"/v1/memory{query}")).json()
+    return [(one["line"], one["state"]) for one in page["lines"]]
+
+
+def test_a_key_sees_and_changes_what_is_remembered_of_it(door):
+    """Stated, confirmed, weighed, switched off and on, deleted: each answer is the line as it is then."""
+
+    async def work():
+        async with door.http() as http:
+            await state(http, PREFERENCE, RULE)
+            assert await lines(http) == [(PREFERENCE, "active"), (RULE, "pending")]
+            preference, rule = (one["artifact_id"] for one in (await http.get("/v1/memory")).json()["lines"])
+
+            async def changed(artifact_id, **body):
+                answer = await http.post(f"/v1/memory/{artifact_id}", json=body)
+                assert answer.status_code == 200, answer.text
+                return answer.json()
+
+            assert (await changed(rule, change="confirm"))["state"] == "active"
+            assert (await changed(preference, change="weight", weight=0.25, reason="less"))["weight"] == 0.25
+            assert (await changed(rule, change="deactivate"))["state"] == "off"
+            assert await lines(http) == [(PREFERENCE, "active")]
+            assert await lines(http, "?all=true") == [(PREFERENCE, "active"), (RULE, "off")]
+            assert (await changed(rule, change="activate"))["state"] == "active"
+            gone = await http.delete(f"/v1/memory/{preference}")
+            assert (gone.status_code, gone.json()["state"]) == (200, "off")
+            assert await lines(http) == [(RULE, "active")]
+
+    door.run(work())
+
+
+def test_nobody_sees_or_changes_anothers_line(door):
+    """To another key it is not there, and it stays as it is."""
+
+    async def work():
+        async with door.http() as alice, door.http("bob") as bob, door.http(None) as nobody:
+            await state(alice, PREFERENCE)
+            name = (await alice.get("/v1/memory")).json()["lines"][0]["artifact_id"]
+            refused = [
+                await bob.delete(f"/v1/memory/{name}"),
+                await bob.post(f"/v1/memory/{name}", json={"change": "confirm"}),
+                await bob.delete("/v1/memory/ART-unknown"),
+                await bob.delete("/v1/memory/else"),
+            ]
+            assert [(one.status_code, one.json()["error"]["code"]) for one in refused] == [
+                (404, "unknown_artifact")
+            ] * 4
+            assert await lines(bob, "?all=true") == [] and await lines(alice) == [(PREFERENCE, "active")]
+            assert (await nobody.get("/v1/memory")).status_code == 401
+
+    door.run(work())
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"change": "weight"}, "weight"),
+        ({"change": "activate", "weight": 1}, "weight"),
+        ({"change": "weight", "weight": 1.5}, "weight"),
+        ({"change": "erase"}, "change"),
+        ({"change": "activate", "reason": " "}, "reason"),
+        ({"change": "activate", "for": "bob"}, "for"),
+    ],
+)
+def test_a_change_that_is_none_is_refused_with_its_field(door, body, param):
+    """Nothing is asked of memory."""
+
+    async def work():
+        async with door.http() as http:
+            answer = await http.post("/v1/memory/ART-1", json=body)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+    door.run(work())
+
+
+def test_what_is_not_there_is_said():
+    """No such agent, no such page, a reason beyond its bound; and memory that is off."""
+
+    async def work(door):
+        async with door.http() as http:
+            unknown, page, long = (
+                await http.get("/v1/memory?agent_id=NOBODY"),
+                await http.get("/v1/memory?after=-2"),
+                await http.post("/v1/memory/ART-1", json={"change": "activate", "reason": "x" * 201}),
+            )
+            return [(one.status_code, one.json()["error"]["code"]) for one in (unknown, page, long)]
+
+    with SimulatedDoor() as door:
+        assert door.run(work(door)) == [(404, "not_found"), (400, "invalid_input"), (400, "rejected")]
+    with SimulatedDoor(snapshot(enabled=False)) as door:
+        assert door.run(work(door)) == [(404, "memory_off"), (400, "invalid_input"), (404, "memory_off")]
+
+
+def test_pages_are_gone_on_with():
+    """Two lines and one a page."""
+    with SimulatedDoor(snapshot(page_max=2)) as door:
+
+        async def work():
+            async with door.http() as http:
+                await state(http, PREFERENCE, RULE)
+                first = (await http.get("/v1/memory")).json()
+                second = (await http.get(f"/v1/memory?after={first['next']}")).json()
+                return [one["line"] for page in (first, second) for one in page["lines"]], second["next"]
+
+        assert door.run(work()) == ([PREFERENCE, RULE], None)
+
+
+def test_memory_itself_refuses_a_door_that_names_no_key():
+    """Whatever the door believes: nobody, this machine's clients, and a line of another key than it names."""
+    with SimulatedDoor(shipped_snapshot()) as door:
+
+        async def work():
+            async with door.http() as http:
+                await state(http, PREFERENCE)
+                return (await http.get("/v1/memory")).json()["lines"][0]["artifact_id"]
+
+        name = door.run(work())
+        at = "2026-01-02T00:00:00.000000Z"
+        bus = door.doors[0].bus
+
+        def asked(message, expect):
+            return door.run(bus.request("ho3", message, expect=expect, timeout_s=5))
+
+        for principal in (None, m.LOCAL):
+            with pytest.raises(BusError, match="a key alone"):
+                asked(m.ReadOverlays(agent_id="ADMIN", principal=principal), m.Overlays)
+            change = m.DeactivateOverlay(agent_id="ADMIN", artifact_id=name, reason="-", at=at, principal=principal)
+            with pytest.raises(BusError, match="a key alone"):
+                asked(change, m.OverlayChanged)
+        with pytest.raises(MemoryFault, match="has no artifact"):
+            asked(change.model_copy(update={"principal": "key/bob"}), m.OverlayChanged)
