@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.turn import text_parts
@@ -31,6 +31,7 @@ from hobus.bus.record.payloads.prompts import PromptReceived, PromptSent, SentMe
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
+from hobus.launch.sessions.why_context import ContextSeen, contexts_in
 
 ERASED = "(erased, or not in this record)"
 _PACK = "pack"
@@ -165,6 +166,7 @@ class Explanation:
     classified: int | None
     """Sequence of the classification's end; None: there was none."""
     prompts: tuple[PromptShown, ...]
+    contexts: tuple[ContextSeen, ...]
     memory: MemoryShown | None
     gates: tuple[GateSeen, ...]
     quality: tuple[FactSeen, ...]
@@ -185,17 +187,18 @@ class Evidence:
     """Those of its session, in which its texts stand."""
     memory: Sequence[Entry]
     """Streams `signals` and `overlays`, of all agents."""
-    snapshots: Mapping[str, Snapshot] = field(default_factory=dict[str, Snapshot])
-    """By digest: what the turn ran under."""
+    snapshot: Snapshot | None = None
+    """What the turn ran under."""
+    fault: str = "the record lacks the configuration that the turn ran under"
+    """Why there is none."""
 
 
 def explain(found: Evidence) -> Explanation:
     """The explanation of one turn."""
     by_id = {entry.submission_id: entry for entry in (*found.session, *found.turn)}
     sent = [(entry, said) for entry in found.turn if isinstance(said := _body(entry), PromptSent)]
-    digest = next((said.config_digest for _, said in sent if said.config_digest), "")
-    snapshot = found.snapshots.get(digest)
-    missing = [] if snapshot is not None or not sent else [_no_snapshot(digest)]
+    snapshot = found.snapshot
+    missing = [] if snapshot is not None or not sent else [f"{found.fault}: texts of prompt packs are not shown"]
     classified, labels = _classification(found.turn)
     memory = _memory_of(found, snapshot)
     return Explanation(
@@ -207,14 +210,16 @@ def explain(found: Evidence) -> Explanation:
         quality=tuple(_fact(entry) for entry in found.turn if isinstance(_body(entry), QualityGate)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
         spans=spans_in(found.turn),
-        config_digest=digest,
+        config_digest=digest_in(found.turn),
+        contexts=contexts_in(found.turn),
         missing=tuple(missing),
     )
 
 
-def _no_snapshot(digest: str) -> str:
-    known = digest or "none is named"
-    return f"the record lacks the configuration that the turn ran under ({known}): texts of prompt packs are not shown"
+def digest_in(turn: Sequence[Entry]) -> str:
+    """Of the configuration that a turn's prompts were sent under; empty: it has sent none."""
+    sent = (said for entry in turn if isinstance(said := _body(entry), PromptSent))
+    return next((said.config_digest for said in sent if said.config_digest), "")
 
 
 def _body(entry: Entry) -> Any:

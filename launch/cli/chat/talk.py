@@ -91,7 +91,7 @@ class Talk:
     """
 
     def __init__(self, home: Home, *, agent_id: str | None, timeout_s: float | None, is_streamed: bool) -> None:
-        self._home = home
+        self.home = home
         self._run: RunFile | None = None
         self._place: Place | None = None
         self._timeout_s = timeout_s
@@ -112,14 +112,14 @@ class Talk:
 
     def place(self) -> Place:
         """The cluster that runs now. Raises CommandError (not reachable) when there is none."""
-        run = running(self._home)
+        run = running(self.home)
         known = self._run
         if (
             self._place is None
             or known is None
             or (known.sockets, known.launcher_mark) != (run.sockets, run.launcher_mark)
         ):
-            self._run, self._place = run, place_of(self._home, run)
+            self._run, self._place = run, place_of(self.home, run)
         return self._place
 
     # --- turns --------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
-from hobus.launch.cli.turn_account import run_in, turn_account
+from hobus.launch.cli.turn_account import entries_of_session, run_in, turn_account
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
@@ -180,7 +180,8 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     if turn is None and (named_run := run_in(given)) is not None:
         given, turn = named_run
     if turn is not None:
-        account = turn_account(home, asyncio.run(_meant(home, given)), turn)
+        session_id = asyncio.run(_meant(home, given))
+        account = turn_account(entries_of_session(home, session_id), session_id, turn, called="--turn")
         return Output(account.document(), account.show)
     session_id, view, entries, ends = asyncio.run(_looked_at(home, given, limit))
     standing = standing_of(entries)
