@@ -25,16 +25,31 @@ _CAP = "projection_budget"
 def choose(templates: Mapping[str, Template], agent: Agent, override: str | None = None) -> Template | None:
     """The template that fills this agent's contexts; None: no selectors match.
 
-    Raises ConfigError for an override, or a template of the agent's own list, that there is not, and for two that are
-    equally specific.
+    Raises ConfigError for an override that cannot be, for a template of the agent's own list that there is not, and for
+    two that are equally specific.
     """
     if override is not None:
-        return _named(templates, override, "the override")
+        if fault := override_fault(templates, agent, override):
+            raise ConfigError(fault)
+        return templates[override]
     listed = [_named(templates, template_id, f"agents/{agent.agent_id}.json") for template_id in agent.attention]
     best = _most_specific(listed or templates.values(), agent)
     if len(best) > 1:
         raise ConfigError(_ambiguous(agent, best))
     return best[0] if best else None
+
+
+def override_fault(templates: Mapping[str, Template], agent: Agent, template_id: str) -> str:
+    """Why nobody can ask for this template for this agent, and what to do; empty: it can be asked for."""
+    template, known = templates.get(template_id), ", ".join(templates) or "none"
+    if template is None:
+        return f"there is no attention template {template_id[:64]!r}; there are {known} (none: as selectors choose)"
+    if not _matches(template.applies_to, agent):
+        return (
+            f"attention template {template_id} does not apply to agent {agent.agent_id}: widen its applies_to, or ask "
+            "for another one"
+        )
+    return ""
 
 
 def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:

@@ -134,7 +134,8 @@ def _classification(explained: Explanation) -> Iterator[Part]:
 
 def _context(context: ContextSeen) -> Iterator[Part]:
     """By which template, what each stage gave, where it came from, and what ended it."""
-    yield Heading(f"context by {context.template_id} {context.template_version}".rstrip() + f" (#{context.sequence})")
+    named = f"context by {context.template_id} {context.template_version}".rstrip()
+    yield Heading(f"{named}, {_CHOSEN.get(context.chosen_by, context.chosen_by)} (#{context.sequence})")
     used = f"{thousands(context.tokens)} of {counted(context.max_tokens, 'token')}"
     asked = counted(context.queries, "question")
     fallback = f", fallback {context.fallback}" if context.fallback else ""
@@ -159,6 +160,14 @@ def _context(context: ContextSeen) -> Iterator[Part]:
     ]
     if found:
         yield from _rows(("SOURCE", "WHICH", "TOKENS", "SCORE"), found)
+
+
+_CHOSEN = {
+    "selectors": "chosen by its selectors",
+    "agent": "of its agent's own list",
+    "override": "asked for by name",
+    "default": "as no template applies",
+}
 
 
 def _score(score: float | None) -> str:

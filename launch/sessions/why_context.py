@@ -17,6 +17,7 @@ class ContextSeen:
     sequence: int
     template_id: str
     template_version: str
+    chosen_by: str
     tokens: int
     max_tokens: int
     queries: int
@@ -47,6 +48,7 @@ def _context(sequence: int, said: ContextAssembled) -> ContextSeen:
         sequence=sequence,
         template_id=said.template_id,
         template_version=said.template_version,
+        chosen_by=said.chosen_by,
         tokens=said.tokens_assembled,
         max_tokens=said.max_context_tokens,
         queries=said.queries_executed,

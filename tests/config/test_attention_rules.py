@@ -10,7 +10,7 @@ import pytest
 
 from hobus.bus.errors import ConfigError
 from hobus.config.assets import Agent
-from hobus.config.attention_rules import choose, context_tokens, tokens_of
+from hobus.config.attention_rules import choose, context_tokens, override_fault, tokens_of
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ROOT
 from hobus.config.snapshot import Snapshot, load_snapshot
@@ -82,7 +82,7 @@ def test_an_agent_s_own_list_is_all_that_is_looked_at() -> None:
 
 def test_an_override_that_there_is_not_is_an_error_that_names_it() -> None:
     """Never another one in its place."""
-    assert chosen(template("ATT-A-001"), template("ATT-B-001", tier=["ho1"]), override="ATT-B-001") == "ATT-B-001"
+    assert chosen(template("ATT-A-001"), template("ATT-B-001", tier=["hot"]), override="ATT-B-001") == "ATT-B-001"
     with pytest.raises(ConfigError, match="ATT-C-001"):
         chosen(template("ATT-A-001"), override="ATT-C-001")
 
@@ -230,3 +230,12 @@ def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
         "required_context.ledger_queries.0.max_entries", "required_context.ledger_queries.1.event_type",
         "required_context.framework_refs.0", "required_context.file_refs.0",
     ]  # fmt: skip
+
+
+def test_an_override_that_cannot_be_is_told_with_the_way_out() -> None:
+    """Unknown: what there is; of other agents: its selectors."""
+    known = {"ATT-OTHER-001": template("ATT-OTHER-001", agent_class=["RESIDENT"])}
+    assert "there are ATT-OTHER-001" in override_fault(known, ADMIN, "ATT-NONE-001")
+    assert "widen its applies_to" in override_fault(known, ADMIN, "ATT-OTHER-001")
+    assert override_fault({"ATT-X-001": template("ATT-X-001")}, ADMIN, "ATT-X-001") == ""
+    assert len(override_fault(known, ADMIN, "ATT-" + "X" * 100_000)) < 300

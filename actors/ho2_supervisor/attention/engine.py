@@ -13,10 +13,16 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.attention import merging
 from hobus.actors.ho2_supervisor.attention.account import LIMITS, Account
 from hobus.actors.ho2_supervisor.attention.cache import ContextCache, key_of
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, BudgetUsed, text_of
+from hobus.actors.ho2_supervisor.attention.context import (
+    AssembledContext,
+    AttentionRequest,
+    BudgetUsed,
+    ChosenBy,
+    text_of,
+)
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
-from hobus.config.attention_rules import choose, context_tokens
+from hobus.config.attention_rules import choose, context_tokens, override_fault
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -55,6 +61,12 @@ class Engine:
         """The template that fills this context; None: none applies. Raises ConfigError where two do, or none is it."""
         return choose(self.templates, request.agent, request.template_override)
 
+    def sound(self, request: AttentionRequest) -> tuple[AttentionRequest, tuple[str, ...]]:
+        """The request without an override that cannot be: one of before a restart; and a warning about that."""
+        override = request.template_override
+        fault = "" if override is None else override_fault(self.templates, request.agent, override)
+        return (replace(request, template_override=None), (fault,)) if fault else (request, ())
+
     async def assemble(
         self, request: AttentionRequest, template: Template | None, sources: Sources
     ) -> AssembledContext:
@@ -63,12 +75,13 @@ class Engine:
         if template is None:
             context = await self._minimal(required, sources)
             warning = f"no attention template applies to agent {request.agent.agent_id}"
-            return replace(context, warnings=(warning, *context.warnings))
+            return replace(context, warnings=(warning, *context.warnings), chosen_by="default")
         key = key_of(request, template)
         if (cached := self.cache.fresh(key, self.now())) is not None:
             return cached
         pipeline = merging.merged(template, required, self.config.attention)
         context, is_enough = await self._run(template, pipeline, required, sources)
+        context = replace(context, chosen_by=_chosen_by(request, template))
         if context.stopped_by in LIMITS:
             context = _limited(context, template.fallback.on_timeout, self.cache.last(key))
         elif not (context.fragments and is_enough):
@@ -116,6 +129,12 @@ class Engine:
             stopped_by=stopped_by,
         )
         return context, run.is_enough()
+
+
+def _chosen_by(request: AttentionRequest, template: Template) -> ChosenBy:
+    if request.template_override == template.template_id:
+        return "override"
+    return "agent" if template.template_id in request.agent.attention else "selectors"
 
 
 def _limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledContext | None) -> AssembledContext:

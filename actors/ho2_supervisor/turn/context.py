@@ -49,7 +49,7 @@ async def understood(
         labels = await classify()
         intents.settle(run, labels)
         return labels, Shown(recorded, [])
-    request = _request_of(run)
+    request, warnings = run.resources.attention.sound(_request_of(run))
     template = run.resources.attention.template_for(request)
     found = Recalled()
     if run.learning is not None and _has_memory(template):
@@ -62,6 +62,7 @@ async def understood(
     mode = run.config.projection.mode
     alive = projected.fragments(run) if mode != "off" else []
     context = await _assembled(run, request, template, sources | _liveness(run, alive if mode == "enforce" else []))
+    context = replace(context, warnings=(*warnings, *context.warnings))
     _record(run, context, labels, found)
     entries: list[WriteEntry] = []
     if mode == "enforce":
@@ -95,6 +96,7 @@ def _request_of(run: Run) -> AttentionRequest:
         work_order_id=run.answer_order_id,
         at=run.requested.at,
         user_input=run.input_text,
+        template_override=run.named_template,
     )
 
 
@@ -193,6 +195,7 @@ def _record(run: Run, context: AssembledContext, labels: Classification, found: 
             for one in _others(context)
         ),
         is_cached=context.is_cached,
+        chosen_by=context.chosen_by,
     )
     run.session.along(
         run.resources.entry(
