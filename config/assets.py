@@ -15,7 +15,7 @@ from hobus.config.schema import BudgetConfig, ToolsConfig
 
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
-BudgetPurpose = Literal["session", "agent", "classify", "synthesize", "consolidate", "history"]
+BudgetPurpose = Literal["session", "agent", "classify", "synthesize", "consolidate", "history", "projection"]
 BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
     "session": "session_token_limit",
     "agent": "agent_token_limit",
@@ -23,6 +23,7 @@ BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
     "synthesize": "synthesize_budget",
     "consolidate": "consolidation_budget",
     "history": "history_budget",
+    "projection": "projection_budget",
 }
 """Purpose -> the setting of section `budget` that holds for agents that name no other."""
 Timestamp = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]

@@ -101,8 +101,31 @@ def test_a_size_is_a_number_or_a_budget_s_name_and_never_above_the_use_s() -> No
     budget = SHIPPED.config.budget
     assert (tokens_of(7, budget), tokens_of("history_budget", budget)) == (7, budget.history_budget)
     small = SHIPPED.templates["ATT-ADMIN-001"]
-    assert context_tokens(small, budget) == budget.projection_budget
-    assert context_tokens(small, budget.model_copy(update={"projection_budget": 5})) == 5
+    assert context_tokens(small, budget, ADMIN) == budget.projection_budget
+    assert context_tokens(small, budget.model_copy(update={"projection_budget": 5}), ADMIN) == 5
+
+
+def test_an_agent_names_another_budget_for_its_contexts() -> None:
+    """Larger or smaller: what a template calls projection_budget is the agent's, and caps the others."""
+    budget = SHIPPED.config.budget
+    small = SHIPPED.templates["ATT-ADMIN-001"]
+    more = ADMIN.model_copy(update={"budget": {"projection": "synthesize_budget"}})
+    less = ADMIN.model_copy(update={"budget": {"projection": "classify_budget"}})
+    assert context_tokens(small, budget, more) == budget.synthesize_budget
+    assert context_tokens(small, budget, less) == budget.classify_budget
+    fixed = Template.model_validate({**PLAIN, "budget": {**PLAIN["budget"], "max_context_tokens": 3000}})
+    assert [context_tokens(fixed, budget, one) for one in (ADMIN, more, less)] == [3000, 3000, budget.classify_budget]
+
+
+def test_a_template_may_take_what_an_agent_is_given(tmp_path: Path) -> None:
+    """Above budget.projection_budget only where an agent names a larger one; above that never."""
+    large = {**PLAIN, "template_id": "ATT-LARGE-001", "applies_to": {"framework_id": ["FMWK-107"]}}
+    large["budget"] = {**PLAIN["budget"], "max_context_tokens": 20_000}
+    given = {"budget": {"projection": "synthesize_budget"}}
+    assert home_with(tmp_path, large, agent=given).templates["ATT-LARGE-001"].budget.max_context_tokens == 20_000
+    large["budget"] = {**PLAIN["budget"], "max_context_tokens": 200_001}
+    [fault] = faults_of(tmp_path / "b", large, agent=given) if (tmp_path / "b").mkdir() is None else []
+    assert "200001 is above budget.synthesize_budget" in fault
 
 
 # --- what a start refuses ---------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from hobus.actors.ho2_supervisor.attention.context import (
 )
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
+from hobus.config.assets import Agent
 from hobus.config.attention_rules import choose, context_tokens, override_fault
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
@@ -73,14 +74,14 @@ class Engine:
         """The context. Raises AssemblyFailed where the template's fallback says so."""
         required = merging.required_of(request.contract)
         if template is None:
-            context = await self._minimal(required, sources)
+            context = await self._minimal(request.agent, required, sources)
             warning = f"no attention template applies to agent {request.agent.agent_id}"
             return replace(context, warnings=(warning, *context.warnings), chosen_by="default")
         key = key_of(request, template)
         if (cached := self.cache.fresh(key, self.now())) is not None:
             return cached
         pipeline = merging.merged(template, required, self.config.attention)
-        context, is_enough = await self._run(template, pipeline, required, sources)
+        context, is_enough = await self._run(request.agent, template, pipeline, required, sources)
         context = replace(context, chosen_by=_chosen_by(request, template))
         if context.stopped_by in LIMITS:
             context = _limited(context, template.fallback.on_timeout, self.cache.last(key))
@@ -88,23 +89,24 @@ class Engine:
             on_empty = template.fallback.on_empty
             context = replace(context, fallback=on_empty)
             if on_empty == "use_default":
-                context = _instead(context, await self._minimal(required, sources))
+                context = _instead(context, await self._minimal(request.agent, required, sources))
         if context.fallback == "fail":
             raise AssemblyFailed(context)
         if context.stopped_by not in LIMITS:
             self.cache.keep(key, context, self.now())
         return context
 
-    async def _minimal(self, required: Required, sources: Sources) -> AssembledContext:
-        template = merging.minimal(self.config.attention, self.config.budget.projection_budget, required)
-        context, _ = await self._run(template, template.pipeline, required, sources)
+    async def _minimal(self, agent: Agent, required: Required, sources: Sources) -> AssembledContext:
+        tokens_max = agent.budget_tokens("projection", self.config.budget)
+        template = merging.minimal(self.config.attention, tokens_max, required)
+        context, _ = await self._run(agent, template, template.pipeline, required, sources)
         return context
 
     async def _run(
-        self, template: Template, pipeline: tuple[AnyStage, ...], required: Required, sources: Sources
+        self, agent: Agent, template: Template, pipeline: tuple[AnyStage, ...], required: Required, sources: Sources
     ) -> tuple[AssembledContext, bool]:
         """What the pipeline gives, and whether its haltings are satisfied."""
-        tokens_max = context_tokens(template, self.config.budget)
+        tokens_max = context_tokens(template, self.config.budget, agent)
         account = Account(
             tokens_max=tokens_max,
             queries_max=template.budget.max_queries,

@@ -312,6 +312,23 @@ def test_where_nobody_reads_files_the_turn_goes_on() -> None:
         assert payload.warnings or payload.stopped_by == "time"
 
 
+def test_an_agent_s_own_budget_bounds_its_contexts() -> None:
+    """More than budget.projection_budget where it names a larger one, and PROJECTION_COMPUTED says so."""
+    own = {"projection": "synthesize_budget", "history": "history_budget"}
+    small = ("budget.projection_budget", 100)
+    shown: list[int] = []
+    for given in (None, own):
+        with Rig(small, agent_budget=given) as rig:
+            _, second = (talk(rig, "x" * 2000, "and then?"), rig.pool.orders[-1])
+            shown.append(len(text_of(second, "history")))
+            entries = of_type(rig.run(rig.entries("ho2_context_authority")), "PROJECTION_COMPUTED")
+            assert read_body(entries[-1]).token_budget == (
+                100 if given is None else rig.config.budget.synthesize_budget
+            )
+            assert contexts(rig)[-1][1].tokens_assembled <= contexts(rig)[-1][1].max_context_tokens
+    assert shown[0] < 404 and shown[1] > 2000
+
+
 # --- a template that is asked for by name -----------------------------------------------------------------------------
 
 PLAIN = template(HISTORY, template_id="ATT-PLAIN-001", applies_to={"agent_class": ["ADMIN"]})
