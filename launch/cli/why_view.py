@@ -134,6 +134,11 @@ def _classification(explained: Explanation) -> Iterator[Part]:
 
 def _context(context: ContextSeen) -> Iterator[Part]:
     """By which template, what each stage gave, where it came from, and what ended it."""
+    if context.shown_by:
+        yield Heading(
+            f"context of order {context.shown_by}, shown again: {context.tokens} tokens (#{context.sequence})"
+        )
+        return
     named = f"context by {context.template_id} {context.template_version}".rstrip()
     yield Heading(f"{named}, {_CHOSEN.get(context.chosen_by, context.chosen_by)} (#{context.sequence})")
     used = f"{thousands(context.tokens)} of {counted(context.max_tokens, 'token')}"
@@ -209,6 +214,8 @@ def _source(one: Shown) -> str:
 
 def _memory(memory: MemoryShown) -> Iterator[Part]:
     read = "it did not answer" if memory.as_of_seq is None else f"as of {memory.as_of_ts}, #{memory.as_of_seq}"
+    if memory.shown_by:
+        read = f"as order {memory.shown_by} showed them"
     used = f"{thousands(memory.tokens_used)} of {counted(memory.budget, 'token')}"
     yield Heading(f"memory: {counted(len(memory.shown), 'line')} shown, {used}; {read} (#{memory.sequence})")
     for line in memory.shown:

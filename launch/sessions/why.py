@@ -119,6 +119,8 @@ class MemoryShown:
     sequence: int
     as_of_ts: str
     as_of_seq: int | None
+    shown_by: str
+    """As an order before showed it, by its short id; empty: it was read for this turn."""
     budget: int
     tokens_used: int
     shown: tuple[LineShown, ...]
@@ -380,6 +382,7 @@ def _memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapsho
         sequence=entry.sequence,
         as_of_ts=context.as_of_ts,
         as_of_seq=context.as_of_seq,
+        shown_by=context.shown_by and short(context.shown_by),
         budget=context.budget,
         tokens_used=context.tokens_used,
         shown=tuple(

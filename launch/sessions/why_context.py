@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ContextAssembled, FragmentTrace, StageTrace
+from hobus.launch.sessions.account import short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class ContextSeen:
     stopped_by: str
     fallback: str
     is_cached: bool
+    shown_by: str
+    """Short id of the order whose context it is; empty: it was assembled for this turn."""
     stages: tuple[StageTrace, ...]
     fragments: tuple[FragmentTrace, ...]
     warnings: tuple[str, ...]
@@ -56,6 +59,7 @@ def _context(sequence: int, said: ContextAssembled) -> ContextSeen:
         stopped_by=said.stopped_by,
         fallback=said.fallback,
         is_cached=said.is_cached,
+        shown_by=said.shown_by and short(said.shown_by),
         stages=said.stages,
         fragments=said.fragments,
         warnings=said.warnings,

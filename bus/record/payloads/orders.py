@@ -280,3 +280,6 @@ class ContextAssembled(NamedTuple):
             description="selectors; agent: its own list; override: the run or session names it; default: none applies"
         ),
     ] = "selectors"
+    shown_by: Annotated[
+        str, Field(description="the order whose context is shown again, as results of its calls came; empty: none")
+    ] = ""
