@@ -15,7 +15,7 @@ from hobus.launch.cli.turn_account import TurnAccount, entries_of_session, turn_
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.sessions.history import turns_in
-from hobus.launch.sessions.why import Evidence, Explanation, digest_in, explain
+from hobus.launch.sessions.why import Evidence, Explanation, digest_in, explain, quoted_elsewhere
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 TURN = (
@@ -56,11 +56,16 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
             raise UsageFault(f"{session} has no turn yet", hint=next_here(f"ask --session {session} TEXT"))
         wanted = str(turns[-1].run or turns[-1].input_id)
     account = turn_account(entries, session_id, wanted, called=called)
+    quoted = quoted_elsewhere(account.entries, entries)
+    everything = read_entries(home.ledger, with_bodies=True) if quoted else ()
+    elsewhere = [one for one in everything if one.submission_id in quoted]
     memory = [
         one for stream in STREAMS for one in read_entries(home.ledger, EntryFilter(stream=stream), with_bodies=True)
     ]
     snapshot, fault = _snapshot(home.ledger, digest_in(account.entries))
-    found = Evidence(turn=account.entries, session=entries, memory=memory, snapshot=snapshot, fault=fault)
+    found = Evidence(
+        turn=account.entries, session=entries, elsewhere=elsewhere, memory=memory, snapshot=snapshot, fault=fault
+    )
     return ExplainedTurn(account, explain(found))
 
 

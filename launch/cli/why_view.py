@@ -180,10 +180,9 @@ def _score(score: float | None) -> str:
 
 
 def _prompt(prompt: PromptShown, *, in_full: bool) -> Iterator[Part]:
-    yield Heading(
-        f"prompt of order {prompt.order} to {prompt.provider_id}/{prompt.model_id} "
-        f"under {prompt.contract_id} (#{prompt.sequence})"
-    )
+    whose = prompt.order if prompt.order.startswith("of ") else f"of order {prompt.order}"
+    model = f"{prompt.provider_id}/{prompt.model_id}"
+    yield Heading(f"prompt {whose} to {model} under {prompt.contract_id} (#{prompt.sequence})")
     if prompt.answered is None:
         yield Said("  not answered")
     else:

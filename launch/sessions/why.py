@@ -187,6 +187,8 @@ class Evidence:
     """The turn's own entries, with their bodies."""
     session: Sequence[Entry]
     """Those of its session, in which its texts stand."""
+    elsewhere: Sequence[Entry] = ()
+    """Those of other sessions that its prompts quote; of a consolidation's excerpts."""
     memory: Sequence[Entry]
     """Streams `signals` and `overlays`, of all agents."""
     snapshot: Snapshot | None = None
@@ -197,7 +199,7 @@ class Evidence:
 
 def explain(found: Evidence) -> Explanation:
     """The explanation of one turn."""
-    by_id = {entry.submission_id: entry for entry in (*found.session, *found.turn)}
+    by_id = {entry.submission_id: entry for entry in (*found.elsewhere, *found.session, *found.turn)}
     sent = [(entry, said) for entry in found.turn if isinstance(said := _body(entry), PromptSent)]
     snapshot = found.snapshot
     missing = [] if snapshot is not None or not sent else [f"{found.fault}: texts of prompt packs are not shown"]
@@ -222,6 +224,24 @@ def digest_in(turn: Sequence[Entry]) -> str:
     """Of the configuration that a turn's prompts were sent under; empty: it has sent none."""
     sent = (said for entry in turn if isinstance(said := _body(entry), PromptSent))
     return next((said.config_digest for said in sent if said.config_digest), "")
+
+
+def quoted_elsewhere(turn: Iterable[Entry], session: Iterable[Entry]) -> frozenset[str]:
+    """Ids of the entries whose texts a turn's prompts show, and which are not its session's."""
+    parts = [
+        part
+        for entry in turn
+        if isinstance(_body(entry), PromptSent) and (request := _request(entry)) is not None
+        for message in request.messages
+        for part in message.parts
+    ]
+    refs = {part.ref for part in parts if not isinstance(part, int) and part.ref is not None}
+    return frozenset(ref.rpartition("/")[0] for ref in refs) - {entry.submission_id for entry in session}
+
+
+def _request(entry: Entry) -> SentRequest | None:
+    request = read_body(entry, 1) if len(entry.bodies) > 1 and entry.bodies[1] is not None else None
+    return request if isinstance(request, SentRequest) else None
 
 
 def _body(entry: Entry) -> Any:
@@ -264,8 +284,8 @@ _OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms",
 def _stretches(
     entry: Entry, said: PromptSent, by_id: Mapping[str, Entry], snapshot: Snapshot | None, chars_per_token: int
 ) -> Iterable[Shown]:
-    request = read_body(entry, 1) if len(entry.bodies) > 1 and entry.bodies[1] is not None else None
-    if not isinstance(request, SentRequest):
+    request = _request(entry)
+    if request is None:
         return
     texts = _texts_of_pack(said.prompt_pack_id, snapshot)
     for message in request.messages:
