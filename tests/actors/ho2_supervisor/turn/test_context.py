@@ -161,6 +161,23 @@ def test_facts_of_the_record_are_those_of_before_the_turn() -> None:
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("queries", "runs"), [(9, [9, 8, 7, 6, 5, 4]), (2, [9, 8, 7, 6])])
+def test_facts_are_looked_for_page_after_page(queries: int, runs: list[int]) -> None:
+    """As many as the stage may give, whatever a page holds; each page is a question, and too few of them are told."""
+    query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 6}}
+    budget = {"max_context_tokens": 1000, "max_queries": queries, "timeout_ms": 1000}
+    with Rig(("ledger.read_entries_max", 2), templates=[template(query, budget=budget)]) as rig:
+        for number in range(1, 11):
+            turns(rig, 1, first=number)
+            rig.run(rig.host.sleep(1))
+        shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
+        assert [line.split("(")[1] for line in shown.splitlines()] == [f"RunCompleted:{SESSION}-{n})" for n in runs]
+        *_, (_, payload) = contexts(rig)
+        assert payload.queries_executed == (3 if queries == 9 else 2)
+        assert any("was looked through back to entry" in said for said in payload.warnings) == (queries == 2)
+        assert payload.stopped_by == "completion"
+
+
 def test_what_the_contract_requires_is_in_the_prompt() -> None:
     """Beside what the template asks for: a framework with its rules."""
     with Rig(templates=[template(HISTORY)], required={"framework_refs": ["FMWK-004"]}) as rig:
