@@ -376,7 +376,7 @@ def _resolve(submitted: _Submitted) -> None:
 async def every_page(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:
     """Up to `question.limit` entries, page after page as the ledger gives them; whether there are further ones.
 
-    A page holds no more than `ledger.read_entries_max` and `ledger.read_bytes_max` allow. A query goes forward alone.
+    A page holds no more than `ledger.read_entries_max` and `ledger.read_bytes_max` allow.
     """
     found: list[Entry] = []
     while True:

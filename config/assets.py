@@ -16,7 +16,7 @@ from hobus.config.schema import BudgetConfig, ToolsConfig
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Version = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}$")]
 """One text for one version: no leading zeros, no digits of another script."""
-BudgetPurpose = Literal["session", "agent", "classify", "synthesize", "consolidate", "history"]
+BudgetPurpose = Literal["session", "agent", "classify", "synthesize", "consolidate", "history", "projection"]
 BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
     "session": "session_token_limit",
     "agent": "agent_token_limit",
@@ -24,6 +24,7 @@ BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
     "synthesize": "synthesize_budget",
     "consolidate": "consolidation_budget",
     "history": "history_budget",
+    "projection": "projection_budget",
 }
 """Purpose -> the setting of section `budget` that holds for agents that name no other."""
 Timestamp = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z$")]

@@ -7,34 +7,50 @@ specific whose selectors all match. Two that are equally specific are an error t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.record.catalog import EVENT_TYPES
-from hobus.config.assets import Agent, Contract, Framework
+from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
 from hobus.config.attention_template import AnyStage, AppliesTo, LedgerQuery, Template, Tokens
 from hobus.config.parse import checked
 from hobus.config.registries import FIELDS
 from hobus.config.schema import AdminConfig, BudgetConfig
 
 Specificity = tuple[bool, bool, bool]
-_CAP = "projection_budget"
-"""What no context of a turn goes beyond, whatever its template says."""
+_CAP = BUDGET_SETTINGS["projection"]
+"""What no context of a turn goes beyond, whatever its template says, unless its agent names another setting for it."""
 
 
 def choose(templates: Mapping[str, Template], agent: Agent, override: str | None = None) -> Template | None:
     """The template that fills this agent's contexts; None: no selectors match.
 
-    Raises ConfigError for an override, or a template of the agent's own list, that there is not, and for two that are
-    equally specific.
+    Raises ConfigError for an override that cannot be, for a template of the agent's own list that there is not, and for
+    two that are equally specific.
     """
     if override is not None:
-        return _named(templates, override, "the override")
+        if fault := override_fault(templates, agent, override):
+            raise ConfigError(fault)
+        return templates[override]
     listed = [_named(templates, template_id, f"agents/{agent.agent_id}.json") for template_id in agent.attention]
     best = _most_specific(listed or templates.values(), agent)
     if len(best) > 1:
         raise ConfigError(_ambiguous(agent, best))
     return best[0] if best else None
+
+
+def override_fault(templates: Mapping[str, Template], agent: Agent, template_id: str) -> str:
+    """Why nobody can ask for this template for this agent, and what to do; empty: it can be asked for."""
+    template, known = templates.get(template_id), ", ".join(templates) or "none"
+    if template is None:
+        return f"there is no attention template {template_id[:64]!r}; there are {known} (none: as selectors choose)"
+    if not _matches(template.applies_to, agent):
+        return (
+            f"attention template {template_id} does not apply to agent {agent.agent_id}: widen its applies_to, or ask "
+            "for another one"
+        )
+    return ""
 
 
 def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
@@ -43,9 +59,10 @@ def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
     return found
 
 
-def context_tokens(template: Template, budget: BudgetConfig) -> int:
-    """What a context that this template fills may take."""
-    return min(tokens_of(template.budget.max_context_tokens, budget), budget.projection_budget)
+def context_tokens(template: Template, budget: BudgetConfig, agent: Agent) -> int:
+    """What a context of this agent that this template fills may take; what names the cap has that of the agent."""
+    cap, named = agent.budget_tokens("projection", budget), template.budget.max_context_tokens
+    return cap if named == _CAP else min(tokens_of(named, budget), cap)
 
 
 def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Template:
@@ -103,7 +120,7 @@ def attention_faults(
     faults = [
         f"attention/{template_id}.json: {fault}"
         for template_id, template in templates.items()
-        for fault in _template_faults(template, config.budget, frameworks)
+        for fault in _template_faults(template, config.budget, frameworks, agents)
     ]
     for agent in agents.values():
         faults += _agent_faults(agent, templates)
@@ -113,11 +130,17 @@ def attention_faults(
     return faults
 
 
-def _template_faults(template: Template, budget: BudgetConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+def _template_faults(
+    template: Template, budget: BudgetConfig, frameworks: Mapping[str, Framework], agents: Mapping[str, Agent]
+) -> Iterator[str]:
+    named = [agent.budget.get("projection", _CAP) for agent in agents.values()]
+    cap = max(
+        (name for name in (_CAP, *named) if name in BudgetConfig.model_fields), key=partial(tokens_of, budget=budget)
+    )
     for framework_id in template.applies_to.framework_id:
         if framework_id not in frameworks:
             yield f"applies_to.framework_id: no framework {framework_id}; known: {', '.join(frameworks) or 'none'}"
-    yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget)
+    yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
     if not template.pipeline:
         yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
     names: set[str] = set()
@@ -129,18 +152,18 @@ def _template_faults(template: Template, budget: BudgetConfig, frameworks: Mappi
         yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage))
         tokens = getattr(stage.config, "max_tokens", None)
         if tokens is not None:
-            yield from _tokens_faults(f"{path}.config.max_tokens", tokens, budget)
+            yield from _tokens_faults(f"{path}.config.max_tokens", tokens, budget, cap)
 
 
-def _tokens_faults(path: str, tokens: Tokens, budget: BudgetConfig) -> Iterator[str]:
+def _tokens_faults(path: str, tokens: Tokens, budget: BudgetConfig, cap_setting: str) -> Iterator[str]:
     budgets = [name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit"))]
     if isinstance(tokens, str) and tokens not in budgets:
         yield f"{path}: no setting budget.{tokens}; name one of {', '.join(budgets)}, or write a number"
         return
-    cap, wanted = tokens_of(_CAP, budget), tokens_of(tokens, budget)
+    cap, wanted = tokens_of(cap_setting, budget), tokens_of(tokens, budget)
     if wanted > cap:
         said = f"budget.{tokens} ({wanted})" if isinstance(tokens, str) else str(wanted)
-        yield f"{path}: {said} is above budget.{_CAP} ({cap}); lower the first or raise the second"
+        yield f"{path}: {said} is above budget.{cap_setting} ({cap}); lower the first or raise the second"
 
 
 def _stage_faults(stage: AnyStage) -> Iterator[str]:

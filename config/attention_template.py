@@ -228,7 +228,8 @@ class TemplateBudget(Asset):
     """What one assembly may take; any of it used up ends the pipeline."""
 
     max_context_tokens: Tokens = Field(
-        description="size of the context: a number, or a setting of section `budget`; never above projection_budget"
+        description="size of the context: a number, or a setting of section `budget`; never above projection_budget, "
+        "or what the agent names instead"
     )
     max_queries: Count = Field(description="questions to the record, registries, files and searches")
     timeout_ms: Positive = Field(description="wall time")

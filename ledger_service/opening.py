@@ -10,7 +10,7 @@ from typing import Any
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
 from hobus.bus.port import Disk
-from hobus.bus.record.entry import spelled_more_bytes, to_entry
+from hobus.bus.record.entry import INTEGER_MAX, spelled_more_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
 from hobus.config.schema import LedgerConfig
@@ -73,14 +73,17 @@ class OpenLedger(_Held):
         self.writer.close()
         _Held.close(self)  # no `super()` in a class with slots
 
-    def query(self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool) -> list[Committed]:
+    def query(
+        self, where: Mapping[str, Any], *, after: int, before: int | None, limit: int, newest_first: bool
+    ) -> list[Committed]:
         """From the index. Raises BusError(malformed) for a field that cannot be asked for."""
         for field, value in where.items():
             wanted = int if field == "run_seq" else str
             if type(value) is not wanted:
                 raise BusError("malformed", f"`where.{field}` takes a {wanted.__name__}")
         try:
-            places = self.db.select(where, after=after, limit=limit, newest_first=newest_first)
+            end = INTEGER_MAX if before is None else before
+            places = self.db.select(where, after=after, before=end, limit=limit, newest_first=newest_first)
         except ValueError as error:
             raise BusError("malformed", str(error)) from None
         return [Committed(place, self.files.entry(place)) for place in places]

@@ -233,6 +233,7 @@ class LedgerService(Actor):
         found = self._open().query(
             message.where,
             after=message.after,
+            before=message.before,
             limit=self._most(message.limit) + 1,
             newest_first=message.newest_first,
         )

@@ -9,7 +9,14 @@ import asyncio
 from functools import partial
 
 from hobus.actors.ho2_supervisor import commanding
-from hobus.actors.ho2_supervisor.admission import Admission, admit, is_pending_follow_up, provider_fault, settings_fault
+from hobus.actors.ho2_supervisor.admission import (
+    Admission,
+    admit,
+    is_pending_follow_up,
+    provider_fault,
+    settings_fault,
+    template_fault,
+)
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.learning.consolidations import Consolidations
@@ -133,7 +140,9 @@ class Supervisor(Actor):
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._take_over.owned(session_id)
             is_new = not session.record.state.is_started
-            if is_new and (fault := provider_fault(wanted, self._config.gateway)):
+            if is_new and (
+                fault := provider_fault(wanted, self._config.gateway) or self._template_fault(wanted, None, agent_id)
+            ):
                 raise SessionFault("invalid_input", fault)
             if is_new:
                 self._append_start(session, agent_id, wanted, call.trace, principal=message.principal or LOCAL)
@@ -295,8 +304,14 @@ class Supervisor(Actor):
                 continue
             is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"
             if not is_held_up or not await self._is_over(session):
-                return session, decision
+                state = session.record.state
+                fault = self._template_fault(state.session_config, message.run_overrides, state.agent_id)
+                return session, SessionFault("invalid_input", fault) if decision == "begin" and fault else decision
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
+
+    def _template_fault(self, base: SessionConfig, overrides: SessionConfig | None, agent_id: str | None) -> str:
+        agent = self._snapshot.agents.get(agent_id or "")
+        return template_fault(base, overrides, agent, self._snapshot.templates)
 
     async def _is_over(self, session: OwnedSession) -> bool:
         """Whether the active run is none any more. The host may have answered its input while this process stood still.

@@ -11,7 +11,7 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
+from hobus.actors.ho2_supervisor.session.state import SessionState, named_template, names_no_model
 from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
 from hobus.bus.json_text import object_in
@@ -19,9 +19,13 @@ from hobus.bus.lanes import role_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import follow_up_input, is_follow_up
 from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of, words_of
+from hobus.config.assets import Agent
+from hobus.config.attention_rules import override_fault
+from hobus.config.attention_template import Template
 from hobus.config.json_schema import schema_fault
 from hobus.config.schema import GatewayConfig, SessionsConfig
 
+Templates = Mapping[str, Template]
 Admission = KnownInput | SessionFault | Literal["begin", "attach"]
 """An input whose run is over, or that the host answered: give what the record says. A verdict, to be raised. Else a new
 run begins, or the active run is about this very input: wait for its answer."""
@@ -101,6 +105,16 @@ def settings_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
     schema = None if wanted is None else wanted.output_schema
     fault = "" if schema is None else schema_fault(schema, limits)
     return f"output_schema {fault}" if fault else ""
+
+
+def template_fault(base: SessionConfig, overrides: SessionConfig | None, agent: Agent | None, known: Templates) -> str:
+    """Why no context can be filled by the attention template that is asked for; empty: it can, or none is."""
+    wanted = named_template(base, overrides)
+    if wanted is None or agent is None:
+        return ""
+    whose = "session_config" if overrides is None or overrides.attention_template is None else "run_overrides"
+    fault = override_fault(known, agent, wanted)
+    return f"{whose}.attention_template: {fault}" if fault else ""
 
 
 def provider_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:

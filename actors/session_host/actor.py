@@ -25,6 +25,7 @@ from hobus.bus.messages.session import (
     TurnReply,
     TurnRequest,
     TurnResult,
+    lasting_of,
 )
 from hobus.bus.port import Bus, Disk, R
 from hobus.bus.spool import RecordKeeper, Spool
@@ -134,9 +135,9 @@ class SessionHost(Actor):
         has stood still is never ended for the deadline of who asked: they are told how it stands.
         """
         if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
-            await self._ask(  # a retry finds the same one
-                turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start"
-            )
+            settings = lasting_of(turn.message.run_overrides)
+            started = StartSession(session_id=turn.session_id, agent_id=turn.agent_id, session_config=settings)
+            await self._ask(turn, started, SessionReady, "start")  # a retry finds the same one
         request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
         reply = TurnReply(result=None)
         for asked in count(1):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId
@@ -39,11 +39,22 @@ class SessionConfig(Record):
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
     )
+    attention_template: str | None = Field(
+        default=None, description="`ATT-…`, which fills contexts in place of what selectors choose; None: as they do"
+    )
     calls_tool: str | None = Field(
         default=None,
         description="of one run, by an operator: it calls this tool of its agent, its message being the arguments as a "
         "JSON object, and asks no model; its answer is what the tool brings. None: a message for the agent",
     )
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_new(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Settings of before a template could be named keep their bytes, and with them the hashes of states."""
+        written: dict[str, Any] = fields(self)
+        if self.attention_template is None:
+            written.pop("attention_template", None)
+        return written
 
 
 class RunConfig(Record):
@@ -251,6 +262,11 @@ class SessionReady(Message, wire="session.ready"):
 def words_of(text: str, results: Iterable[CallResult]) -> str:
     """What a turn says: the message of the user, or the results of calls as a person would read them."""
     return text or "\n".join(f"Result of {result.tool_call_id}: {result.content}" for result in results)
+
+
+def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
+    """What of a first turn's overrides is its session's, too: the attention template that it names."""
+    return SessionConfig(attention_template=None if overrides is None else overrides.attention_template)
 
 
 def form_of(overrides: SessionConfig | None) -> str:

@@ -56,9 +56,12 @@ def configurations_named(home: Home, entries: Iterable[Entry]) -> dict[Run, str]
     return found
 
 
-def show_used(used: Sequence[Used]) -> None:
-    """A row for each."""
-    rows = [
+MADE_UNDER = ("MADE UNDER", "ID", "VERSION", "DIGEST", "PACKAGE")
+
+
+def rows_of(used: Sequence[Used]) -> list[tuple[str, ...]]:
+    """A row for each, below `MADE_UNDER`."""
+    return [
         (
             _KINDS.get(one.kind, one.kind),
             printable(one.asset_id),
@@ -68,7 +71,11 @@ def show_used(used: Sequence[Used]) -> None:
         )
         for one in used
     ]
-    table(("MADE UNDER", "ID", "VERSION", "DIGEST", "PACKAGE"), rows, spare=("VERSION",))
+
+
+def show_used(used: Sequence[Used]) -> None:
+    """The same as a table."""
+    table(MADE_UNDER, rows_of(used), spare=("VERSION",))
 
 
 def change_in_words(one: Changed) -> tuple[str, str]:

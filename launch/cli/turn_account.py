@@ -101,18 +101,22 @@ def _colour(text: str) -> str | None:
     return "yellow" if any(word in text for word in (" again", "attempt ", " try ", "UNKNOWN_OUTCOME")) else None
 
 
-def turn_account(home: Home, session_id: str, wanted: str) -> TurnAccount:
-    """The turn that `wanted` names: its number, `SES-…-<n>`, or the id of its input.
+def entries_of_session(home: Home, session_id: str) -> list[Entry]:
+    """All that the record has of a session, with bodies."""
+    return list(read_entries(home.ledger, EntryFilter(session=session_id), with_bodies=True))
+
+
+def turn_account(entries: Sequence[Entry], session_id: str, wanted: str, *, called: str) -> TurnAccount:
+    """The turn that `wanted` names: its number, `SES-…-<n>`, or the id of its input; `entries`: of its session.
 
     Raises UsageFault that names the last ones.
     """
-    entries = list(read_entries(home.ledger, EntryFilter(session=session_id), with_bodies=True))
     turns = turns_in(entries)
     number = run_in_session(wanted, session_id)
-    turn = next((one for one in turns if one.run == number or one.input_id == wanted), None)
+    turn = next((one for one in turns if (number and one.run == number) or one.input_id == wanted), None)
     if turn is None:
         raise UsageFault(
-            f"--turn {wanted[:80]}: {shown_session(session_id)} has no such turn; it has {_there(turns)}",
+            f"{called} {wanted[:80]}: {shown_session(session_id)} has no such turn; it has {_there(turns)}",
             hint=next_here(f"session show {shown_session(session_id)}{_of_last(turns)}"),
         )
     return TurnAccount(session_id, turn, entries_of_turn(entries, _beginning(entries, turn)))
@@ -139,7 +143,13 @@ def _beginning(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
 
 
 def run_in(given: str) -> tuple[str, str] | None:
-    """Session and number of `SES-1a2b3c4d-2` or `<whole id>-2`; None for anything else."""
+    """Session and number of `SES-1a2b3c4d-2` or `<whole id>-2`, or session and input of `<session>/<input>`.
+
+    None for anything else.
+    """
+    named, slash, input_id = given.partition("/")
+    if slash and named and input_id:
+        return named, input_id
     session, _, number = given.rpartition("-")
     is_named = session[:4].upper() == "SES-" or session.count("-") == _DASHES
     is_run = is_named and number.isascii() and number.isdigit() and len(session.removeprefix("SES-")) in _ID_CHARS

@@ -192,13 +192,27 @@ def table(
     cells = [[printable(str(value)) for value in row] for row in rows]
     if empty and not cells:
         say(empty)
-    elif is_terminal(sys.stdout):
+        return
+    for line in table_lines(headings, cells, coloured=coloured, spare=spare):
+        say(line)
+
+
+def table_lines(
+    headings: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    *,
+    coloured: int | None = None,
+    spare: Sequence[str] = (),
+    is_styled: bool = True,
+) -> Sequence[str]:
+    """The lines of a table of printable texts, as `table` prints them; not `is_styled`: without colours."""
+    if is_terminal(sys.stdout):
         terminal = importlib.import_module("hobus.launch.console.terminal")
-        for line in terminal.table_lines(headings, cells, coloured=coloured, spare=spare, columns=window()[0]):
-            say(line)
+        columns = window()[0] - (not is_styled)  # who shows texts leaves the last cell free
+        found: Sequence[str] = terminal.table_lines(headings, cells, coloured=coloured, spare=spare, columns=columns)
     else:
-        for line in _plain_lines([list(headings), *cells], coloured):
-            say(line)
+        found = _plain_lines([list(headings), *cells], coloured)
+    return found if is_styled else [_CODES.sub("", line) for line in found]
 
 
 def _plain_lines(cells: Sequence[Sequence[str]], coloured: int | None) -> list[str]:

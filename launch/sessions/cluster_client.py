@@ -105,12 +105,11 @@ class AsyncClusterClient(AsyncSessions):
         return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s)
 
     async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
-        schema = question.output_schema
         turn = ProcessTurn(
             session_id=question.session_id,
             input_id=question.input_id or self._bus.new_id(),
             text=question.text,
-            run_overrides=None if schema is None else SessionConfig(output_schema=schema),
+            run_overrides=SessionConfig(**question.overrides) if question.overrides else None,
             stream=said is not None,
         )
 

@@ -141,8 +141,8 @@ class AsyncClient(AsyncSessions):
         input_id = question.input_id or self._clock.new_id()
         session_id = question.session_id or await self._started(f"first:{quote(input_id)}")
         body: dict[str, Any] = {"text": question.text, "input_id": input_id}
-        if question.output_schema is not None:
-            body["run_overrides"] = {"output_schema": question.output_schema}
+        if question.overrides:
+            body["run_overrides"] = question.overrides
         return f"/v1/sessions/{session_id}/turns", body
 
     async def _started(self, key: str, agent_id: str | None = None) -> str:

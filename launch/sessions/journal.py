@@ -90,11 +90,7 @@ class FromDirectory:
 
     async def named(self, given: str) -> str:
         """From the record's own entries."""
-        full = full_session_id(given)
-        if full is not None:
-            return full
-        begun = [one for kind in BEGINNINGS for one in read_entries(self._path, EntryFilter(event_type=kind))]
-        return the_one(given, [one.provenance.session_id for one in begun], called="SESSION")
+        return session_in(self._path, given, called="SESSION")
 
     async def starts(self) -> list[Entry]:
         """One pass over the record for each kind of beginning."""
@@ -128,6 +124,15 @@ class FromDirectory:
 
 
 Journals = FromLedger | FromDirectory
+
+
+def session_in(record: Path, given: str, *, called: str) -> str:
+    """The full id of the session that is meant; a whole one is taken as it is. Raises UsageFault."""
+    full = full_session_id(given)
+    if full is not None:
+        return full
+    begun = [one for kind in BEGINNINGS for one in read_entries(record, EntryFilter(event_type=kind))]
+    return the_one(given, [one.provenance.session_id for one in begun], called=called)
 
 
 def first_of_each(beginnings: Iterable[Entry]) -> list[Entry]:

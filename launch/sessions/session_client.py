@@ -45,6 +45,13 @@ class Question(NamedTuple):
     session_id: str | None
     input_id: str | None
     output_schema: dict[str, Any] | None
+    template: str | None = None
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What it asks of its run, field by field."""
+        given = {"output_schema": self.output_schema, "attention_template": self.template}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class AsyncSessions(ABC):
@@ -71,13 +78,15 @@ class AsyncSessions(ABC):
         session_id: str | None = None,
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
+        template: str | None = None,
     ) -> TurnResult:
         """The answer to one message, in a new session unless one is named.
 
         With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
-        `refused`. Raises HttpError, over the bus RuntimeFault, also when nobody answered in time.
+        `refused`. `template`: the attention template (`ATT-…`) that fills its context. Raises HttpError, over the bus
+        RuntimeFault, also when nobody answered in time.
         """
-        return await self._answer(Question(text, session_id, input_id, output_schema))
+        return await self._answer(Question(text, session_id, input_id, output_schema, template))
 
     def stream(
         self,
@@ -86,12 +95,13 @@ class AsyncSessions(ABC):
         session_id: str | None = None,
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
+        template: str | None = None,
     ) -> AsyncGenerator[Piece]:
         """The answer while it is written; a lost connection is a reset, and what stands is told again.
 
         The last piece has the result. Raises what `ask` does.
         """
-        return self._pieces(Question(text, session_id, input_id, output_schema))
+        return self._pieces(Question(text, session_id, input_id, output_schema, template))
 
     @abstractmethod
     async def _answer(self, question: Question) -> TurnResult: ...

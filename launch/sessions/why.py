@@ -32,6 +32,7 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, used_in
+from hobus.launch.sessions.why_context import ContextSeen, contexts_in
 
 ERASED = "(erased, or not in this record)"
 _PACK = "pack"
@@ -119,6 +120,8 @@ class MemoryShown:
     sequence: int
     as_of_ts: str
     as_of_seq: int | None
+    shown_by: str
+    """As an order before showed it, by its short id; empty: it was read for this turn."""
     budget: int
     tokens_used: int
     shown: tuple[LineShown, ...]
@@ -166,6 +169,7 @@ class Explanation:
     classified: int | None
     """Sequence of the classification's end; None: there was none."""
     prompts: tuple[PromptShown, ...]
+    contexts: tuple[ContextSeen, ...]
     memory: MemoryShown | None
     gates: tuple[GateSeen, ...]
     quality: tuple[FactSeen, ...]
@@ -186,21 +190,24 @@ class Evidence:
     """The turn's own entries, with their bodies."""
     session: Sequence[Entry]
     """Those of its session, in which its texts stand."""
+    elsewhere: Sequence[Entry] = ()
+    """Those of other sessions that its prompts quote; of a consolidation's excerpts."""
     memory: Sequence[Entry]
     """Streams `signals` and `overlays`, of all agents."""
-    snapshots: Mapping[str, Snapshot] = field(default_factory=dict[str, Snapshot])
-    """By digest: what the turn ran under, of this version of the program."""
+    snapshot: Snapshot | None = None
+    """What the turn ran under."""
+    fault: str = "the record lacks the configuration that the turn ran under"
+    """Why there is none."""
     configurations: Mapping[str, Configuration] = field(default_factory=dict[str, Configuration])
-    """By digest: the same, of any version."""
+    """Configuration digest -> the files of it, of any version of the program."""
 
 
 def explain(found: Evidence) -> Explanation:
     """The explanation of one turn."""
-    by_id = {entry.submission_id: entry for entry in (*found.session, *found.turn)}
+    by_id = {entry.submission_id: entry for entry in (*found.elsewhere, *found.session, *found.turn)}
     sent = [(entry, said) for entry in found.turn if isinstance(said := _body(entry), PromptSent)]
-    digest = named_by_run(found.turn)
-    snapshot = found.snapshots.get(digest)
-    missing = [] if snapshot is not None or not sent else [_no_snapshot(digest)]
+    snapshot = found.snapshot
+    missing = [] if snapshot is not None or not sent else [f"{found.fault}: texts of prompt packs are not shown"]
     classified, labels = _classification(found.turn)
     memory = _memory_of(found, snapshot)
     return Explanation(
@@ -212,15 +219,29 @@ def explain(found: Evidence) -> Explanation:
         quality=tuple(_fact(entry) for entry in found.turn if isinstance(_body(entry), QualityGate)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
         spans=spans_in(found.turn),
-        config_digest=digest,
+        config_digest=named_by_run(found.turn),
         made_of=used_in(found.turn, found.configurations),
+        contexts=contexts_in(found.turn),
         missing=tuple(missing),
     )
 
 
-def _no_snapshot(digest: str) -> str:
-    known = digest or "none is named"
-    return f"the record lacks the configuration that the turn ran under ({known}): texts of prompt packs are not shown"
+def quoted_elsewhere(turn: Iterable[Entry], session: Iterable[Entry]) -> frozenset[str]:
+    """Ids of the entries whose texts a turn's prompts show, and which are not its session's."""
+    parts = [
+        part
+        for entry in turn
+        if isinstance(_body(entry), PromptSent) and (request := _request(entry)) is not None
+        for message in request.messages
+        for part in message.parts
+    ]
+    refs = {part.ref for part in parts if not isinstance(part, int) and part.ref is not None}
+    return frozenset(ref.rpartition("/")[0] for ref in refs) - {entry.submission_id for entry in session}
+
+
+def _request(entry: Entry) -> SentRequest | None:
+    request = read_body(entry, 1) if len(entry.bodies) > 1 and entry.bodies[1] is not None else None
+    return request if isinstance(request, SentRequest) else None
 
 
 def _body(entry: Entry) -> Any:
@@ -263,8 +284,8 @@ _OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms",
 def _stretches(
     entry: Entry, said: PromptSent, by_id: Mapping[str, Entry], snapshot: Snapshot | None, chars_per_token: int
 ) -> Iterable[Shown]:
-    request = read_body(entry, 1) if len(entry.bodies) > 1 and entry.bodies[1] is not None else None
-    if not isinstance(request, SentRequest):
+    request = _request(entry)
+    if request is None:
         return
     texts = _texts_of_pack(said.prompt_pack_id, snapshot)
     for message in request.messages:
@@ -381,6 +402,7 @@ def _memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapsho
         sequence=entry.sequence,
         as_of_ts=context.as_of_ts,
         as_of_seq=context.as_of_seq,
+        shown_by=context.shown_by and short(context.shown_by),
         budget=context.budget,
         tokens_used=context.tokens_used,
         shown=tuple(

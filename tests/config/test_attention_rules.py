@@ -10,7 +10,7 @@ import pytest
 
 from hobus.bus.errors import ConfigError
 from hobus.config.assets import Agent
-from hobus.config.attention_rules import choose, context_tokens, tokens_of
+from hobus.config.attention_rules import choose, context_tokens, override_fault, tokens_of
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.snapshot import Snapshot, load_snapshot
@@ -82,7 +82,7 @@ def test_an_agent_s_own_list_is_all_that_is_looked_at() -> None:
 
 def test_an_override_that_there_is_not_is_an_error_that_names_it() -> None:
     """Never another one in its place."""
-    assert chosen(template("ATT-A-001"), template("ATT-B-001", tier=["ho1"]), override="ATT-B-001") == "ATT-B-001"
+    assert chosen(template("ATT-A-001"), template("ATT-B-001", tier=["hot"]), override="ATT-B-001") == "ATT-B-001"
     with pytest.raises(ConfigError, match="ATT-C-001"):
         chosen(template("ATT-A-001"), override="ATT-C-001")
 
@@ -101,8 +101,31 @@ def test_a_size_is_a_number_or_a_budget_s_name_and_never_above_the_use_s() -> No
     budget = SHIPPED.config.budget
     assert (tokens_of(7, budget), tokens_of("history_budget", budget)) == (7, budget.history_budget)
     small = SHIPPED.templates["ATT-ADMIN-001"]
-    assert context_tokens(small, budget) == budget.projection_budget
-    assert context_tokens(small, budget.model_copy(update={"projection_budget": 5})) == 5
+    assert context_tokens(small, budget, ADMIN) == budget.projection_budget
+    assert context_tokens(small, budget.model_copy(update={"projection_budget": 5}), ADMIN) == 5
+
+
+def test_an_agent_names_another_budget_for_its_contexts() -> None:
+    """Larger or smaller: what a template calls projection_budget is the agent's, and caps the others."""
+    budget = SHIPPED.config.budget
+    small = SHIPPED.templates["ATT-ADMIN-001"]
+    more = ADMIN.model_copy(update={"budget": {"projection": "synthesize_budget"}})
+    less = ADMIN.model_copy(update={"budget": {"projection": "classify_budget"}})
+    assert context_tokens(small, budget, more) == budget.synthesize_budget
+    assert context_tokens(small, budget, less) == budget.classify_budget
+    fixed = Template.model_validate({**PLAIN, "budget": {**PLAIN["budget"], "max_context_tokens": 3000}})
+    assert [context_tokens(fixed, budget, one) for one in (ADMIN, more, less)] == [3000, 3000, budget.classify_budget]
+
+
+def test_a_template_may_take_what_an_agent_is_given(tmp_path: Path) -> None:
+    """Above budget.projection_budget only where an agent names a larger one; above that never."""
+    large = {**PLAIN, "template_id": "ATT-LARGE-001", "applies_to": {"framework_id": ["FMWK-107"]}}
+    large["budget"] = {**PLAIN["budget"], "max_context_tokens": 20_000}
+    given = {"budget": {"projection": "synthesize_budget"}}
+    assert home_with(tmp_path, large, agent=given).templates["ATT-LARGE-001"].budget.max_context_tokens == 20_000
+    large["budget"] = {**PLAIN["budget"], "max_context_tokens": 200_001}
+    [fault] = faults_of(tmp_path / "b", large, agent=given) if (tmp_path / "b").mkdir() is None else []
+    assert "200001 is above budget.synthesize_budget" in fault
 
 
 # --- what a start refuses ---------------------------------------------------------------------------------------------
@@ -230,3 +253,12 @@ def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
         "required_context.ledger_queries.0.max_entries", "required_context.ledger_queries.1.event_type",
         "required_context.framework_refs.0", "required_context.file_refs.0",
     ]  # fmt: skip
+
+
+def test_an_override_that_cannot_be_is_told_with_the_way_out() -> None:
+    """Unknown: what there is; of other agents: its selectors."""
+    known = {"ATT-OTHER-001": template("ATT-OTHER-001", agent_class=["RESIDENT"])}
+    assert "there are ATT-OTHER-001" in override_fault(known, ADMIN, "ATT-NONE-001")
+    assert "widen its applies_to" in override_fault(known, ADMIN, "ATT-OTHER-001")
+    assert override_fault({"ATT-X-001": template("ATT-X-001")}, ADMIN, "ATT-X-001") == ""
+    assert len(override_fault(known, ADMIN, "ATT-" + "X" * 100_000)) < 300

@@ -164,6 +164,8 @@ def test_misspelt_key_names_the_setting_that_was_meant(tmp_path: Path) -> None:
         (("gateway", "slots"), 0),
         (("gateway", "slots"), None),
         (("budget", "budget_mode"), "Enforce"),
+        (("projection", "mode"), "Shadow"),
+        (("ho3", "gate_mode"), "guess"),
         (("classify_labels", "domain"), "system"),
         (("host", "agent_id"), 7),
         (("quality_gate", "requires_response_text"), "yes"),

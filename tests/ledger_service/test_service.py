@@ -208,6 +208,11 @@ async def test_query_finds_by_provenance_once_the_index_has_it():
         assert await ask(session_id="s1") == ["a", "b"] and await ask(session_id="s1", run_seq=2) == ["b"]
         assert await ask(work_order_id="w1") == ["a"] and await ask(agent_id="A") == ["a"]
         assert await ask(stream="ho2m") == ["b"] and await ask(event_type="WO_FAILED") == ["c"]
+        newest = Query(limit=2, newest_first=True)
+        page = await ledger.service.on_query(newest, call())
+        assert ([entry.submission_id for entry in page.entries], page.more) == (["c", "b"], True)
+        page = await ledger.service.on_query(newest.model_copy(update={"before": page.entries[-1].sequence}), call())
+        assert ([entry.submission_id for entry in page.entries], page.more) == (["a"], False)
         assert await ask(decision="DENIED", reason="r") == ["b"] and await ask(decision="") == ["a", "c"]
         assert await ask(origin="ho2/1@7") == ["a", "b", "c"] and await ask(origin="nobody") == []
         for where in ({"body": "x"}, {"run_seq": "1"}, {"session_id": 4}, {"1=1; --": "x"}):

@@ -32,7 +32,7 @@ def explained(entries: Sequence[Entry], session_id: str, run: int, *snapshots: S
             turn=entries_of_turn(of_session, beginning),
             session=of_session,
             memory=[one for one in entries if one.stream in STREAMS],
-            snapshots={one.digest: one for one in snapshots},
+            snapshot=next(iter(snapshots), None),
             configurations={one.digest: RECORDED for one in snapshots},
         )
     )
@@ -149,6 +149,17 @@ def test_gates_are_told_as_of_the_turn(taught):
     gates = {one.signal_id: one for one in turns[1].gates}
     assert {"intent:question", "tool:verify_ledger"} <= set(gates)
     assert gates["tool:verify_ledger"].count == 1 and "of 1 event " in gates["tool:verify_ledger"].reason
+
+
+def test_the_template_of_a_context_is_told_with_each_stage_and_what_it_gave(taught):
+    """One of the turn's entries; its size is what its stages and warnings are told of."""
+    _, entries, turns, _ = taught
+    for turn in turns:
+        [context] = turn.contexts
+        assert next(one for one in entries if one.sequence == context.sequence).event_type == "CONTEXT_ASSEMBLED"
+        assert (context.template_id, context.stopped_by, context.warnings) == ("ATT-ADMIN-001", "completion", ())
+        assert [stage.type for stage in context.stages] == ["liveness", "memory", "history", "horizontal_search"]
+        assert context.tokens <= context.max_tokens
 
 
 def test_two_turns_differ_in_what_they_were_asked_and_shown(taught):

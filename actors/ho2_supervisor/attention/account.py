@@ -48,6 +48,11 @@ class Account:
         return self.chars_left // self.chars_per_token
 
     @property
+    def queries_left(self) -> int:
+        """Questions that may still be asked."""
+        return max(0, self.queries_max - self.queries)
+
+    @property
     def seconds_left(self) -> float:
         """Until its time is over; never negative."""
         return max(0.0, self.timeout_s - (self.now() - self.began_at))

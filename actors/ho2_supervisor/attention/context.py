@@ -14,6 +14,7 @@ from hobus.config.assets import Agent, Contract
 Source = Literal["ledger", "registry", "file", "search", "liveness", "memory", "history", "custom"]
 Status = Literal["ok", "truncated", "timeout", "empty", "skipped", "failed"]
 Stop = Literal["completion", "satisfaction", "tokens", "queries", "time"]
+ChosenBy = Literal["selectors", "agent", "override", "default"]
 Fallback = Literal["", "return_partial", "fail", "use_cached", "proceed_empty", "use_default"]
 
 _END = "\n"
@@ -101,6 +102,7 @@ class AssembledContext:
     stopped_by: Stop = "completion"
     fallback: Fallback = ""
     is_cached: bool = field(default=False)
+    chosen_by: ChosenBy = field(default="selectors")
 
     @cached_property
     def context_text(self) -> str:

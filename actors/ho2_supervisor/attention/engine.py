@@ -13,10 +13,17 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.attention import merging
 from hobus.actors.ho2_supervisor.attention.account import LIMITS, Account
 from hobus.actors.ho2_supervisor.attention.cache import ContextCache, key_of
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, BudgetUsed, text_of
+from hobus.actors.ho2_supervisor.attention.context import (
+    AssembledContext,
+    AttentionRequest,
+    BudgetUsed,
+    ChosenBy,
+    text_of,
+)
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
-from hobus.config.attention_rules import choose, context_tokens
+from hobus.config.assets import Agent
+from hobus.config.attention_rules import choose, context_tokens, override_fault
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -55,43 +62,51 @@ class Engine:
         """The template that fills this context; None: none applies. Raises ConfigError where two do, or none is it."""
         return choose(self.templates, request.agent, request.template_override)
 
+    def sound(self, request: AttentionRequest) -> tuple[AttentionRequest, tuple[str, ...]]:
+        """The request without an override that cannot be: one of before a restart; and a warning about that."""
+        override = request.template_override
+        fault = "" if override is None else override_fault(self.templates, request.agent, override)
+        return (replace(request, template_override=None), (fault,)) if fault else (request, ())
+
     async def assemble(
         self, request: AttentionRequest, template: Template | None, sources: Sources
     ) -> AssembledContext:
         """The context. Raises AssemblyFailed where the template's fallback says so."""
         required = merging.required_of(request.contract)
         if template is None:
-            context = await self._minimal(required, sources)
+            context = await self._minimal(request.agent, required, sources)
             warning = f"no attention template applies to agent {request.agent.agent_id}"
-            return replace(context, warnings=(warning, *context.warnings))
+            return replace(context, warnings=(warning, *context.warnings), chosen_by="default")
         key = key_of(request, template)
         if (cached := self.cache.fresh(key, self.now())) is not None:
             return cached
         pipeline = merging.merged(template, required, self.config.attention)
-        context, is_enough = await self._run(template, pipeline, required, sources)
+        context, is_enough = await self._run(request.agent, template, pipeline, required, sources)
+        context = replace(context, chosen_by=_chosen_by(request, template))
         if context.stopped_by in LIMITS:
             context = _limited(context, template.fallback.on_timeout, self.cache.last(key))
         elif not (context.fragments and is_enough):
             on_empty = template.fallback.on_empty
             context = replace(context, fallback=on_empty)
             if on_empty == "use_default":
-                context = _instead(context, await self._minimal(required, sources))
+                context = _instead(context, await self._minimal(request.agent, required, sources))
         if context.fallback == "fail":
             raise AssemblyFailed(context)
         if context.stopped_by not in LIMITS:
             self.cache.keep(key, context, self.now())
         return context
 
-    async def _minimal(self, required: Required, sources: Sources) -> AssembledContext:
-        template = merging.minimal(self.config.attention, self.config.budget.projection_budget, required)
-        context, _ = await self._run(template, template.pipeline, required, sources)
+    async def _minimal(self, agent: Agent, required: Required, sources: Sources) -> AssembledContext:
+        tokens_max = agent.budget_tokens("projection", self.config.budget)
+        template = merging.minimal(self.config.attention, tokens_max, required)
+        context, _ = await self._run(agent, template, template.pipeline, required, sources)
         return context
 
     async def _run(
-        self, template: Template, pipeline: tuple[AnyStage, ...], required: Required, sources: Sources
+        self, agent: Agent, template: Template, pipeline: tuple[AnyStage, ...], required: Required, sources: Sources
     ) -> tuple[AssembledContext, bool]:
         """What the pipeline gives, and whether its haltings are satisfied."""
-        tokens_max = context_tokens(template, self.config.budget)
+        tokens_max = context_tokens(template, self.config.budget, agent)
         account = Account(
             tokens_max=tokens_max,
             queries_max=template.budget.max_queries,
@@ -116,6 +131,12 @@ class Engine:
             stopped_by=stopped_by,
         )
         return context, run.is_enough()
+
+
+def _chosen_by(request: AttentionRequest, template: Template) -> ChosenBy:
+    if request.template_override == template.template_id:
+        return "override"
+    return "agent" if template.template_id in request.agent.attention else "selectors"
 
 
 def _limited(partial: AssembledContext, fallback: OnTimeout, last: AssembledContext | None) -> AssembledContext:

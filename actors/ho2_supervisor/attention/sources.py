@@ -25,9 +25,19 @@ def own_sources(
     """The sources of this request; `entries_max`: of one page of the record."""
 
     async def ledger_query(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:
-        room.account.query()
         question = Query(where=_where(config, request), limit=entries_max, newest_first=True)
-        for entry in chosen((await client.page(question)).entries, config, room, request.at):
+        found: list[Entry] = []
+        while True:
+            room.account.query()
+            page = await client.page(question)
+            found += page.entries
+            if not page.more or _is_enough(found, config, room, request.at):
+                break
+            if not room.account.queries_left:
+                room.warn(f"the record was looked through back to entry {found[-1].sequence} alone (max_queries)")
+                break
+            question = question.model_copy(update={"before": found[-1].sequence})
+        for entry in chosen(found, config, room, request.at):
             yield plain("ledger", entry.submission_id, line_of(entry), at_us=entry.at_us)
 
     async def registry_query(config: RegistryQuery, room: Room) -> AsyncGenerator[Fragment, None]:
@@ -40,6 +50,15 @@ def own_sources(
             yield fragment
 
     return {"ledger_query": ledger_query, "registry_query": registry_query, "custom": custom}
+
+
+def _is_enough(found: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> bool:
+    """Whether nothing that is older can be among what the stage gives."""
+    if config.recency_s is not None and found[-1].ledger_at_us < us_of_iso(at) - config.recency_s * 1_000_000:
+        return True
+    picked = chosen(found, config, room, at)
+    is_by_tier = room.is_tier_by_tier and config.tier is None and bool(room.tiers)
+    return len(picked) == config.max_entries and not (is_by_tier and picked[-1].provenance.tier != room.tiers[0])
 
 
 def chosen(entries: Sequence[Entry], config: LedgerQuery, room: Room, at: str) -> list[Entry]:

@@ -211,6 +211,12 @@ def names_no_model(base: SessionConfig, overrides: SessionConfig | None) -> bool
     return not (provider or "").strip() or not (model or "").strip()
 
 
+def named_template(base: SessionConfig, overrides: SessionConfig | None) -> str | None:
+    """The attention template that a run asks for, else its session; None: neither does."""
+    own = None if overrides is None else overrides.attention_template
+    return base.attention_template if own is None else own
+
+
 def epochs_raised(state: SessionState) -> SessionState:
     """Both epochs one higher: every receipt of what was issued before is stale from now on."""
     return state._replace(session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)

@@ -6,6 +6,7 @@ that fails is no end of a turn: it goes on with what there is, and its record sa
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -49,7 +50,7 @@ async def understood(
         labels = await classify()
         intents.settle(run, labels)
         return labels, Shown(recorded, [])
-    request = _request_of(run)
+    request, warnings = run.resources.attention.sound(_request_of(run))
     template = run.resources.attention.template_for(request)
     found = Recalled()
     if run.learning is not None and _has_memory(template):
@@ -62,6 +63,7 @@ async def understood(
     mode = run.config.projection.mode
     alive = projected.fragments(run) if mode != "off" else []
     context = await _assembled(run, request, template, sources | _liveness(run, alive if mode == "enforce" else []))
+    context = replace(context, warnings=(*warnings, *context.warnings))
     _record(run, context, labels, found)
     entries: list[WriteEntry] = []
     if mode == "enforce":
@@ -95,6 +97,7 @@ def _request_of(run: Run) -> AttentionRequest:
         work_order_id=run.answer_order_id,
         at=run.requested.at,
         user_input=run.input_text,
+        template_override=run.named_template,
     )
 
 
@@ -163,6 +166,29 @@ def _others(context: AssembledContext) -> list[Fragment]:
 # --- its record -------------------------------------------------------------------------------------------------------
 
 
+def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
+    """CONTEXT_ASSEMBLED of a turn that brings results: what the order that asked for them showed; once."""
+    if run.answer_order_id in run.memo.orders:
+        return
+    context = [one for one in shown if one.name in _NAMES]
+    lines = [one for one in context if one.artifact_id is not None]
+    text, cpt = "".join([one.text for one in context]), run.config.attention.chars_per_token
+    payload = ContextAssembled(
+        as_of_ts=run.requested.at,
+        as_of_seq=None,
+        in_force=0,
+        budget=run.config.budget.ho3_bias_budget,
+        tokens_used=sum(len(line.text) // cpt for line in lines),
+        artifact_ids=tuple(line.artifact_id or "" for line in lines),
+        context_hash=hashlib.sha256(text.encode()).digest(),
+        max_context_tokens=run.agent.budget_tokens("projection", run.config.budget),
+        tokens_assembled=len(text) // cpt,
+        is_cached=True,
+        shown_by=order_id,
+    )
+    _write(run, payload, [line.text for line in lines])
+
+
 def _record(run: Run, context: AssembledContext, labels: Classification, found: Recalled) -> None:
     """CONTEXT_ASSEMBLED leaves before the prompt does."""
     lines = context.of("memory")
@@ -193,13 +219,17 @@ def _record(run: Run, context: AssembledContext, labels: Classification, found: 
             for one in _others(context)
         ),
         is_cached=context.is_cached,
+        chosen_by=context.chosen_by,
     )
+    _write(run, payload, [line.content for line in lines], reason=found.code)
+
+
+def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:
     run.session.along(
         run.resources.entry(
-            "CONTEXT_ASSEMBLED", payload, texts=[line.content for line in lines],
-            stream="ho2_context_authority",
+            "CONTEXT_ASSEMBLED", payload, texts=lines, stream="ho2_context_authority",
             provenance=run.session.provenance(run.run_id.run_seq),
             parents=[requested_id(run.session.session_id, run.requested.input_id)],
-            reason=found.code, trace=run.trace,
+            reason=reason, trace=run.trace,
         )
     )  # fmt: skip

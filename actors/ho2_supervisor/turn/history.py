@@ -6,6 +6,7 @@ first, while the budget lasts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,6 +22,8 @@ NAME = "history"
 """What prompt packs call it."""
 _ASKED = "user: "
 _END = "\n"
+_ANSWERED_BY = re.compile(r"-[0-9a-f]{12}-([0-9]+)[./]")
+"""The run in the ref of what it answered: `RunCompleted:<session>-<n>/2`, `PROMPT_RECEIVED:WO-<session>-<n>.2.1…`."""
 _AROUND_CHARS = len(_ASKED) + len(_END)
 
 
@@ -49,6 +52,12 @@ class DeliveredTurn:
     reply_text: Annotated[str | None, Field(exclude=True)] = None
     tool_ids: tuple[str, ...] = ()
     is_degraded: bool = False
+
+    @property
+    def name(self) -> str:
+        """What `hobus session show --turn` takes: `turn 12`; of one that had no run, `input <its id>`."""
+        answered = _ANSWERED_BY.search(self.reply_ref)
+        return f"input {self.input_id}" if answered is None or self.is_degraded else f"turn {answered[1]}"
 
     def missing_refs(self) -> tuple[str, ...]:
         """Refs of the texts that are still to be read."""
@@ -111,13 +120,16 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
 
 
 def digest(turn: DeliveredTurn, chars_max: int) -> str:
-    """One line for a turn: what was asked, which tools answered, whether it was a degraded answer."""
+    """One line for a turn: what was asked, by which name it is opened, which tools answered, whether degraded."""
     asked = ERASED if turn.input_text is None else turn.input_text
-    notes = [", ".join(turn.tool_ids)] if turn.tool_ids else []
-    notes += ["degraded"] if turn.is_degraded else []
-    tail = f" ({'; '.join(notes)})" if notes else ""
+    notes = [
+        turn.name,
+        *([", ".join(turn.tool_ids)] if turn.tool_ids else []),
+        *(["degraded"] if turn.is_degraded else []),
+    ]
+    tail = f" ({'; '.join(notes)})"
     room = max(0, chars_max - len("- user: ") - len(tail))
-    return f"- user: {one_line(asked, room)}{tail}"
+    return one_line(f"- user: {one_line(asked, room)}{tail}", chars_max)
 
 
 def one_line(text: str, chars_max: int) -> str:

@@ -40,7 +40,7 @@ def computed(run: Run, mode: Mode, projection: AssembledContext) -> WriteEntry:
     payload = ProjectionComputed(
         mode=mode,
         timestamp=run.requested.at,
-        token_budget=config.budget.projection_budget,
+        token_budget=run.agent.budget_tokens("projection", config.budget),
         tokens_used=sum(-(-(len(one.content) + 1) // config.attention.chars_per_token) for one in told),
         fragment_count=len(told),
         context_hash=_hash(text_of(projection.of("liveness"))),

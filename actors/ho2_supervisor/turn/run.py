@@ -10,6 +10,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask, standstill_of
 from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
 from hobus.actors.ho2_supervisor.session.record import RunMemo
+from hobus.actors.ho2_supervisor.session.state import named_template
 from hobus.actors.ho2_supervisor.turn.effects import Effects
 from hobus.actors.ho2_supervisor.turn.history import History
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
@@ -62,6 +63,11 @@ class Run:
         """The tool that it calls for an operator, in place of asking a model; None: it answers a message."""
         overrides = self.requested.run_overrides
         return None if overrides is None else overrides.calls_tool
+
+    @property
+    def named_template(self) -> str | None:
+        """The attention template that it asks for, or its session does; None: its selectors say which."""
+        return named_template(self.session.record.state.session_config, self.requested.run_overrides)
 
     @property
     def run_config(self) -> RunConfig:

@@ -99,6 +99,7 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
     earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     run.steers += earlier.steers
+    context.record_again(run, run.requested.continues, earlier.context)
     return Classification(), earlier.context
 
 

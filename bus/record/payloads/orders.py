@@ -274,3 +274,12 @@ class ContextAssembled(NamedTuple):
         tuple[FragmentTrace, ...], Field(description="but for history, which the order names, and learned lines")
     ] = ()
     is_cached: Annotated[bool, Field(description="true: it was assembled before, for the same order")] = False
+    chosen_by: Annotated[
+        Literal["selectors", "agent", "override", "default"],
+        Field(
+            description="selectors; agent: its own list; override: the run or session names it; default: none applies"
+        ),
+    ] = "selectors"
+    shown_by: Annotated[
+        str, Field(description="the order whose context is shown again, as results of its calls came; empty: none")
+    ] = ""

@@ -56,8 +56,14 @@ async def about_memory(words: list[str], talk: Talk) -> list[tuple[str, str]]:
             changed = await bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=timeout_s)
             return [_line(changed.overlay)]
         question = m.ReadOverlays(agent_id=agent_id, principal=m.LOCAL, active_only=False)
-        found = await bus.request("ho3", question, expect=m.Overlays, timeout_s=timeout_s)
-    shown = [one for one in found.overlays if one.state in ("active", "pending")]
+        shown: list[m.Overlay] = []
+        after = question.after
+        while after is not None:  # page after page, as of the first one
+            question = question.model_copy(update={"after": after})
+            found = await bus.request("ho3", question, expect=m.Overlays, timeout_s=timeout_s)
+            shown += [one for one in found.overlays if one.state in ("active", "pending")]
+            as_of = {"as_of_ts": found.as_of.as_of_ts, "as_of_seq": found.as_of.as_of_seq}
+            question, after = question.model_copy(update=as_of), found.next
     if not shown:
         return [("nothing is remembered", _DIM)]
     return [*(_line(one) for one in shown), (_USAGE, _DIM)]

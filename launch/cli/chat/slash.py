@@ -8,6 +8,7 @@ from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import SessionView
 from hobus.launch.cli import intent_rows
+from hobus.launch.cli.chat.about_turn import about_turn
 from hobus.launch.cli.chat.memory_words import about_memory
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
@@ -28,6 +29,7 @@ NAMES = {
     "/session": "what is known of this session, and how to continue it later",
     "/intent": "what this session is for, as the record has it",
     "/cost": "what this session has used, and what is left",
+    "/why": "why the last turn was answered as it was; `/why N` of the n-th one",
     "/memory": "what is remembered of you; `/memory off ART-…`, `on`, `confirm`, `reject` change it",
     "/wait": "wait again for the answer that was not waited for",
     "/new": "leave this session; the next message begins another one",
@@ -54,6 +56,8 @@ async def told(line: str, talk: Talk) -> list[Line]:
             return _new(talk)
         case "/memory":
             return await about_memory(words, talk)
+        case "/why":
+            return await about_turn(words, talk)
         case "/session" | "/intent" | "/cost" | "/end" if talk.current_session is None:
             return _NO_SESSION
         case "/session":

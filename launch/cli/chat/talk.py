@@ -15,7 +15,15 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget
 from hobus.bus.messages.ids import session_id_of
-from hobus.bus.messages.session import EndSession, FollowUp, ProcessTurn, SessionClosed, SessionView, TurnResult
+from hobus.bus.messages.session import (
+    EndSession,
+    FollowUp,
+    ProcessTurn,
+    SessionClosed,
+    SessionConfig,
+    SessionView,
+    TurnResult,
+)
 from hobus.launch.cli.chat.answer_view import View, show_end
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line
 from hobus.launch.cli.chat.run_commands import applied, command_of, is_command, is_run_command, needs_held, refused
@@ -91,7 +99,7 @@ class Talk:
     """
 
     def __init__(self, home: Home, *, agent_id: str | None, timeout_s: float | None, is_streamed: bool) -> None:
-        self._home = home
+        self.home = home
         self._run: RunFile | None = None
         self._place: Place | None = None
         self._timeout_s = timeout_s
@@ -99,6 +107,7 @@ class Talk:
         self._waited_for: str | None = None  # session of the turn that is being waited for
         self._is_active = False  # a run was seen for it
         self._agent_id = agent_id  # of new sessions, and of one that is continued; None: the configured one, or any
+        self.overrides: SessionConfig | None = None  # of every message that is sent as a turn of its own
         self.session_id: str | None = None
         self.unfetched: ProcessTurn | None = None  # a turn that may go on, or be answered already
         self.follow_ups: deque[ProcessTurn] = deque()  # whose runs come, or came, after it
@@ -112,14 +121,14 @@ class Talk:
 
     def place(self) -> Place:
         """The cluster that runs now. Raises CommandError (not reachable) when there is none."""
-        run = running(self._home)
+        run = running(self.home)
         known = self._run
         if (
             self._place is None
             or known is None
             or (known.sockets, known.launcher_mark) != (run.sockets, run.launcher_mark)
         ):
-            self._run, self._place = run, place_of(self._home, run)
+            self._run, self._place = run, place_of(self.home, run)
         return self._place
 
     # --- turns --------------------------------------------------------------------------------------------------------
@@ -170,8 +179,9 @@ class Talk:
 
     def _turn(self, session_id: str | None, input_id: str, text: str) -> ProcessTurn:
         return ProcessTurn(
-            session_id=session_id, input_id=input_id, text=text, agent_id=self._agent_id, stream=self._is_streamed
-        )
+            session_id=session_id, input_id=input_id, text=text, agent_id=self._agent_id, run_overrides=self.overrides,
+            stream=self._is_streamed,
+        )  # fmt: skip
 
     # --- commands -----------------------------------------------------------------------------------------------------
 

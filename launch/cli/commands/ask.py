@@ -11,10 +11,17 @@ from pydantic import ValidationError
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
-from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of, warnings_about
-from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, text_given, with_agent
+from hobus.launch.cli.commands.cluster_options import (
+    known_agent,
+    known_template,
+    seconds_to_wait,
+    text_given,
+    with_agent,
+    with_template,
+)
 from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
@@ -32,6 +39,7 @@ from hobus.launch.sessions.watched_turn import ROLE, answer_of, follow, named_se
 @click.argument("text")
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
+@with_template
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
@@ -42,6 +50,7 @@ def ask(  # noqa: PLR0913 - one per option
     text: str,
     session: str | None,
     agent: str | None,
+    template: str | None,
     timeout_s: float | None,
     input_id: str | None,
     as_json: bool,
@@ -60,7 +69,10 @@ def ask(  # noqa: PLR0913 - one per option
     input_id = input_id or SystemClock().new_id()
     try:
         known_agent(agent, place.snapshot)
-        result = asyncio.run(_ask(place, text, session, wait_s, input_id, agent=agent, as_json=as_json))
+        meant = agent or (config.host.agent_id if session is None else None)
+        overrides = known_template(template, place.snapshot, agent=meant)
+        turn = _turn_of(text, input_id, agent=agent, overrides=overrides)
+        result = asyncio.run(_ask(place, turn, session, wait_s, as_json=as_json))
     except KeyboardInterrupt:
         note(f"no longer waiting; the turn goes on, and its answer is kept: {_again(input_id)}")
         raise
@@ -90,15 +102,17 @@ def _again(input_id: str) -> str:
     return f"{same_command('--input-id', input_id)} (it never runs twice)"
 
 
-async def _ask(  # noqa: PLR0913 - one per option
-    place: Place, text: str, session: str | None, timeout_s: float, input_id: str, *, agent: str | None, as_json: bool
-) -> TurnResult:
-    session_id = None if session is None else await named_session(place, session)
-    is_shown = streams_to_stdout() and not as_json
+def _turn_of(text: str, input_id: str, *, agent: str | None, overrides: SessionConfig | None) -> ProcessTurn:
     try:
-        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, agent_id=agent, stream=is_shown)
+        return ProcessTurn(input_id=input_id, text=text, agent_id=agent, run_overrides=overrides)
     except ValidationError:
         raise UsageFault("--input-id: expected 1 to 128 letters, digits and ._:@-") from None
+
+
+async def _ask(place: Place, turn: ProcessTurn, session: str | None, timeout_s: float, *, as_json: bool) -> TurnResult:
+    session_id = None if session is None else await named_session(place, session)
+    is_shown = streams_to_stdout() and not as_json
+    turn = turn.model_copy(update={"session_id": session_id, "stream": is_shown})
     view = PlainView(lambda _text: None, is_terminal=False) if as_json else view_on_stdout(is_live=is_shown)
     view.begin()
     try:

@@ -24,7 +24,13 @@ from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Said, Talk, said
-from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent
+from hobus.launch.cli.commands.cluster_options import (
+    known_agent,
+    known_template,
+    seconds_to_wait,
+    with_agent,
+    with_template,
+)
 from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
@@ -42,12 +48,20 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 @click.command()
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
+@with_template
 @click.option("--no-stream", is_flag=True, help="Show answers only when they are whole.")
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait for each answer, e.g. 90 or 2m.")
 @click.option("--json", "as_json", is_flag=True, help="One TurnResult per line; nothing else on standard output.")
 @with_home
 def chat(  # noqa: PLR0913 - one per option
-    *, home: Home, session: str | None, agent: str | None, no_stream: bool, timeout_s: float | None, as_json: bool
+    *,
+    home: Home,
+    session: str | None,
+    agent: str | None,
+    template: str | None,
+    no_stream: bool,
+    timeout_s: float | None,
+    as_json: bool,
 ) -> int:
     """Talk with the agent; the session stays when you leave.
 
@@ -61,6 +75,8 @@ def chat(  # noqa: PLR0913 - one per option
     place = talk.place()
     known_agent(agent, place.snapshot)
     config = place.snapshot.config
+    meant = agent or (config.host.agent_id if session is None else None)
+    talk.overrides = known_template(template, place.snapshot, agent=meant)
     seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     if session is not None:
         talk.session_id = asyncio.run(named_session(place, session))

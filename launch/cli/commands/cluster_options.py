@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from hobus.bus.messages.base import Message
+from hobus.bus.messages.session import SessionConfig
+from hobus.config.attention_rules import override_fault
 from hobus.config.schema import AdminConfig, HostConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import with_home
@@ -50,6 +52,23 @@ def known_agent(agent: str | None, snapshot: Snapshot) -> str | None:
     if agent is None or agent in snapshot.agents:
         return agent
     raise UsageFault(f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"))
+
+
+def with_template(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets `template: str | None` from `--template`."""
+    said = "The attention template that says what is shown (ATT-…); of a new session it is the session's."
+    return click.option("--template", metavar="ATT", help=said)(command)
+
+
+def known_template(template: str | None, snapshot: Snapshot, *, agent: str | None) -> SessionConfig | None:
+    """The overrides that ask for it. Raises UsageFault where this agent, None: of whoever's session, cannot have it."""
+    if template is None:
+        return None
+    agents = [one for one in snapshot.agents.values() if agent in (None, one.agent_id)]
+    faults = [override_fault(snapshot.templates, one, template) for one in agents]
+    if faults and all(faults):
+        raise UsageFault(f"--template: {faults[0]}", hint=next_here("config check"))
+    return SessionConfig(attention_template=template)
 
 
 def text_given(argument: str, limits: HostConfig) -> str:

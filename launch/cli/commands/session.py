@@ -22,7 +22,7 @@ from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.provenance_view import configurations_of, show_used
-from hobus.launch.cli.turn_account import run_in, turn_account
+from hobus.launch.cli.turn_account import entries_of_session, run_in, turn_account
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
@@ -184,7 +184,8 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     if turn is None and (named_run := run_in(given)) is not None:
         given, turn = named_run
     if turn is not None:
-        account = turn_account(home, asyncio.run(_meant(home, given)), turn)
+        session_id = asyncio.run(_meant(home, given))
+        account = turn_account(entries_of_session(home, session_id), session_id, turn, called="--turn")
         used = used_in(account.entries, configurations_of(home))
         document = account.document() | {"made_of": [one._asdict() for one in used]}
         return Output(document, lambda: (account.show(), _show_used(used)))
@@ -247,7 +248,8 @@ def _of_last_turn(home: Home, session_id: str, turns: list[TurnSeen]) -> tuple[U
     """What the session's last turn was made under; nothing of one that has no turn yet."""
     if not turns:
         return ()
-    account = turn_account(home, session_id, str(turns[-1].run or turns[-1].input_id))
+    last = str(turns[-1].run or turns[-1].input_id)
+    account = turn_account(entries_of_session(home, session_id), session_id, last, called="--turn")
     return used_in(account.entries, configurations_of(home))
 
 

@@ -33,7 +33,7 @@ TOOLS = [
 ]
 LABELS = SHIPPED.config.classify_labels
 HISTORY = "user: what packages are installed?\nassistant (used list_packages): 2 packages are installed: A, B.\n"
-DIGESTS = "- user: hello\n- user: what did this session cost? (session_cost)\n"
+DIGESTS = "- user: hello (turn 1)\n- user: what did this session cost? (turn 2; session_cost)\n"
 
 
 def provider(**changes: Any) -> OfflineProvider:

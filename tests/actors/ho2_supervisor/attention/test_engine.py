@@ -124,14 +124,18 @@ async def test_every_setting_of_a_stage_is_honoured() -> None:
 
 
 async def test_an_override_goes_first_and_an_unknown_one_is_an_error() -> None:
-    """Whatever selectors say."""
+    """However specific another one is; of what its own selectors exclude nobody is given it."""
     selected = template(MEMORY, template_id="ATT-A-001", applies_to={"agent_class": ["ADMIN"]})
-    other = template(HISTORY, template_id="ATT-B-001", applies_to={"agent_class": ["RESIDENT"]})
-    assembling = Assembling([selected, other], {"memory": [], "history": []})
+    other, foreign = (
+        template(HISTORY, template_id=name, applies_to=whose)
+        for name, whose in (("ATT-B-001", {}), ("ATT-D-001", {"agent_class": ["RESIDENT"]}))
+    )
+    assembling = Assembling([selected, other, foreign], {"memory": [], "history": []})
     assert (await assembling.assembled()).template_id == "ATT-A-001"
     assert (await assembling.assembled(template_override="ATT-B-001")).template_id == "ATT-B-001"
-    with pytest.raises(ConfigError, match="ATT-C-001"):
-        await assembling.assembled(template_override="ATT-C-001")
+    for name in ("ATT-C-001", "ATT-D-001"):
+        with pytest.raises(ConfigError, match=name):
+            await assembling.assembled(template_override=name)
 
 
 async def test_two_of_one_specificity_are_an_error_that_names_both() -> None:
@@ -421,8 +425,10 @@ CHANGED: dict[str, Any] = {
 @pytest.mark.parametrize("changed", CHANGED)
 async def test_a_context_is_used_again_for_the_same_and_for_nothing_else(changed: str) -> None:
     """Within its time; whatever of the key differs is assembled anew."""
-    other = template(MEMORY, template_id="ATT-OTHER-001", applies_to={"framework_id": ["FMWK-999"]})
-    assembling = Assembling([template(MEMORY), other], {"memory": fragments("memory", "a")})
+    other = template(MEMORY, template_id="ATT-OTHER-001")
+    assembling = Assembling(
+        [template(MEMORY, applies_to={"tier": ["hot"]}), other], {"memory": fragments("memory", "a")}
+    )
     first = await assembling.assembled()
     again = await assembling.assembled()
     assert (again, len(assembling.asked)) == (replace(first, is_cached=True), 1)

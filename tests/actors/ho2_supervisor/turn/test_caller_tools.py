@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from hobus.bus.messages.session import (
     TurnRequest,
 )
 from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall, ToolSpec, WorkOrder
+from hobus.bus.record.catalog import read_body
 from hobus.bus.record.session_facts import OpenCalls
 from tests.actors.ho2_supervisor.ownership.test_take_over import moved_to
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, text_of
@@ -194,6 +196,23 @@ def test_successor_goes_on_with_a_turn_that_brings_results_from_every_prefix_of_
                     assert [[r.text for r in e.results] for e in order.exchanges] == [
                         [r.text for r in e.results] for e in same.exchanges
                     ], length
+
+
+def test_a_turn_that_brings_results_records_the_context_that_it_shows_again() -> None:
+    """That of the order whose model asked, byte for byte, with the lines of memory in it; once, and said to be that."""
+    with Rig(script=asks_twice) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i0", "hello"))
+        [call] = rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS)).caller_calls
+        given = [CallResult(tool_call_id=call.tool_call_id, content="sunny")]
+        rig.run(rig.turn("i2", "", results=given, run_overrides=THEIRS))
+        entries = rig.run(rig.entries("ho2_context_authority"))
+        found = [read_body(one) for one in entries if one.event_type == "CONTEXT_ASSEMBLED"]
+        *_, asked, answered = [one for one in rig.pool.orders if one.wo_type == "synthesize"]
+        shown = "".join(one.text for one in answered.input_context if one.name in ("history", "assembled_context"))
+        assert len(found) == 3 and shown
+        assert (found[2].shown_by, found[2].context_hash) == (asked.wo_id, hashlib.sha256(shown.encode()).digest())
+        assert (found[2].is_cached, found[2].tokens_assembled) == (True, len(shown) // 4)
 
 
 def test_open_calls_are_known_to_who_loads_a_snapshot() -> None:

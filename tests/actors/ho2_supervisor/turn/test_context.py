@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.dispatch import Call
+from hobus.bus.errors import SessionFault
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payloads.orders import ContextAssembled
 from tests.actors.ho2_supervisor.attention.assembling import template
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Pool, Rig, calls, classified, text_of
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Pool, Rig, calls, classified, question_and_answer, text_of
 from tests.rig import of_type
 
 QUESTION = "what packages are installed?"
@@ -155,6 +159,23 @@ def test_facts_of_the_record_are_those_of_before_the_turn() -> None:
         assert [line.split("(")[1] for line in shown.splitlines()] == [
             f"RunCompleted:{SESSION}-3)", f"RunCompleted:{SESSION}-2)",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("queries", "runs"), [(9, [9, 8, 7, 6, 5, 4]), (2, [9, 8, 7, 6])])
+def test_facts_are_looked_for_page_after_page(queries: int, runs: list[int]) -> None:
+    """As many as the stage may give, whatever a page holds; each page is a question, and too few of them are told."""
+    query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 6}}
+    budget = {"max_context_tokens": 1000, "max_queries": queries, "timeout_ms": 1000}
+    with Rig(("ledger.read_entries_max", 2), templates=[template(query, budget=budget)]) as rig:
+        for number in range(1, 11):
+            turns(rig, 1, first=number)
+            rig.run(rig.host.sleep(1))
+        shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
+        assert [line.split("(")[1] for line in shown.splitlines()] == [f"RunCompleted:{SESSION}-{n})" for n in runs]
+        *_, (_, payload) = contexts(rig)
+        assert payload.queries_executed == (3 if queries == 9 else 2)
+        assert any("was looked through back to entry" in said for said in payload.warnings) == (queries == 2)
+        assert payload.stopped_by == "completion"
 
 
 def test_what_the_contract_requires_is_in_the_prompt() -> None:
@@ -306,3 +327,99 @@ def test_where_nobody_reads_files_the_turn_goes_on() -> None:
         [(_, payload)] = contexts(rig)
         assert payload.stages[0].status in ("failed", "timeout")
         assert payload.warnings or payload.stopped_by == "time"
+
+
+def test_an_agent_s_own_budget_bounds_its_contexts() -> None:
+    """More than budget.projection_budget where it names a larger one, and PROJECTION_COMPUTED says so."""
+    own = {"projection": "synthesize_budget", "history": "history_budget"}
+    small = ("budget.projection_budget", 100)
+    shown: list[int] = []
+    for given in (None, own):
+        with Rig(small, agent_budget=given) as rig:
+            _, second = (talk(rig, "x" * 2000, "and then?"), rig.pool.orders[-1])
+            shown.append(len(text_of(second, "history")))
+            entries = of_type(rig.run(rig.entries("ho2_context_authority")), "PROJECTION_COMPUTED")
+            assert read_body(entries[-1]).token_budget == (
+                100 if given is None else rig.config.budget.synthesize_budget
+            )
+            assert contexts(rig)[-1][1].tokens_assembled <= contexts(rig)[-1][1].max_context_tokens
+    assert shown[0] < 404 and shown[1] > 2000
+
+
+# --- a template that is asked for by name -----------------------------------------------------------------------------
+
+PLAIN = template(HISTORY, template_id="ATT-PLAIN-001", applies_to={"agent_class": ["ADMIN"]})
+OTHER = template(SPECS, template_id="ATT-OTHER-001")
+RESIDENTS = template(SPECS, template_id="ATT-RESIDENT-001", applies_to={"agent_class": ["RESIDENT"]})
+
+
+def named(template_id: str) -> SessionConfig:
+    """Settings that ask for it."""
+    return SessionConfig(attention_template=template_id)
+
+
+def test_a_run_or_a_session_asks_for_its_template_by_name() -> None:
+    """The run's own before the session's, that before the selectors; and the record says by what it was chosen."""
+    with Rig(templates=[PLAIN, OTHER]) as rig:
+
+        async def run() -> None:
+            await rig.start_session(session_config=named("ATT-OTHER-001"))
+            await rig.turn("i1", QUESTION)
+            await rig.turn("i2", QUESTION, run_overrides=named("ATT-PLAIN-001"))
+
+        rig.run(run())
+        assert [(one.template_id, one.chosen_by) for _, one in contexts(rig)] == [
+            ("ATT-OTHER-001", "override"), ("ATT-PLAIN-001", "override"),
+        ]  # fmt: skip
+    with Rig(templates=[PLAIN, OTHER]) as rig:
+        turns(rig, 1)
+        assert [(one.template_id, one.chosen_by) for _, one in contexts(rig)] == [("ATT-PLAIN-001", "selectors")]
+
+
+@pytest.mark.parametrize(("wanted", "says"), [("ATT-NONE-001", "there are ATT-"), ("ATT-RESIDENT-001", "widen its")])
+def test_a_template_that_cannot_be_is_refused_before_anything_is_recorded(wanted: str, says: str) -> None:
+    """Of a session and of a run; the same input can be sent again with one that there is."""
+    with Rig(templates=[PLAIN, RESIDENTS]) as rig:
+        with pytest.raises(SessionFault, match=f"session_config.attention_template: .*{says}"):
+            rig.run(rig.start_session(session_config=named(wanted)))
+        assert rig.run(rig.entries()) == []
+        rig.run(rig.start_session())
+        before = len(rig.run(rig.entries()))
+        with pytest.raises(SessionFault, match=f"run_overrides.attention_template: .*{says}") as refused:
+            rig.run(rig.turn("i1", QUESTION, run_overrides=named(wanted)))
+        assert refused.value.code == "invalid_input"
+        assert len(rig.run(rig.entries())) == before and rig.pool.orders == []
+        assert rig.run(rig.turn("i1", QUESTION)).outcome == "success"
+
+
+def test_a_run_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -> None:
+    """It was asked for under another configuration: of the next supervisor's templates the selectors choose."""
+    with Rig(templates=[PLAIN, OTHER], script=silent_at_first()) as rig:
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(rig.turn("i1", QUESTION, run_overrides=named("ATT-OTHER-001")))
+                await rig.host.sleep(1)
+                rig.world.kill(rig.instances[0])
+                rig.snapshot = replace(rig.snapshot, templates={PLAIN.template_id: PLAIN})
+                rig.supervise()
+            return asked.result()
+
+        assert rig.run(run()).outcome == "success"
+        [(_, payload)] = contexts(rig)
+        assert (payload.template_id, payload.chosen_by) == ("ATT-PLAIN-001", "selectors")
+        assert "there is no attention template 'ATT-OTHER-001'" in payload.warnings[0]
+        with pytest.raises(SessionFault, match="attention_template"):
+            rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-OTHER-001")))
+
+
+def silent_at_first() -> Callable[[WorkOrder], Answer]:
+    """A script that leaves the first classification unanswered."""
+    asked: list[str] = []
+
+    def script(order: WorkOrder) -> Answer:
+        asked.append(order.wo_id)
+        return None if len(asked) == 1 else question_and_answer(order)
+
+    return script

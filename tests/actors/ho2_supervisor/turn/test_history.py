@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def test_newest_turns_stand_verbatim_and_older_ones_as_lines() -> None:
     """Oldest first; beyond turns_max one line each."""
     history = history_of(*(turn(n) for n in range(1, 6)))
     assert told(history) == (
-        "- user: question 1\n- user: question 2\n"
+        "- user: question 1 (input i1)\n- user: question 2 (input i2)\n"
         "user: question 3\nassistant: answer 3\n"
         "user: question 4\nassistant: answer 4\n"
         "user: question 5\nassistant: answer 5\n"
@@ -102,16 +103,38 @@ def test_turn_is_shown_whole_or_as_a_line() -> None:
     history = history_of(turn(1), turn(2))
     exact = -(-len("user: question 2\nassistant: answer 2\n") // 4)
     assert told(history, replace(LIMITS, budget_tokens=exact)) == "user: question 2\nassistant: answer 2\n"
-    assert told(history, replace(LIMITS, budget_tokens=exact - 1)) == "- user: question 2\n"
+    assert told(history, replace(LIMITS, budget_tokens=exact - 1)) == "- user: question 2 (input i2)\n"
 
 
 def test_digest_is_one_line_within_its_length() -> None:
     """Newlines are folded, long texts are cut, tools and degradation are named."""
-    assert digest(turn(1, "a\nb"), 40) == "- user: a b"
-    long = digest(turn(1, "x" * 100, tool_ids=("list_tools",), is_degraded=True), 40)
-    assert len(long) == 40
-    assert long.endswith("… (list_tools; degraded)")
+    assert digest(turn(1, "a\nb"), 40) == "- user: a b (input i1)"
+    long = digest(turn(1, "x" * 100, tool_ids=("list_tools",), is_degraded=True), 60)
+    assert len(long) == 60
+    assert long.endswith("… (input i1; list_tools; degraded)")
+    many = digest(turn(1, "x" * 100, tool_ids=tuple(f"tool_{n}" for n in range(50))), 60)
+    assert len(many) == 60 and "(input i1; tool_0, " in many
     assert "used list_tools" in told(history_of(turn(1, tool_ids=("list_tools",))))
+
+
+ID = "11111111-2222-5333-8444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("reply_ref", "is_degraded", "name"),
+    [
+        (f"RunCompleted:{ID}-12/2", False, "turn 12"),
+        (f"PROMPT_RECEIVED:WO-{ID}-7.2.1#1/1/1", False, "turn 7"),
+        (f"WO_COMPLETED:WO-{ID}-3.1.1/ho1/1@a/1", False, "turn 3"),
+        (f"TurnDegraded:{ID}/i1/2", True, "input i1"),
+        ("", False, "input i1"),
+    ],
+)
+def test_a_line_names_its_turn_as_it_is_opened(reply_ref: str, is_degraded: bool, name: str) -> None:
+    """What `hobus session show --turn` takes, whichever entry holds the answer."""
+    one = replace(turn(1), reply_ref=reply_ref, is_degraded=is_degraded)
+    assert one.name == name
+    assert f"({name}" in digest(one, 120)
 
 
 def test_late_degraded_answer_replaces_what_was_shown() -> None:
@@ -120,7 +143,7 @@ def test_late_degraded_answer_replaces_what_was_shown() -> None:
     verbatim = remember(history, turn(4, reply="bare", is_degraded=True), LIMITS)
     assert "assistant: bare\nuser: question 5" in told(verbatim)
     line = remember(history, turn(1, is_degraded=True), LIMITS)
-    assert told(line).startswith("- user: question 1 (degraded)\n- user: question 2\n")
+    assert told(line).startswith("- user: question 1 (input i1; degraded)\n- user: question 2 (")
     assert (verbatim.count, line.count) == (5, 5)
 
 

@@ -47,6 +47,7 @@ class Asked:
     def __init__(self, *overlays: m.Overlay, memory: object = True) -> None:
         self.overlays = list(overlays)
         self.asked: list[Any] = []
+        self.page = 100
         config = SimpleNamespace(
             memory=memory, host=SimpleNamespace(agent_id="ADMIN"), launcher=SimpleNamespace(client_timeout_ms=1000)
         )
@@ -61,7 +62,9 @@ class Asked:
         """One answer."""
         self.asked.append(message)
         if isinstance(message, m.ReadOverlays):
-            return m.Overlays(overlays=self.overlays, as_of=AS_OF)
+            page = self.overlays[message.after + 1 : message.after + 1 + self.page]
+            end = message.after + self.page
+            return m.Overlays(overlays=page, next=end if end + 1 < len(self.overlays) else None, as_of=AS_OF)
         return m.OverlayChanged(overlay=self.overlays[0])
 
 
@@ -75,6 +78,14 @@ def lines(line: str, talk: Asked, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr(memory_words, "connected", connected)
     return "\n".join(text for text, _ in asyncio.run(told(line, cast("Talk", talk))))
+
+
+def test_memory_lists_what_stands_on_a_later_page_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is off fills pages of its own; every page is of one moment."""
+    talk = Asked(*[overlay("off")] * 5, overlay("active"))
+    talk.page = 2
+    assert f"{NAME}  active" in lines("/memory", talk, monkeypatch)
+    assert [one.as_of_seq for one in talk.asked] == [None, AS_OF.as_of_seq, AS_OF.as_of_seq]
 
 
 def test_memory_lists_what_is_remembered_and_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:

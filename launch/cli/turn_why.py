@@ -1,0 +1,89 @@
+"""Why a turn was answered as it was, as `hobus why`, `hobus diff` and the chat read it: by the record alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hobus.actors.ho3_memory.records import STREAMS
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.base import named
+from hobus.bus.messages.ids import entry_id, shown_session
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.provenance_view import configurations_of
+from hobus.launch.cli.turn_account import TurnAccount, entries_of_session, turn_account
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.sessions.history import turns_in
+from hobus.launch.sessions.provenance import Configuration, named_by_run
+from hobus.launch.sessions.why import Evidence, Explanation, explain, quoted_elsewhere
+from hobus.ledger_service.reader import EntryFilter, read_entries
+
+TURN = (
+    "SES-<8 hex digits>-<n>, the n-th turn of a session; one that had no run: SESSION/<input id>; SESSION alone means "
+    "its last one."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedTurn:
+    """A turn, and why it was answered so."""
+
+    account: TurnAccount
+    why: Explanation
+    configuration: Configuration | None
+    """That it was requested under; None: the record does not have it."""
+
+    @property
+    def name(self) -> str:
+        """`SES-1a2b3c4d-2`; of one that had no run, `SES-1a2b3c4d/<input id>`."""
+        turn, session = self.account.turn, shown_session(self.account.session_id)
+        return f"{session}-{turn.run}" if turn.run else f"{session}/{turn.input_id}"
+
+    def document(self) -> dict[str, Any]:
+        """For programs: everything."""
+        turn = self.account.turn
+        return {"turn": self.name, "session_id": self.account.session_id} | asdict(turn) | named(asdict(self.why))
+
+
+def explained(home: Home, session_id: str, wanted: str | None, *, called: str = "TURN") -> ExplainedTurn:
+    """The turn of this session that `wanted` names: its number, its input, `SES-…-<n>`; None: the last one.
+
+    Raises UsageFault where there is no such turn.
+    """
+    entries = entries_of_session(home, session_id)
+    if wanted is None:
+        turns = turns_in(entries)
+        if not turns:
+            session = shown_session(session_id)
+            raise UsageFault(f"{session} has no turn yet", hint=next_here(f"ask --session {session} TEXT"))
+        wanted = str(turns[-1].run or turns[-1].input_id)
+    account = turn_account(entries, session_id, wanted, called=called)
+    quoted = quoted_elsewhere(account.entries, entries)
+    everything = read_entries(home.ledger, with_bodies=True) if quoted else ()
+    elsewhere = [one for one in everything if one.submission_id in quoted]
+    memory = [
+        one for stream in STREAMS for one in read_entries(home.ledger, EntryFilter(stream=stream), with_bodies=True)
+    ]
+    snapshot, fault = _snapshot(home.ledger, named_by_run(account.entries))
+    configurations = configurations_of(home)
+    why = explain(
+        Evidence(
+            turn=account.entries, session=entries, elsewhere=elsewhere, memory=memory, snapshot=snapshot, fault=fault,
+            configurations=configurations,
+        )
+    )  # fmt: skip
+    return ExplainedTurn(account, why, configurations.get(why.config_digest))
+
+
+def _snapshot(record: Path, digest: str) -> tuple[Snapshot | None, str]:
+    """The configuration of this digest, which the record has once; else why it is not to be had."""
+    wanted = entry_id("CONFIG_SNAPSHOT", digest)
+    for entry in read_entries(record, EntryFilter(event_type="CONFIG_SNAPSHOT"), with_bodies=True):
+        if entry.submission_id == wanted and entry.bodies and entry.bodies[0] is not None:
+            try:
+                return Snapshot.from_bytes(entry.bodies[0]), ""
+            except ConfigError:
+                return None, f"the configuration that the turn ran under (#{entry.sequence}) is of another version"
+    return None, "the record lacks the configuration that the turn ran under"

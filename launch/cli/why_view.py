@@ -1,0 +1,271 @@
+"""Why a turn was answered as it was, in words and tables: printed by `hobus why`, told by `/why` in the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from hobus.bus.text import shortened
+from hobus.launch.cli.provenance_view import MADE_UNDER, rows_of
+from hobus.launch.cli.turn_why import ExplainedTurn
+from hobus.launch.console.output import as_json as json_text
+from hobus.launch.console.output import counted, note, printable, say, styled, table, table_lines, thousands
+from hobus.launch.sessions.why import Explanation, MemoryShown, PromptShown, Shown, Span
+from hobus.launch.sessions.why_context import ContextSeen
+
+_LINE_CHARS = 60
+_BAR_CELLS = 24
+_ENTRIES = 3
+"""Of those behind one text that are named."""
+_ROWS = 40
+"""Of one list, as people read it; programs get all of it."""
+_US_PER_MS = 1000
+
+
+class Heading(NamedTuple):
+    """Above what follows, a blank line before it."""
+
+    text: str
+
+
+class Said(NamedTuple):
+    """A line."""
+
+    text: str
+    colour: str | None = None
+    bold: bool = False
+
+
+class Aside(NamedTuple):
+    """What a program that reads standard output must not see."""
+
+    text: str
+
+
+class Rows(NamedTuple):
+    """A table; of its cells what no terminal is commanded by."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+Part = Heading | Said | Aside | Rows
+
+
+def show(parts: Iterator[Part]) -> None:
+    """Printed, each as soon as it is there."""
+    for part in parts:
+        match part:
+            case Heading(text):
+                say()
+                say(styled(text, None, bold=True))
+            case Said(text, colour, bold):
+                say(styled(text, colour, bold=bold) if colour or bold else text)
+            case Aside(text):
+                note(text)
+            case Rows(headings, rows):
+                table(headings, rows)
+
+
+def lines_of(parts: Iterator[Part]) -> Iterator[str]:
+    """The same as lines; tables as wide as the terminal."""
+    for part in parts:
+        if isinstance(part, Rows):
+            yield from table_lines(part.headings, part.rows, is_styled=False)
+        else:
+            yield part.text
+
+
+def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
+    """Everything that people read of it; `in_full`: every prompt whole."""
+    turn, explained = found.account.turn, found.why
+    yield Said(f"{found.name}: {turn.outcome} {turn.code}".rstrip(), bold=True)
+    yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
+    yield Said(f"  > {_line(turn.reply)}")
+    yield from map(Aside, explained.missing)
+    yield from _spans(explained.spans)
+    yield from _classification(explained)
+    for context in explained.contexts:
+        yield from _context(context)
+    for prompt in explained.prompts:
+        yield from _prompt(prompt, in_full=in_full)
+    if explained.memory is not None:
+        yield from _memory(explained.memory)
+    if explained.gates:
+        yield Heading("what this turn adds to memory")
+        rows = [
+            (printable(one.signal_id), "crossed" if one.crossed else "closed", one.reason, f"#{one.sequence}")
+            for one in explained.gates
+        ]
+        yield from _rows(("SIGNAL", "GATE", "WHY", "ENTRY"), rows)
+    yield from _facts(explained)
+    if explained.config_digest:
+        yield Heading(f"ran under {explained.config_digest}")
+        yield Rows(MADE_UNDER, rows_of(explained.made_of))
+    if turn.outcome == "running":
+        yield Aside("the turn is not over yet")
+
+
+def _spans(spans: Sequence[Span]) -> Iterator[Part]:
+    """A waterfall: each bar begins and ends where its work did, in the time of the whole turn."""
+    if not spans:
+        return
+    begin = min(one.begin_us for one in spans)
+    end = max(one.end_us or one.begin_us for one in spans)
+    whole = max(1, end - begin)
+    yield Heading(f"where {thousands(round(whole / _US_PER_MS))} ms went")
+    rows: list[tuple[str, ...]] = []
+    for one in spans:
+        until = end if one.end_us is None else one.end_us
+        first = (one.begin_us - begin) * _BAR_CELLS // whole
+        cells = max(1, round((until - one.begin_us) * _BAR_CELLS / whole))
+        bar = (" " * min(first, _BAR_CELLS - 1) + "#" * cells)[:_BAR_CELLS]
+        took = "not ended" if one.end_us is None else f"{thousands(round((until - one.begin_us) / _US_PER_MS))} ms"
+        rows.append((one.what, one.order, bar, took, _entries(one.sequences)))
+    yield from _rows(("WHAT", "ORDER", "WHEN", "TOOK", "ENTRIES"), rows)
+
+
+def _classification(explained: Explanation) -> Iterator[Part]:
+    if explained.classified is None:
+        return
+    yield Heading(f"the message was taken as (#{explained.classified})")
+    for name, value in (explained.classification or {"nothing": "the classification failed"}).items():
+        yield Said(f"  {printable(name)}: {_value(value)}")
+
+
+def _context(context: ContextSeen) -> Iterator[Part]:
+    """By which template, what each stage gave, where it came from, and what ended it."""
+    if context.shown_by:
+        yield Heading(
+            f"context of order {context.shown_by}, shown again: {context.tokens} tokens (#{context.sequence})"
+        )
+        return
+    named = f"context by {context.template_id} {context.template_version}".rstrip()
+    yield Heading(f"{named}, {_CHOSEN.get(context.chosen_by, context.chosen_by)} (#{context.sequence})")
+    used = f"{thousands(context.tokens)} of {counted(context.max_tokens, 'token')}"
+    asked = counted(context.queries, "question")
+    fallback = f", fallback {context.fallback}" if context.fallback else ""
+    again = ", as it was assembled before" if context.is_cached else ""
+    yield Said(f"  {used}, {asked}, {thousands(context.elapsed_ms)} ms; ended by {context.stopped_by}{fallback}{again}")
+    yield from (Said(f"  warning: {printable(one)}", "yellow") for one in islice(context.warnings, _ROWS))
+    rows = [
+        (
+            one.stage,
+            one.type,
+            thousands(one.fragments),
+            thousands(one.tokens),
+            f"{thousands(one.duration_ms)} ms",
+            one.status,
+        )
+        for one in context.stages
+    ]
+    yield from _rows(("STAGE", "TYPE", "PIECES", "TOKENS", "TOOK", "STATUS"), rows)
+    found = [
+        (one.source, printable(one.source_id), thousands(one.tokens), _score(one.relevance_score))
+        for one in context.fragments
+    ]
+    if found:
+        yield from _rows(("SOURCE", "WHICH", "TOKENS", "SCORE"), found)
+
+
+_CHOSEN = {
+    "selectors": "chosen by its selectors",
+    "agent": "of its agent's own list",
+    "override": "asked for by name",
+    "default": "as no template applies",
+}
+
+
+def _score(score: float | None) -> str:
+    return "" if score is None else f"{score:.3f}"
+
+
+def _prompt(prompt: PromptShown, *, in_full: bool) -> Iterator[Part]:
+    whose = prompt.order if prompt.order.startswith("of ") else f"of order {prompt.order}"
+    model = f"{prompt.provider_id}/{prompt.model_id}"
+    yield Heading(f"prompt {whose} to {model} under {prompt.contract_id} (#{prompt.sequence})")
+    if prompt.answered is None:
+        yield Said("  not answered")
+    else:
+        price = "price unknown" if prompt.cost_usd is None else f"${prompt.cost_usd:.4f}"
+        remaining = prompt.budget_remaining
+        left = "" if remaining is None else f", {thousands(remaining)} tokens left in the session"
+        yield Said(
+            f"  {thousands(prompt.input_tokens or 0)} + {counted(prompt.output_tokens or 0, 'token')} "
+            f"({thousands(prompt.cached_tokens or 0)} cached), {price}, {thousands(prompt.latency_ms or 0)} ms; "
+            f"{thousands(prompt.reserved_tokens)} reserved{left} (#{prompt.answered})"
+        )
+    if prompt.tools:
+        yield Said(f"  tools: {', '.join(map(printable, prompt.tools))}")
+    if in_full:
+        for one in prompt.shown:
+            yield Said(f"  --- {one.role}: {one.name}, {one.source} {_entries(one.sequences)}".rstrip(), "cyan")
+            yield from (Said(f"  | {printable(line)}") for line in one.text.splitlines())
+        return
+    rows = [
+        (one.role, printable(one.name), thousands(one.tokens), _source(one), _line(one.text)) for one in prompt.shown
+    ]
+    yield from _rows(("ROLE", "STRETCH", "TOKENS", "FROM", "TEXT"), rows)
+
+
+def _source(one: Shown) -> str:
+    return f"{one.source} {_entries(one.sequences)}".rstrip()
+
+
+def _memory(memory: MemoryShown) -> Iterator[Part]:
+    read = "it did not answer" if memory.as_of_seq is None else f"as of {memory.as_of_ts}, #{memory.as_of_seq}"
+    if memory.shown_by:
+        read = f"as order {memory.shown_by} showed them"
+    used = f"{thousands(memory.tokens_used)} of {counted(memory.budget, 'token')}"
+    yield Heading(f"memory: {counted(len(memory.shown), 'line')} shown, {used}; {read} (#{memory.sequence})")
+    for line in memory.shown:
+        score = "" if line.score is None else f", score {line.score:.3f}"
+        yield Said(f"  shown     {line.artifact_id}{score}: {printable(line.line)}{_made(line.sequence)}")
+        behind = [one["sequence"] for one in line.events if one["sequence"] is not None]
+        if line.signals:
+            events = f"{counted(len(line.events), 'event')}{_made(*behind)}"
+            yield Said(f"            rests on {', '.join(map(printable, line.signals))}: {events}")
+    for left in memory.left_out[:_ROWS]:
+        words = "" if left.line is None else f" {printable(left.line)};"
+        yield Said(f"  not shown {left.artifact_id}:{words} {left.reason}")
+    yield from _further(len(memory.left_out), "line")
+
+
+def _facts(explained: Explanation) -> Iterator[Part]:
+    for one in (*explained.beside, *explained.quality):
+        yield Heading(f"{one.event}{f': {one.decision.lower()}' if one.decision else ''} (#{one.sequence})")
+        for name, value in one.says.items():
+            if value not in ("", None, [], {}):
+                yield Said(f"  {name}: {_value(value)}")
+
+
+def _rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Part]:
+    """The first of them, and how many there are beside."""
+    if rows:
+        yield Rows(headings, rows[:_ROWS])
+        yield from _further(len(rows), "row")
+
+
+def _further(count: int, noun: str) -> Iterator[Part]:
+    if count > _ROWS:
+        yield Said(f"  and {counted(count - _ROWS, f'further {noun}')}: --json has all", "bright_black")
+
+
+def _value(value: Any) -> str:
+    return printable(value if isinstance(value, str) else json_text(value)) or "nothing"
+
+
+def _entries(sequences: Sequence[int]) -> str:
+    """The numbers of at most three entries; more are counted."""
+    shown = " ".join(f"#{one}" for one in sequences[:_ENTRIES])
+    return shown if len(sequences) <= _ENTRIES else f"{shown} and {counted(len(sequences) - _ENTRIES, 'other')}"
+
+
+def _made(*sequences: int | None) -> str:
+    known = [one for one in sequences if one is not None]
+    return f" ({_entries(known)})" if known else ""
+
+
+def _line(text: str | None) -> str:
+    return printable(shortened(" ".join((text or "").split()), _LINE_CHARS))
