@@ -74,7 +74,7 @@ def question(kind: str, size: int) -> tuple[Message, type[Message]]:
 
 
 def settings() -> BusSettings:
-    return load_snapshot(None, None).config.bus
+    return load_snapshot().config.bus
 
 
 def make_peer(actor: Actor | None, role: str, directory: Path, zeromq: ZeroMQ) -> Peer:

@@ -134,7 +134,7 @@ class _Bus(SmallBus):
 
 async def measure(folder: Path, turns: int) -> dict[str, Any]:
     """One row."""
-    service = LedgerService(RealDisk(folder), load_snapshot(None, None).config.ledger)
+    service = LedgerService(RealDisk(folder), load_snapshot().config.ledger)
     await service.start(_Bus())  # pyright: ignore[reportArgumentType]
     began, cpu = time.perf_counter(), time.process_time()
     for session_id, needle_at in ((SESSION, turns // 4), (OTHER, None)):

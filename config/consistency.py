@@ -21,7 +21,7 @@ _PROVIDER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _AROUND_A_KEY_CHARS = 100
 """Names of events, of the gateway that wrote them and of an attempt, which stand around a call's key in such an id."""
 
-_HOME_DIRECTORIES = ("config", "run", "logs", "ledger", "spool")
+_HOME_DIRECTORIES = ("config", "packages", "run", "logs", "ledger", "spool")
 """What lies below a home already."""
 
 _MEMORY_DIR = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -231,6 +231,8 @@ def _path_faults(paths: Iterable[str]) -> Iterator[str]:
     for number, root in enumerate(paths):
         if root != "*" and not root.startswith(("/", "~/")):
             yield f"permissions.paths.{number}: {root[:200]!r} is another place for each process; begin it with / or ~/"
+        elif ".." in root.split("/"):
+            yield f"permissions.paths.{number}: {root[:200]!r} leads elsewhere by `..`; write the place itself"
 
 
 def _is_permitted(agent: Agent, tool: str) -> bool:

@@ -1,6 +1,7 @@
-"""Where governed files are: shipped beside this module, replaced one by one by files in `<home>/config/`.
+"""Where governed files are, in three layers: shipped beside this module, installed packages, a home's own.
 
-Paths are relative to either root and `/`-separated: they are the names under which packages own files.
+A package adds files, and never stands in for one that is there; the home's own replace those of both layers one by one.
+Paths are relative to their root and `/`-separated: they are the names under which packages own files.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from typing import Literal
 
 SHIPPED_ROOT = Path(__file__).resolve().parent
 ADMIN_CONFIG = "admin_config.json"
+SIGNATURE = "signature.json"
+"""What a package's directory holds beside its governed files."""
+SHIPPED = "shipped"
+OWN = "own"
 
 Kind = Literal["config", "agent", "contract", "prompt_pack", "framework", "standard", "spec", "package", "template"]
 
@@ -23,10 +28,25 @@ _PLACES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("template", re.compile(r"attention/[^/]+\.json")),
     ("prompt_pack", re.compile(r"prompt_packs/[^/]+\.txt")),
     ("framework", re.compile(r"frameworks/[^/]+/manifest\.yaml")),
-    ("standard", re.compile(r"frameworks/[^/]+/standard\.md")),
+    ("standard", re.compile(r"(frameworks|specs)/[^/]+/standard\.md")),
     ("spec", re.compile(r"specs/[^/]+/manifest\.yaml")),
     ("package", re.compile(r"packages/[^/]+/manifest\.json")),
 )
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Where governed files are beside those that are shipped; nothing given: nowhere."""
+
+    packages: tuple[Path, ...] = ()
+    """A directory for each installed package, laid out like `config/`."""
+    own: Path | None = None
+    """The home's own, which need not be there."""
+    config_file: Path | None = None
+    """Stands in for admin_config.json, also for the home's own."""
+
+
+SHIPPED_ALONE = Layers()
 
 
 @dataclass(frozen=True)
@@ -37,12 +57,18 @@ class GovernedFile:
     """Path relative to the root, `/`-separated."""
     kind: Kind
     path: Path
-    is_shipped: bool
+    layer: str
+    """`shipped`, `own`, or the id of the package that brought it."""
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it came with the program."""
+        return self.layer == SHIPPED
 
     @property
     def origin(self) -> str:
-        """`shipped`, or the path of the file that replaces or adds."""
-        return "shipped" if self.is_shipped else str(self.path)
+        """`shipped`, the package's id, or the path of the home's own file that replaces or adds."""
+        return str(self.path) if self.layer == OWN else self.layer
 
 
 def kind_of(name: str) -> Kind | None:
@@ -50,19 +76,39 @@ def kind_of(name: str) -> Kind | None:
     return next((kind for kind, place in _PLACES if place.fullmatch(name)), None)
 
 
-def find(overrides: Path | None, config_file: Path | None) -> tuple[dict[str, GovernedFile], list[str]]:
-    """Every governed file by name, sorted, and a fault for whatever in `overrides` has no place or is no file.
-
-    `config_file` stands in for admin_config.json, also for the one in `overrides`.
-    """
-    files = {file.name: file for file in _below(SHIPPED_ROOT, is_shipped=True)}
+def find(layers: Layers = SHIPPED_ALONE) -> tuple[dict[str, GovernedFile], list[str]]:
+    """Every governed file by name, sorted; and a fault for whatever has no place, is no file, or is there already."""
+    files = {file.name: file for file in _below(SHIPPED_ROOT, SHIPPED)}
     faults: list[str] = []
-    if overrides is not None and overrides.is_dir():
-        files |= {file.name: file for file in _below(overrides, is_shipped=False)}
-        faults = [*_misplaced(overrides), *_no_files(overrides)]
-    if config_file is not None:
-        files[ADMIN_CONFIG] = GovernedFile(ADMIN_CONFIG, "config", config_file, is_shipped=False)
+    for root in layers.packages:
+        faults += _taken_in(root, files)
+    if layers.own is not None and layers.own.is_dir():
+        files |= {file.name: file for file in _below(layers.own, OWN)}
+        faults += [*_misplaced(layers.own), *_no_files(layers.own)]
+    if layers.config_file is not None:
+        files[ADMIN_CONFIG] = GovernedFile(ADMIN_CONFIG, "config", layers.config_file, OWN)
     return dict(sorted(files.items())), faults
+
+
+def _taken_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
+    """Adds a package's files to `files`; a fault for each that may not be there."""
+    ids = [name.split("/")[1] for name in governed_names(root) if kind_of(name) == "package"]
+    if len(ids) != 1:
+        said = f"{len(ids)} package manifests, not one" if root.is_dir() else "no such directory"
+        return [f"{root}: {said}; install the package again, or remove it (hobus package list)"]
+    faults = [fault for fault in _misplaced(root) if not fault.startswith(f"{root / SIGNATURE}: ")]
+    faults += _no_files(root)
+    for file in _below(root, ids[0]):
+        if file.kind == "config":
+            faults.append(f"{file.path}: a package holds no settings; they are the home's own (hobus config set)")
+        elif (there := files.get(file.name)) is not None:
+            faults.append(
+                f"{file.path}: {there.layer} has a file of this name, which no package may replace; "
+                f"remove {file.layer}, or ask its maker to give the file another name"
+            )
+        else:
+            files[file.name] = file
+    return faults
 
 
 def _names(root: Path) -> list[str]:
@@ -76,11 +122,9 @@ def governed_names(root: Path) -> list[str]:
     return [name for name in _names(root) if kind_of(name) is not None]
 
 
-def _below(root: Path, *, is_shipped: bool) -> list[GovernedFile]:
+def _below(root: Path, layer: str) -> list[GovernedFile]:
     return [
-        GovernedFile(name, kind, root / name, is_shipped)
-        for name in _names(root)
-        if (kind := kind_of(name)) is not None
+        GovernedFile(name, kind, root / name, layer) for name in _names(root) if (kind := kind_of(name)) is not None
     ]
 
 

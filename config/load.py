@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -21,7 +21,7 @@ from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
 from hobus.config.attention_rules import attention_faults
 from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
-from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
 from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
@@ -57,40 +57,67 @@ Further = Callable[[AdminConfig], list[str]]
 """What else is checked of the settings: faults that begin with a dotted path, as all others."""
 
 
-def load(
-    overrides: Path | None, config_file: Path | None, *, further: Further = lambda _config: []
-) -> tuple[Governed, dict[str, str]]:
-    """Everything below `config/`, files in `overrides` replacing shipped ones one by one, and each file's origin.
+@dataclass(frozen=True)
+class Reading:
+    """What lies in these layers, as far as it is sound, and every fault of it."""
+
+    files: Mapping[str, GovernedFile]
+    """By name, as they are in force."""
+    config: AdminConfig | None
+    """None where nothing sound is left of the settings."""
+    assets: Mapping[Kind, Mapping[str, Any]]
+    """Kind -> id -> model, of all kinds that have one."""
+    prompt_packs: Mapping[str, str]
+    faults: tuple[str, ...]
+    """In words: file, dotted path, what is wrong, the fix."""
+    of_place: int
+    """So many of them, the first ones, are of files that may not lie where they do."""
+
+    def governed(self) -> tuple[Governed, dict[str, str]]:
+        """All of it, and each file's origin. Raises ConfigError that lists every fault."""
+        if self.faults or self.config is None:
+            raise _error(list(self.faults))
+        by_kind: dict[str, Mapping[str, Any]] = {**self.assets, "prompt_pack": self.prompt_packs}
+        governed = Governed(
+            config=self.config, **{f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()}
+        )
+        if faults := snapshot_faults(self.config, len(canonical_bytes(governed))):
+            raise _error([_placed(fault, self.files) for fault in faults])
+        return governed, {file.name: file.origin for file in self.files.values()}
+
+
+def load(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> tuple[Governed, dict[str, str]]:
+    """Everything governed in these layers, and each file's origin.
 
     An admin_config.json of one's own is laid over the shipped one (`config.merge`).
 
     Raises ConfigError that lists every fault, those of `further`, too: file, dotted path, what is wrong, the fix.
     """
-    found, faults = files.find(overrides, config_file)
+    return read(layers, further=further).governed()
+
+
+def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Reading:
+    """What `load` raises for is told beside what is sound."""
+    found, faults = files.find(layers)
+    of_place = len(faults)
     gone: set[str] = set()
     config, pasted = _admin_config(found[ADMIN_CONFIG], faults, gone)
+    max_bytes = file_max_bytes(config)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}
     for file in found.values():
         if file.kind in _MODELS:
-            _read_asset(file, assets[file.kind], faults, gone)
+            _read_asset(file, assets[file.kind], faults, gone, max_bytes)
         elif file.kind == "prompt_pack":
-            _read_pack(file, prompt_packs, faults, gone)
-    if config is None:
-        raise _error(faults)
-    told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
-    told += attention_faults(config, assets["template"], assets["agent"], assets["contract"], assets["framework"])
-    told += further(config)
-    faults += [
-        _placed(mcp_block.where_written(fault, pasted), found) for fault in told if not follows_from(fault, gone)
-    ]
-    if faults:
-        raise _error(faults)
-    by_kind: dict[str, dict[str, Any]] = {**assets, "prompt_pack": prompt_packs}
-    governed = Governed(config=config, **{f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()})
-    if faults := snapshot_faults(config, len(canonical_bytes(governed))):
-        raise _error([_placed(fault, found) for fault in faults])
-    return governed, {file.name: file.origin for file in found.values()}
+            _read_pack(file, prompt_packs, faults, gone, max_bytes)
+    if config is not None:
+        told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
+        told += attention_faults(config, assets["template"], assets["agent"], assets["contract"], assets["framework"])
+        told += further(config)
+        faults += [
+            _placed(mcp_block.where_written(fault, pasted), found) for fault in told if not follows_from(fault, gone)
+        ]
+    return Reading(found, config, assets, prompt_packs, tuple(faults), of_place)
 
 
 def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:
@@ -107,8 +134,29 @@ def _error(faults: list[str]) -> ConfigError:
     return ConfigError(f"configuration has {count}:\n{lines}", facts={"faults": list(faults)})
 
 
-def _read(file: GovernedFile, faults: list[str]) -> str | None:
+def file_max_bytes(config: AdminConfig | None = None) -> int | None:
+    """How long a governed file may be: together they are one body of the record. None: what is shipped does not say."""
+    if config is not None:
+        return config.ledger.bodies_max_bytes
     try:
+        shipped: Any = json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+        return int(shipped["ledger"]["bodies_max_bytes"])
+    except (BadText, KeyError, TypeError, ValueError, OSError):
+        return None  # then nothing starts, whatever else there is
+
+
+def too_long(size_bytes: int, max_bytes: int | None) -> str:
+    """Why a file of so many bytes is not read, as the end of a sentence about it; empty: it is."""
+    if max_bytes is None or size_bytes <= max_bytes:
+        return ""
+    return f"has {size_bytes} bytes; at most {max_bytes} are read (ledger.bodies_max_bytes); shorten it, or remove it"
+
+
+def _read(file: GovernedFile, faults: list[str], max_bytes: int | None) -> str | None:
+    try:
+        if said := too_long(file.path.stat().st_size, max_bytes):
+            faults.append(f"{file.path}: {said}")
+            return None
         return file.path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         faults.append(f"{file.path}: byte {error.start} is not UTF-8; save the file as UTF-8")
@@ -117,9 +165,9 @@ def _read(file: GovernedFile, faults: list[str]) -> str | None:
     return None
 
 
-def _parsed(file: GovernedFile, faults: list[str]) -> Any:
+def _parsed(file: GovernedFile, faults: list[str], max_bytes: int | None) -> Any:
     """The file's value; None (never a valid file) with a fault if it has none."""
-    text = _read(file, faults)
+    text = _read(file, faults, max_bytes)
     if text is None:
         return None
     try:
@@ -140,7 +188,7 @@ def _admin_config(file: GovernedFile, faults: list[str], gone: set[str]) -> tupl
 
     Where there are faults, their sound part; what is not in it goes to `gone`.
     """
-    value = _parsed(file, faults)
+    value = _parsed(file, faults, None if file.is_shipped else file_max_bytes())
     if value is None:
         return None, ()
     written, shipped = value, None
@@ -158,8 +206,10 @@ def _admin_config(file: GovernedFile, faults: list[str], gone: set[str]) -> tupl
     return config, block.names
 
 
-def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone: set[str]) -> None:
-    pack_id, text = file.path.stem, _read(file, faults)
+def _read_pack(
+    file: GovernedFile, into: dict[str, str], faults: list[str], gone: set[str], max_bytes: int | None
+) -> None:
+    pack_id, text = file.path.stem, _read(file, faults, max_bytes)
     gone |= {file.name} if text is None else set()
     if text is None:
         return
@@ -173,9 +223,11 @@ def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone
         faults.append(f"{file.path}: {fault.detail}")
 
 
-def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gone: set[str]) -> None:
+def _read_asset(
+    file: GovernedFile, into: dict[str, Any], faults: list[str], gone: set[str], max_bytes: int | None
+) -> None:
     model, id_field = _MODELS[file.kind]
-    value = _parsed(file, faults)
+    value = _parsed(file, faults, max_bytes)
     place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
     named = place.partition("_")[0] if file.kind == "framework" else place
     if value is None:

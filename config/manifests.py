@@ -1,80 +1,48 @@
-"""Keeps the hashes in `packages/*/manifest.json` true: `python -m hobus.config.manifests --check | --write`.
+"""Keeps the hashes of governed files that are shipped true: `python -m hobus.config.manifests --check | --write`.
 
-Every governed file but the package manifests themselves is owned by exactly one package, exists, and has the hash that
-its owner states. Adding a file to a package is done by hand: ownership is a decision.
+What must hold is gate G0 (`gates/ownership.py`); here is what makes it hold again: each file's hash in the
+manifest of its package, each manifest's in `packages/sealed.json`.
+Adding a file to a package is done by hand: ownership is a decision.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from hobus.config import files
+from hobus.config.gates.layer import SEAL, Layer, hash_of, layer_at
+from hobus.config.gates.ownership import ownership
 from hobus.config.parse import BadText, json_value
 
-_HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
-
-def hash_of(path: Path) -> str:
-    """`sha256:<64 hex>` of a file's bytes."""
-    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
-
-
-def ownership_faults(root: Path) -> list[str]:
-    """Every governed file below `root` that is not owned exactly once, is missing, or has another hash than stated."""
-    faults: list[str] = []
-    owners: dict[str, str] = {}
-    for manifest in _manifests(root):
-        for asset in json_value(manifest.read_text(encoding="utf-8"))["assets"]:
-            faults.extend(_asset_faults(root, manifest, asset, owners))
-    orphans = [name for name in files.governed_names(root) if name not in owners and files.kind_of(name) != "package"]
-    faults.extend(
-        f"{name}: no package owns it; add it to the assets of one packages/*/manifest.json" for name in orphans
-    )
-    return faults
+def shipped_layer(root: Path = files.SHIPPED_ROOT) -> Layer:
+    """The layer of these files, held to what holds of those that are shipped."""
+    return layer_at("shipped", root, {name: root / name for name in files.governed_names(root)}, max_bytes=None)
 
 
 def refresh(root: Path) -> list[str]:
-    """Write the true hash of every owned file into its manifest; the manifests that changed."""
+    """Write the true hash of every owned file into its manifest, and those of the manifests; what changed."""
     changed: list[str] = []
-    for manifest in _manifests(root):
+    for manifest in sorted((root / "packages").glob("*/manifest.json")):
         value = json_value(manifest.read_text(encoding="utf-8"))
         for asset in value["assets"]:
             path = root / asset["path"]
             if path.is_file():
-                asset["sha256"] = hash_of(path)
+                asset["sha256"] = hash_of(path.read_bytes())
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         if text != manifest.read_text(encoding="utf-8"):
             manifest.write_text(text, encoding="utf-8")
             changed.append(manifest.relative_to(root).as_posix())
+    manifests = sorted((root / "packages").glob("*/manifest.json"))
+    seal = {path.relative_to(root).as_posix(): hash_of(path.read_bytes()) for path in manifests}
+    text = json.dumps(seal, indent=2) + "\n"
+    if not (root / SEAL).is_file() or text != (root / SEAL).read_text(encoding="utf-8"):
+        (root / SEAL).write_text(text, encoding="utf-8")
+        changed.append(SEAL)
     return changed
-
-
-def _manifests(root: Path) -> list[Path]:
-    return sorted((root / "packages").glob("*/manifest.json"))
-
-
-def _asset_faults(root: Path, manifest: Path, asset: dict[str, Any], owners: dict[str, str]) -> list[str]:
-    owner, name, stated = manifest.parent.name, asset["path"], asset["sha256"]
-    if name in owners:
-        return [f"{name}: owned by {owners[name]} and by {owner}; remove it from one of them"]
-    owners[name] = owner
-    if files.kind_of(name) in (None, "package"):
-        return [f"{name}: {owner} lists it, but no governed file lives there"]
-    if not (root / name).is_file():
-        return [f"{name}: {owner} lists it, but it does not exist"]
-    if not _HASH.fullmatch(stated):
-        return [f"{name}: {owner} states a hash that is not `sha256:` and 64 hex digits"]
-    if stated != hash_of(root / name):
-        return [
-            f"{name}: changed since {owner} stated its hash; if on purpose: python -m hobus.config.manifests --write"
-        ]
-    return []
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -85,12 +53,12 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for name in refresh(files.SHIPPED_ROOT) if arguments[0] == "--write" else ():
             sys.stdout.write(f"refreshed {name}\n")
-        faults = ownership_faults(files.SHIPPED_ROOT)
     except (BadText, KeyError, TypeError) as error:
         sys.stderr.write(f"a package manifest cannot be read ({error}); see: hobus config check\n")
         return 1
+    faults = list(ownership([shipped_layer()], is_checkout=True))
     for fault in faults:
-        sys.stderr.write(f"{fault}\n")
+        sys.stderr.write(f"{fault.line}\n")
     return 1 if faults else 0
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -18,7 +17,8 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.config.assets import Agent, Contract, Framework, Package, Spec
 from hobus.config.attention_template import Template
-from hobus.config.load import Further, Governed, load
+from hobus.config.files import SHIPPED_ALONE, Layers
+from hobus.config.load import Further, Governed, Reading, read
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
@@ -40,7 +40,7 @@ class Snapshot:
     specs: Mapping[str, Spec] = field(compare=False)
     packages: Mapping[str, Package] = field(compare=False)
     origins: Mapping[str, str] = field(compare=False)
-    """File -> `shipped` or the path that replaced it; empty for a snapshot that came as bytes."""
+    """File -> `shipped`, its package's id or the home's own path; empty for a snapshot that came as bytes."""
 
     def output_schemas(self) -> dict[str, dict[str, Any]]:
         """Contract id -> what its answers are judged by, and nothing else of the contract."""
@@ -90,15 +90,17 @@ class Snapshot:
         return _frozen(governed, {})
 
 
-def load_snapshot(
-    overrides: Path | None = None, config_file: Path | None = None, *, further: Further = lambda _config: []
-) -> Snapshot:
-    """The snapshot of the shipped files, those in `overrides` replacing them one by one.
+def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Snapshot:
+    """The snapshot of everything governed in these layers; an admin_config.json is laid over the shipped one.
 
-    `config_file` stands for the admin_config.json in `overrides`; either is laid over the shipped one.
     Raises ConfigError with every fault at once, those that `further` finds among the settings, too.
     """
-    return _frozen(*load(overrides, config_file, further=further))
+    return frozen(read(layers, further=further))
+
+
+def frozen(reading: Reading) -> Snapshot:
+    """The snapshot of what was read. Raises ConfigError as `load_snapshot`."""
+    return _frozen(*reading.governed())
 
 
 def _frozen(governed: Governed, origins: Mapping[str, str]) -> Snapshot:

@@ -33,6 +33,13 @@ class _Yaml(Composer, yaml.CSafeLoader):
         yaml.CSafeLoader.__init__(self, text)
         Composer.__init__(self)
 
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """No alias: a few lines of them stand for more than any memory holds."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "an alias (*name); write out what it stands for", mark)
+        return super().compose_node(parent, index)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: list[Any] = []
         for key_node, _ in node.value:

@@ -52,6 +52,7 @@ class VerifyReport:
 @dataclass(slots=True)
 class _Progress:
     segments: int = 0
+    first: int = 0  # of the segment to begin with
     sequence: int = 0  # of the next entry
     chain: bytes = GENESIS
     ledger_at_us: int = 0
@@ -61,8 +62,14 @@ class _Progress:
     ahead: list[Position] = field(default_factory=list[Position])  # what the index knows and was not reached yet
 
 
-def verify_directory(path: Path, progress: Callable[[int], None] | None = None) -> VerifyReport:
-    """Reads everything; `progress` is told the number of entries verified so far, once per batch."""
+def verify_directory(
+    path: Path, progress: Callable[[int], None] | None = None, *, newest: bool = False
+) -> VerifyReport:
+    """Reads everything; `progress` is told the number of entries verified so far, once per batch.
+
+    `newest`: of the segments only the last one is read, as a start does, whatever the size; that the others are there
+    is looked at. `entries` then counts those before it, too.
+    """
     done = _Progress()
     fault: VerifyFault | None = None
     tail = "clean"
@@ -70,11 +77,14 @@ def verify_directory(path: Path, progress: Callable[[int], None] | None = None) 
     if indexed is not None:
         done.index, done.ahead = "not compared", list(indexed)
     try:
+        if newest:
+            _begin_with_the_last(path, done)
         tail = _verify_all(path, done, progress or (lambda _count: None))
         if indexed is not None:
             reached = indexed[-1].last if indexed else -1
             done.index = "agrees" if reached == done.sequence - 1 else "behind"
-            _demand_whole_index(path, done)
+            if not newest:
+                _demand_whole_index(path, done)
         _demand_place_for_index(path, done)
     except Damage as damage:
         fault = _fault_of(damage)
@@ -150,11 +160,28 @@ def segment_firsts(path: Path) -> list[int]:
     return sorted(first for first in found if first is not None)
 
 
+def _begin_with_the_last(path: Path, done: _Progress) -> None:
+    """What is before it is taken from the index, else from what its first batch says."""
+    firsts = segment_firsts(path)
+    for known in done.ahead[:-1]:
+        if known.first not in firsts:
+            raise Damage(f"{DIRECTORY}/{segment_name(known.first)}", 0, "the segment is missing", sequence=known.first)
+    if not firsts or firsts == [0]:
+        return
+    done.first = done.sequence = firsts[-1]
+    before = next((known.chain for known in done.ahead if known.last == firsts[-1] - 1), None)
+    with segment_file(path / DIRECTORY / segment_name(firsts[-1])) as source:
+        header = read_header(source.get(0, HEADER_BYTES))
+    done.chain = before or (header.previous_chain if header is not None else GENESIS)
+    done.segments = len(firsts) - 1
+    done.ahead = [known for known in done.ahead if known.first >= firsts[-1]]
+
+
 def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) -> str:
     firsts = segment_firsts(path) if not done.ahead or (path / DIRECTORY).exists() else []
     if not firsts and not done.ahead:
         raise Damage(str(path / DIRECTORY), 0, "there is no ledger here: it holds no segment")
-    current = 0
+    current = done.first
     while firsts or done.segments:
         later = [first for first in firsts if first > current]  # listed before reading: then `current` is complete
         file = path / DIRECTORY / segment_name(current)

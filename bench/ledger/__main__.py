@@ -135,7 +135,7 @@ def _row(name: str, seconds: list[float], entries: int = 1) -> dict[str, float |
 async def measure(folder: Path, count: int) -> dict[str, object]:
     """All rows, taken in turns of 50."""
     disk = TimedDisk(folder / "ledger")
-    service = LedgerService(disk, load_snapshot(None, None).config.ledger)
+    service = LedgerService(disk, load_snapshot().config.ledger)
     await service.start(_Bus())  # pyright: ignore[reportArgumentType]
     collector.settle()  # as the ledger's process does
     raw, writer = RawFile(folder / "raw", count + ROUND), LedgerWriter(service)

@@ -18,13 +18,18 @@ from hobus.bus.messages.gateway import Breaker
 from hobus.bus.port import Clock
 from hobus.bus.zeromq.context import features
 from hobus.bus.zeromq.key_book import damaged_in
+from hobus.config.files import SHIPPED
+from hobus.config.gates.finding import TITLES, failed
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import config_changed, identity, run_file, spools
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
+from hobus.launch.cluster.installed import in_force as installed_in
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import Finding, Verdict, fail, ok, warn
 from hobus.launch.console.output import counted
+from hobus.launch.launcher.gates import findings_in
 from hobus.launch.launcher.stop import living
 from hobus.launch.launcher.zygote import is_possible
 from hobus.ledger_service.verify import other_format
@@ -73,13 +78,32 @@ def _open_files() -> Finding:
 def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
     """Whether everything governed loads, and what it is."""
     try:
-        snapshot = load_snapshot(home.config if home.config.is_dir() else None)
+        snapshot = load_snapshot(layers_of(home))
     except RuntimeFault as fault:
         fix = next_command("config check", home.root)
         return fail("configuration", fault.detail, fix), None
-    replaced = [name for name, origin in snapshot.origins.items() if origin != "shipped"]
+    replaced = [origin for origin in snapshot.origins.values() if origin not in (SHIPPED, *snapshot.packages)]
     own = f"{counted(len(replaced), 'file')} of {home.config}" if replaced else "all files as shipped"
+    if packages := installed_in(home):
+        own += f"; {counted(len(packages), 'package')} installed"
     return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
+
+
+def gates(home: Home) -> list[Finding]:
+    """One line for each gate that has something to say, else one for all; nothing where nobody knows what is there."""
+    try:
+        found = findings_in(home)
+    except ConfigError:
+        return []
+    told: list[Finding] = []
+    for gate in TITLES:
+        of_gate = [one for one in found if one.gate == gate and one.severity != "note"]
+        if of_gate:
+            made = fail if failed(of_gate) else warn
+            lines = "\n".join(f"{one.file}: {one.reason}" for one in of_gate)
+            told.append(made(f"gate {gate}", lines, "; ".join(dict.fromkeys(one.mend for one in of_gate))))
+    notes = [one.reason for one in found if one.severity == "note"]
+    return told or [ok("gates", "; ".join([f"{min(TITLES)} to {max(TITLES)} pass", *notes]))]
 
 
 def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:

@@ -64,6 +64,7 @@ COMMANDS: dict[str, str] = {
     "drill": "Kill a process at an exact moment of a turn, and see what it costs.",
     "simulate": "The whole cluster in virtual time, under seeded faults.",
     "config": "Check, show and change the configuration.",
+    "gates": "Check what must hold of files and record before anything starts.",
     "completion": "Complete commands in bash, zsh or fish.",
 }
 """Name -> its line in `hobus --help`."""

@@ -16,6 +16,7 @@ from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import BadText, json_value
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 
 _LOCK = ".admin_config.lock"
@@ -30,11 +31,6 @@ def path_of(home: Home) -> Path:
 def shipped() -> Settings:
     """What it is laid over."""
     return json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
-
-
-def overrides(home: Home) -> Path | None:
-    """The directory of everything that the home has of its own; None: nothing."""
-    return home.config if home.config.is_dir() else None
 
 
 def read(home: Home) -> Settings:
@@ -121,7 +117,7 @@ def _judged(home: Home, value: Settings) -> tuple[str, ConfigError | None]:
         except UnicodeEncodeError:
             raise UsageFault("the setting is not valid text", hint=next_here("config show")) from None
         try:
-            return load_snapshot(overrides(home), candidate).digest, None
+            return load_snapshot(layers_of(home, candidate)).digest, None
         except ConfigError as fault:
             there, told = str(candidate), str(path_of(home))
             faults = [one.replace(there, told) for one in fault.facts["faults"]]

@@ -10,6 +10,7 @@ from hobus.config.difference import NOT_THERE, Difference, differences
 from hobus.config.files import ADMIN_CONFIG
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import as_json, cell
@@ -28,7 +29,7 @@ def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> 
     except OSError:
         return ""  # it has just ended, or its run directory is gone, which is said where it matters
     given = config_file or _given_file(home, run)
-    found = differences(running, _as_started(running, load_snapshot(_overrides(home), given)))
+    found = differences(running, _as_started(running, load_snapshot(layers_of(home, given))))
     if not found:
         return ""
     said = "; ".join(map(_words, found[:_NAMED])) + (f"; and {len(found) - _NAMED} more" if found[_NAMED:] else "")
@@ -47,10 +48,6 @@ def fault_of(error: ConfigError, home: Home) -> str:
     check = next_command("config check", home.root)
     fault = next(iter(error.facts.get("faults", ())), error.detail)
     return f"the configuration on disk cannot be loaded, so it would not start again: {cell(fault)}; {check}"
-
-
-def _overrides(home: Home) -> Path | None:
-    return home.config if home.config.is_dir() else None
 
 
 def _given_file(home: Home, run: RunFile) -> Path | None:

@@ -1,6 +1,7 @@
 """The state directory of one cluster: where everything lies, who holds it, and what is swept away.
 
-<home>/config/   a user's own governed files (replace shipped ones one by one)
+<home>/config/   a user's own governed files (replace shipped and installed ones one by one)
+<home>/packages/ installed packages, and the pointer that says which are in force
 <home>/lock      held by the launcher
 <home>/run/      mode 0700: run.json, snapshot, tokens, sockets; gone after `down`
 <home>/logs/     one file of JSON lines per actor
@@ -40,6 +41,7 @@ class Home:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.config = root / "config"  # a user's own governed files
+        self.packages = root / "packages"  # what was installed
         self.ledger = root / "ledger"  # the record
         self.logs = root / "logs"
         self.spool = root / "spool"  # what waits for the ledger

@@ -62,6 +62,8 @@ class CrashDrill:
     moment: Moment
     config: Path | None
     """A directory of governed files that replace shipped ones; None: the shipped ones."""
+    packages: Path | None = None
+    """Those that are installed, with their pointer; None: none."""
     scale: tuple[str, ...] = ()
     timeout_s: float | None = None
     tell: Callable[[str], None]
@@ -70,8 +72,9 @@ class CrashDrill:
 
     def carry_out(self) -> tuple[Evidence, Checks]:
         """What was seen, and each guarantee with whether it held. Raises CommandError when it was no drill."""
-        if self.config is not None:
-            shutil.copytree(self.config, self.home.config, copy_function=shutil.copyfile)
+        for source, target in ((self.config, self.home.config), (self.packages, self.home.packages)):
+            if source is not None:
+                shutil.copytree(source, target, copy_function=shutil.copyfile)
         with _armed(self.moment):
             run = up(self.home, options_of(self.victim, self.scale))
         self._check_there(run)

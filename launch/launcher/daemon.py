@@ -26,8 +26,8 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, is_about, of_os_error
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher import inherited
+from hobus.launch.launcher.gates import start_plan
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.progress import Progress, StartRefused, StartSettled
 from hobus.launch.launcher.zygote import MAIN, end_unused, fork_zygote
 from hobus.launch.logs import writing
@@ -54,7 +54,7 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
     first = fork_zygote(home.log("zygote"))
     try:
         environ = inherited.take(handed)
-        plan = make_plan(home, options, given=environ)
+        plan = start_plan(home, options, environ)
         to_roles = inherited.by_role(plan.snapshot.config, environ)
     except BaseException:
         if first is not None:

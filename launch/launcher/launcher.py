@@ -123,8 +123,9 @@ class Launcher:
             actors = [member.actor for member in members]
             snapshot = self._plan.snapshot
             begun = StartBegun(
-                pid=os.getpid(), config_origin=self._plan.origin, config_digest=snapshot.digest, actors=actors
-            )
+                pid=os.getpid(), config_origin=self._plan.origin, config_digest=snapshot.digest, actors=actors,
+                warnings=list(self._plan.warnings),
+            )  # fmt: skip
             self._board.report(begun)
             await self._serve(crew)
         finally:

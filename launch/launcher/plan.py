@@ -7,10 +7,12 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hobus.config.gates.run import View, look
 from hobus.config.schema import AdminConfig
-from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.config.snapshot import Snapshot, frozen
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file, require_room
 from hobus.launch.launcher.supervision import size_of
@@ -25,6 +27,10 @@ class Plan:
     """Which admin_config.json it rests on."""
     counts: dict[str, int]
     """Processes per role; a role that is not named has one, `http` none."""
+    view: View
+    """What the gates look at, as this was read."""
+    warnings: tuple[str, ...] = ()
+    """What the gates say of a start that they let pass."""
 
 
 def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | None = None) -> Plan:
@@ -35,8 +41,8 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     config_file = options.config_file
     require_file(config_file)
     counts = parse_scale(options.scale)
-    overrides = home.config if home.config.is_dir() else None
-    snapshot = load_snapshot(overrides, config_file, further=lambda config: _entry_point_faults(config, given or {}))
+    view = look(layers_of(home, config_file), further=lambda config: _entry_point_faults(config, given or {}))
+    snapshot = frozen(view.reading)
     if options.listen is not None:
         snapshot = snapshot.listening("bus", options.listen)
     if options.http is not None:
@@ -59,7 +65,7 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     require_room(size_of(shipped | counts), config.launcher)
     # Absolute: whoever reads it of the run may stand elsewhere.
     origin = snapshot.origins["admin_config.json"] if config_file is None else str(config_file.absolute())
-    return Plan(snapshot=snapshot, origin=origin, counts=shipped | counts)
+    return Plan(snapshot=snapshot, origin=origin, counts=shipped | counts, view=view)
 
 
 def _entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ class StartBegun(Record):
     config_origin: str
     config_digest: str
     actors: list[str] = Field(description="who is started")
+    warnings: list[str] = Field(default_factory=list, description="what the gates say of it, which let it pass")
 
 
 class StateChanged(Record):

@@ -87,6 +87,7 @@ def start_here(home: Home, options: StartOptions) -> int:
         else:
             rows.take(word)
             if isinstance(word, StartBegun):
+                _warn(word)
                 note(f"starting; Ctrl-C stops it. Times are {zone(SystemClock().now())}")
 
     # By name: a start in the background loads neither the launcher nor the bus.
@@ -178,12 +179,19 @@ def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_
         if isinstance(word, StartRefused):
             launcher.wait()  # it holds nothing any more when this command has ended
             raise CommandError(word.message, hint=word.hint, exit_code=word.exit_code)
+        if isinstance(word, StartBegun) and not quiet:
+            _warn(word)
         if isinstance(word, StartBegun) and not wait:
             say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
             return exit_codes.OK
         if isinstance(word, StartSettled):
             return exit_codes.OK if quiet and word.is_ready else show(home, word, rows)
     raise died_while_starting(home, launcher.wait(), tail.reason(home.log("launcher"), start=log_begins_at))
+
+
+def _warn(word: StartBegun) -> None:
+    for said in word.warnings:
+        note(styled(f"warning: {said}", "yellow", to_stderr=True))
 
 
 def died_while_starting(home: Home, code: int, said: str) -> CommandError:

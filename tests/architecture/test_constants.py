@@ -15,7 +15,7 @@ from functools import cache
 import pytest
 
 from hobus.config.schema import AdminConfig
-from tests.architecture.source import modules
+from tests.architecture.source import FOLDERS, ROOT, modules
 from tests.architecture.test_catalog import RECORDS, is_constant
 from tests.architecture.test_defaults import SECTIONS
 
@@ -172,6 +172,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
         "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN)", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
+        "hobus.config.gates.ownership._SHOWN_CHARS", "hobus.config.gates.invariants._SHOWN_CHARS",
         "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.cluster.config_changed._NAMED", "hobus.launch.launcher.operate._NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN", "hobus.launch.filters.syntax.DEPTH_MAX",
@@ -195,6 +196,13 @@ PATTERNS = {pattern: re.compile(re.escape(pattern).replace(r"\*", ".*")) for one
 def test_no_limit_is_a_number_in_code() -> None:
     """If this fails: make it a setting; or, if it is a fact that nobody could choose otherwise, list it above."""
     assert [name for name in found() if not any(pattern.fullmatch(name) for pattern in PATTERNS.values())] == []
+
+
+def test_every_package_that_ships_is_looked_at() -> None:
+    """A new one is seen as soon as programs can import it."""
+    packages = {path.name for path in (ROOT / "hobus").iterdir() if (path / "__init__.py").is_file()}
+    assert len(packages) > 5 and packages <= set(FOLDERS)
+    assert {name.split(".")[1] for name in modules() if name.count(".")} >= packages
 
 
 def test_listed_number_is_there() -> None:

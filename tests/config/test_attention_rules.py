@@ -12,7 +12,7 @@ from hobus.bus.errors import ConfigError
 from hobus.config.assets import Agent
 from hobus.config.attention_rules import choose, context_tokens, tokens_of
 from hobus.config.attention_template import Template
-from hobus.config.files import SHIPPED_ROOT
+from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.snapshot import Snapshot, load_snapshot
 
 SHIPPED = load_snapshot()
@@ -41,7 +41,7 @@ def home_with(directory: Path, *values: dict[str, Any], agent: dict[str, Any] | 
         (directory / "agents").mkdir()
         whole = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8")) | agent
         (directory / "agents/ADMIN.json").write_text(json.dumps(whole), encoding="utf-8")
-    return load_snapshot(directory)
+    return load_snapshot(Layers(own=directory))
 
 
 def faults_of(directory: Path, *values: dict[str, Any], agent: dict[str, Any] | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from hobus.config.consistency import BUDGET_KEYS, inconsistencies, snapshot_faul
 from hobus.config.load import load
 from hobus.config.schema import AdminConfig
 
-GOVERNED, _ = load(None, None)
+GOVERNED, _ = load()
 
 
 def changed(section: str, **values: object) -> AdminConfig:

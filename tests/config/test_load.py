@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.config.files import SHIPPED_ROOT
+from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.load import load
 from hobus.config.parse import checked
 from hobus.config.schema import AdminConfig
@@ -63,7 +63,7 @@ def faults_of(tmp_path: Path, value: Any) -> list[str]:
     file = tmp_path / "mine.json"
     file.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        load(None, file)
+        load(Layers(config_file=file))
     return caught.value.facts["faults"]
 
 
@@ -77,7 +77,7 @@ def override(tmp_path: Path, name: str, text: str) -> Path:
 
 def test_shipped_files_are_valid() -> None:
     """What is shipped loads without a word."""
-    governed, origins = load(None, None)
+    governed, origins = load()
     assert governed.config.host.agent_id in governed.agents
     assert set(origins.values()) == {"shipped"}
 
@@ -129,7 +129,7 @@ def test_faults_of_one_file_hide_none_of_another_nor_of_what_does_not_fit_togeth
     }
     override(tmp_path, "admin_config.json", json.dumps(own))
     with pytest.raises(ConfigError) as caught:
-        load(agents, None)
+        load(Layers(own=agents))
     found = [fault.removeprefix(f"{tmp_path / 'config'}/").split(": ") for fault in caught.value.facts["faults"]]
     missing = [path for _, path, *_ in found if path.startswith("gateway.providers.mine.")]
     assert len(missing) > 5, "what a provider needs, and nothing that follows from it being none"
@@ -183,7 +183,7 @@ def test_whole_number_serves_where_a_fraction_may_stand(tmp_path: Path) -> None:
     value["launcher"]["orphan_drain_s"] = 5
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(value), encoding="utf-8")
-    assert load(None, file)[0] == load(None, None)[0]
+    assert load(Layers(config_file=file))[0] == load()[0]
 
 
 def test_fault_never_repeats_text_of_a_setting(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_text_that_is_not_a_json_object_is_told_with_its_place(tmp_path: Path, t
 def test_missing_config_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
     """`--config` with a wrong path says which path."""
     with pytest.raises(ConfigError, match=r"nowhere\.json: cannot be read: No such file"):
-        load(None, tmp_path / "nowhere.json")
+        load(Layers(config_file=tmp_path / "nowhere.json"))
 
 
 def test_file_that_is_not_utf8_is_a_fault(tmp_path: Path) -> None:
@@ -226,24 +226,24 @@ def test_file_that_is_not_utf8_is_a_fault(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_bytes(b"ab\xff")
     with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):
-        load(tmp_path / "config", None)
+        load(Layers(own=tmp_path / "config"))
 
 
 def test_override_replaces_one_file_and_leaves_the_others(tmp_path: Path) -> None:
     """A file in the overrides stands for the shipped one of its path; its origin is told."""
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8"))
     agent["system_prompt"] = "Mine."
-    governed, origins = load(override(tmp_path, "agents/ADMIN.json", json.dumps(agent)), None)
+    governed, origins = load(Layers(own=override(tmp_path, "agents/ADMIN.json", json.dumps(agent))))
     assert governed.agents["ADMIN"].system_prompt == "Mine."
     assert [name for name, origin in origins.items() if origin != "shipped"] == ["agents/ADMIN.json"]
     assert origins["agents/ADMIN.json"] == str(tmp_path / "config/agents/ADMIN.json")
-    assert governed.contracts == load(None, None)[0].contracts
+    assert governed.contracts == load()[0].contracts
 
 
 def test_override_adds_an_agent(tmp_path: Path) -> None:
     """A file with a new name is one more asset."""
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8")) | {"agent_id": "HELPER"}
-    governed, _ = load(override(tmp_path, "agents/HELPER.json", json.dumps(agent)), None)
+    governed, _ = load(Layers(own=override(tmp_path, "agents/HELPER.json", json.dumps(agent))))
     assert list(governed.agents) == ["ADMIN", "HELPER"]
 
 
@@ -254,7 +254,7 @@ def test_config_file_wins_over_the_override_of_admin_config(tmp_path: Path) -> N
     overrides = override(tmp_path, "admin_config.json", "not read")
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(value), encoding="utf-8")
-    governed, origins = load(overrides, file)
+    governed, origins = load(Layers(own=overrides, config_file=file))
     assert governed.config.ho1.count == 3
     assert origins["admin_config.json"] == str(file)
 
@@ -264,14 +264,14 @@ def test_override_that_nothing_reads_is_a_fault(tmp_path: Path) -> None:
     override(tmp_path, ".DS_Store", "")
     overrides = override(tmp_path, "admin-config.json", "{}")
     with pytest.raises(ConfigError) as caught:
-        load(overrides, None)
+        load(Layers(own=overrides))
     (fault,) = caught.value.facts["faults"]
     assert "admin-config.json: no governed file has this place" in fault
 
 
 def test_home_without_overrides_is_the_shipped_configuration(tmp_path: Path) -> None:
     """A directory that does not exist overrides nothing."""
-    assert load(tmp_path / "config", None)[0] == load(None, None)[0]
+    assert load(Layers(own=tmp_path / "config"))[0] == load()[0]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_asset_in_a_file_of_another_name_is_a_fault(tmp_path: Path, name: str, i
     }[id_field]
     overrides = override(tmp_path, name, (SHIPPED_ROOT / shipped).read_text(encoding="utf-8"))
     with pytest.raises(ConfigError, match=f"{id_field}: is .* but the file is named for"):
-        load(overrides, None)
+        load(Layers(own=overrides))
 
 
 def test_second_folder_for_one_framework_is_a_fault(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_second_folder_for_one_framework_is_a_fault(tmp_path: Path) -> None:
     manifest = (SHIPPED_ROOT / "frameworks/FMWK-107_Admin_Agent/manifest.yaml").read_text(encoding="utf-8")
     overrides = override(tmp_path, "frameworks/FMWK-107_Other/manifest.yaml", manifest)
     with pytest.raises(ConfigError, match="'FMWK-107' is defined by another file too"):
-        load(overrides, None)
+        load(Layers(own=overrides))
 
 
 @pytest.mark.parametrize(
@@ -316,7 +316,7 @@ def test_second_folder_for_one_framework_is_a_fault(tmp_path: Path) -> None:
 def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: str) -> None:
     """YAML is plain data, checked like JSON."""
     with pytest.raises(ConfigError) as caught:
-        load(override(tmp_path, "specs/SPEC-MINE-001/manifest.yaml", text), None)
+        load(Layers(own=override(tmp_path, "specs/SPEC-MINE-001/manifest.yaml", text)))
     assert fault in caught.value.detail
     assert "specs/SPEC-MINE-001/manifest.yaml" in caught.value.detail
 

@@ -1,15 +1,16 @@
-"""Ownership and hashes of governed files."""
+"""Hashes of the governed files that are shipped: told where they are stale, and written anew."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.manifests import hash_of, main, ownership_faults, refresh
+from hobus.config.gates.layer import SEAL
+from hobus.config.gates.ownership import ownership
+from hobus.config.manifests import main, refresh, shipped_layer
 
 GOVERNED = ("admin_config.json", "agents", "attention", "contracts", "prompt_packs", "frameworks", "specs", "packages")
 
@@ -27,77 +28,54 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def edit(manifest: Path, **asset: str) -> None:
-    """Change fields of a manifest's first asset."""
-    value = json.loads(manifest.read_text(encoding="utf-8"))
-    value["assets"][0] |= asset
-    manifest.write_text(json.dumps(value), encoding="utf-8")
+def faults(root: Path) -> list[str]:
+    """Name, reason and mend of each breach."""
+    return [
+        f"{Path(one.file).relative_to(root)}: {one.reason}; {one.mend}"
+        for one in ownership([shipped_layer(root)], is_checkout=True)
+    ]
 
 
 def test_every_shipped_file_is_owned_once_and_has_its_stated_hash() -> None:
     """If this fails after a change made on purpose: python -m hobus.config.manifests --write."""
-    assert ownership_faults(SHIPPED_ROOT) == []
+    assert faults(SHIPPED_ROOT) == []
 
 
 def test_changed_file_is_told_with_the_fix(root: Path) -> None:
     """One byte more, and its owner's hash is stale; the command that fixes it does."""
     with (root / "agents/ADMIN.json").open("a", encoding="utf-8") as file:
         file.write("\n")
-    (fault,) = ownership_faults(root)
+    (fault,) = faults(root)
     assert fault.startswith("agents/ADMIN.json: changed since PKG-ADMIN-AGENT-001 stated its hash")
     assert "python -m hobus.config.manifests --write" in fault
-    assert refresh(root) == ["packages/PKG-ADMIN-AGENT-001/manifest.json"]
-    assert ownership_faults(root) == []
+    assert refresh(root) == ["packages/PKG-ADMIN-AGENT-001/manifest.json", SEAL]
+    assert faults(root) == []
     assert refresh(root) == []
 
 
 def test_file_without_owner_is_told(root: Path) -> None:
     """No orphans."""
     (root / "prompt_packs/PRM-EXTRA-001.txt").write_text("x", encoding="utf-8")
-    assert ownership_faults(root) == [
+    assert faults(root) == [
         "prompt_packs/PRM-EXTRA-001.txt: no package owns it; add it to the assets of one packages/*/manifest.json"
     ]
-
-
-def test_file_with_two_owners_is_told(root: Path) -> None:
-    """Exactly one package owns a file."""
-    edit(
-        root / "packages/PKG-PROMPTS-001/manifest.json",
-        path="agents/ADMIN.json",
-        sha256=hash_of(root / "agents/ADMIN.json"),
-    )
-    faults = ownership_faults(root)
-    assert any("agents/ADMIN.json: owned by PKG-ADMIN-AGENT-001 and by PKG-PROMPTS-001" in fault for fault in faults)
 
 
 def test_owned_file_that_is_gone_is_told(root: Path) -> None:
     """A manifest names nothing that is not there."""
     (root / "agents/ADMIN.json").unlink()
-    assert ownership_faults(root) == ["agents/ADMIN.json: PKG-ADMIN-AGENT-001 lists it, but it does not exist"]
-
-
-@pytest.mark.parametrize(
-    "outside", ["../secrets.txt", "/etc/passwd", "schema.py", "packages/PKG-PROMPTS-001/manifest.json"]
-)
-def test_path_where_no_governed_file_lives_is_told(root: Path, outside: str) -> None:
-    """A package owns governed files and nothing else; the path is never followed."""
-    edit(root / "packages/PKG-ATTENTION-001/manifest.json", path=outside)
-    assert any(
-        f"{outside}: PKG-ATTENTION-001 lists it, but no governed file lives there" in f for f in ownership_faults(root)
-    )
-
-
-def test_bare_hex_is_no_hash(root: Path) -> None:
-    """The form is `sha256:<64 hex>`, also when the digits are right."""
-    bare = hash_of(root / "agents/ADMIN.json").removeprefix("sha256:")
-    manifest = root / "packages/PKG-ADMIN-AGENT-001/manifest.json"
-    value = json.loads(manifest.read_text(encoding="utf-8"))
-    (asset,) = [asset for asset in value["assets"] if asset["path"] == "agents/ADMIN.json"]
-    asset["sha256"] = bare
-    manifest.write_text(json.dumps(value), encoding="utf-8")
-    assert ownership_faults(root) == [
-        "agents/ADMIN.json: PKG-ADMIN-AGENT-001 states a hash that is not `sha256:` and 64 hex digits"
+    assert faults(root) == [
+        "agents/ADMIN.json: PKG-ADMIN-AGENT-001 lists it, but it does not exist; restore it, or unlist it"
     ]
+
+
+def test_a_manifest_that_is_changed_or_gone_is_told_by_the_seal(root: Path) -> None:
+    """No other manifest has its hash."""
+    manifest = root / "packages/PKG-ATTENTION-001/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"title": "Attention"', '"title": "Attentive"'))
+    assert faults(root)[0].startswith("packages/PKG-ATTENTION-001/manifest.json: is not as packages/sealed.json has it")
+    (root / SEAL).write_text("{")
+    assert len(faults(root)) == 5
 
 
 def test_command_answers_with_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.config.files import SHIPPED_ROOT
+from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.mcp_block import PastedServer
 from hobus.config.secret_refs import looks_secret, secret_argument
 from hobus.config.snapshot import Snapshot, load_snapshot
@@ -21,7 +21,7 @@ def loaded(tmp_path: Path, servers: Any, **tools: Any) -> Snapshot:
     """The configuration of a home whose file has this block."""
     own = {"mcpServers": servers} | ({"tools": tools} if tools else {})
     (tmp_path / "admin_config.json").write_text(json.dumps(own))
-    return load_snapshot(tmp_path)
+    return load_snapshot(Layers(own=tmp_path))
 
 
 def faults(tmp_path: Path, servers: Any, **tools: Any) -> list[str]:
@@ -152,7 +152,7 @@ def test_all_faults_of_one_server_are_told_at_once_with_their_file(tmp_path):
         "mcpServers.a.reads", "mcpServers.b.env.B_TOKEN",
     ]  # fmt: skip
     with pytest.raises(ConfigError) as refused:
-        load_snapshot(tmp_path)
+        load_snapshot(Layers(own=tmp_path))
     assert all(one.startswith(f"{tmp_path / 'admin_config.json'}: ") for one in refused.value.facts["faults"])
     assert "abc" not in refused.value.detail
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.errors import ConfigError
+from hobus.config.files import Layers
 from hobus.config.load import load, merged
 
 KEYS = st.sampled_from(["a", "b", "kind", "c"])
@@ -54,13 +55,13 @@ def test_an_object_of_another_kind_replaces_whole():
 def loaded(tmp_path, value: Any):
     """The configuration of a home whose own admin_config.json holds this."""
     (tmp_path / "admin_config.json").write_text(json.dumps(value))
-    return load(tmp_path, None)[0].config
+    return load(Layers(own=tmp_path))[0].config
 
 
 def test_a_home_says_only_what_differs(tmp_path):
     """One limit and one provider more; all else stays as shipped, the shipped provider too."""
     config = loaded(tmp_path, {"ho1": {"count": 3}, "gateway": {"providers": {"local": SERVER}}})
-    shipped = load(None, None)[0].config
+    shipped = load()[0].config
     assert config.ho1 == shipped.ho1.model_copy(update={"count": 3})
     assert sorted(config.gateway.providers) == ["local", "offline"]
     assert config.gateway.providers["offline"] == shipped.gateway.providers["offline"]

@@ -10,7 +10,7 @@ import pytest
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import pack, unpack
-from hobus.config.files import SHIPPED_ROOT
+from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.snapshot import Snapshot, digest_of, load_snapshot
 
 
@@ -39,7 +39,7 @@ def test_digest_depends_on_content_and_not_on_where_it_came_from(tmp_path: Path)
     value = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(dict(reversed(value.items())), indent=7), encoding="utf-8")
-    mine = load_snapshot(None, file)
+    mine = load_snapshot(Layers(config_file=file))
     assert mine.digest == load_snapshot().digest
     assert mine.origins["admin_config.json"] == str(file)
 
@@ -61,7 +61,7 @@ def test_digest_changes_with_every_asset(tmp_path: Path, name: str, old: str, ne
     file = tmp_path / name
     file.parent.mkdir(parents=True)
     file.write_text(text.replace(old, new), encoding="utf-8")
-    assert load_snapshot(tmp_path).digest != load_snapshot().digest
+    assert load_snapshot(Layers(own=tmp_path)).digest != load_snapshot().digest
 
 
 def test_snapshot_cannot_be_changed() -> None:

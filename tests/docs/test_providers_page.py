@@ -11,6 +11,7 @@ import pytest
 
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
+from hobus.config.files import Layers
 from hobus.config.load import load
 from hobus.config.schema import PluginProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
@@ -41,7 +42,7 @@ def test_the_configuration_that_it_shows_is_valid(tmp_path):
     for value in [*shown, {"gateway": {"providers": {"echo": PLUGIN}}}]:
         value["gateway"].setdefault("providers", {}).update(local)
         (tmp_path / "admin_config.json").write_text(json.dumps(value))
-        load(tmp_path, None)
+        load(Layers(own=tmp_path))
 
 
 @pytest.fixture

@@ -373,13 +373,27 @@ def test_a_flipped_bit_is_found_with_file_and_byte(cluster: Cluster):
     assert segment.name in answer.err and "byte " in answer.err and "Traceback" not in answer.err
     assert cluster("ledger verify", "--json").json["fault"]["file"].endswith(segment.name)
     refused = cluster("up", "--wait")
-    assert refused.code == exit_codes.INTEGRITY
-    said, following = refused.err.splitlines()
-    assert said.startswith("error: damaged: ") and f"{segment.name}, byte " in said
-    assert f"hobus ledger verify --home {cluster.home.root}" in following
+    assert refused.code == exit_codes.INTEGRITY and f"{segment.name}: byte " in refused.err
+    assert holder(cluster.home) is None
+
+
+def test_a_record_that_is_damaged_under_a_cluster_fails_its_ledger(cluster: Cluster):
+    """What no gate of the start could see: the ledger that is started again refuses, and says where."""
+    cluster.up()
+    cluster.ask(PACKAGES)
+    segment = min((cluster.home.ledger / "segments").iterdir())
+    with segment.open("r+b") as file:
+        file.seek(200)
+        (byte,) = file.read(1)
+        file.seek(200)
+        file.write(bytes([byte ^ 1]))
+    cluster.kill("ledger/1")
+    eventually(lambda: cluster.row("ledger/1").state == "failed")
     row = cluster.row("ledger/1")
-    assert (row.state, row.restarts) == ("failed", 0) and f"{segment.name}, byte " in row.note
+    assert row.restarts == 1 and f"{segment.name}, byte " in row.note  # the one that found it
     assert f"{segment.name}, byte " in cluster("ps").out
+    refused = cluster("up", "--wait")
+    assert refused.code != exit_codes.OK
 
 
 def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):

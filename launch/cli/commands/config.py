@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hobus.config.attention_template import template_schema
-from hobus.config.files import ADMIN_CONFIG, find
+from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, find
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
 from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_of_own, settings_in, taken_away
@@ -20,12 +20,13 @@ from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, counted, note, say, short_path, styled, table
 from hobus.launch.launcher import tool_check
+from hobus.launch.launcher.gates import checked_plan
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import make_plan
 
 
 @click.group(cls=Family)
@@ -43,20 +44,38 @@ def config() -> None:
 @with_json
 @with_home
 def check(*, home: Home, config_file: Path | None) -> Output:
-    """Load, validate and freeze everything governed; print the digest and where each file came from."""
-    snapshot = make_plan(home, StartOptions(config_file=config_file)).snapshot
+    """Load, validate and freeze everything governed; print the digest and where each file came from.
+
+    Exit 3 if a gate fails over the files (hobus gates).
+    """
+    plan, found = checked_plan(home, StartOptions(config_file=config_file))
+    snapshot, warned = plan.snapshot, [one for one in found if one.severity == "warn"]
     withheld = tool_check.withheld(snapshot)
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
+
+    shipped = sum(1 for origin in origins.values() if origin == SHIPPED)
+    installed = sum(1 for origin in origins.values() if origin in snapshot.packages)
 
     def show() -> None:
         own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
         table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
         for told in withheld:
             note(styled(f"warning: {told}", "yellow", to_stderr=True))
-        replaced = sum(1 for origin in origins.values() if origin != "shipped")
-        say(styled("ok", "green"), f"  {counted(len(origins), 'file')}, {replaced} replaced, digest {snapshot.digest}")
+        for one in warned:
+            note(styled(f"warning: {one.line}", "yellow", to_stderr=True))
+        told = [counted(len(origins), "file"), f"{len(origins) - shipped - installed} replaced"]
+        told += [f"{installed} of packages"] if installed else []
+        say(styled("ok", "green"), f"  {', '.join(told)}, digest {snapshot.digest}")
 
-    return Output({"digest": snapshot.digest, "files": origins, "withheld": withheld}, show)
+    return Output(
+        {
+            "digest": snapshot.digest,
+            "files": origins,
+            "withheld": withheld,
+            "findings": [one._asdict() for one in found],
+        },
+        show,
+    )
 
 
 @config.command()
@@ -99,8 +118,9 @@ def diff(*, home: Home) -> Output:
     whole = merged(own_config.shipped(), own_config.read(home))
     values = settings_in(redacted(whole))
     paths = [path for path in {**shipped, **values} if shipped.get(path, _NONE) != values.get(path, _NONE)]
-    found, _faults = find(own_config.overrides(home), None)
-    files = [name for name, file in found.items() if not file.is_shipped and name != ADMIN_CONFIG]
+    found, _faults = find(layers_of(home))
+    files = [name for name, file in found.items() if file.layer == OWN and name != ADMIN_CONFIG]
+    installed = {name: file.layer for name, file in found.items() if file.layer not in (OWN, SHIPPED)}
 
     def show() -> None:
         if paths:
@@ -108,12 +128,14 @@ def diff(*, home: Home) -> Output:
             table(("SETTING", "SHIPPED", "HERE"), cells)
         for name in files:
             say(f"file of this home: {short_path(home.config / name)}")
-        if not paths and not files:
+        for name, package_id in installed.items():
+            say(f"file of {package_id}: {name}")
+        if not paths and not files and not installed:
             say("nothing differs from what is shipped")
         _say_hidden(_hidden_in(whole))
 
     rows = [{"setting": path, "shipped": shipped.get(path), "here": values.get(path)} for path in paths]
-    return Output({"settings": rows, "files": files, "hidden": _hidden_in(whole)}, show)
+    return Output({"settings": rows, "files": files, "installed": installed, "hidden": _hidden_in(whole)}, show)
 
 
 @config.command("set", context_settings={"ignore_unknown_options": True})

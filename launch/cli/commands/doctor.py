@@ -32,7 +32,14 @@ def doctor(*, home: Home) -> Output:
     settings, snapshot = checkup.configuration(home)
     of_cluster, run = checkup.cluster(home)
     of_tools = tool_check.configured(snapshot.config) if snapshot is not None else []
-    found = [*checkup.machine(), settings, *of_tools, *checkup.place(home, snapshot, clock), *of_cluster]
+    found = [
+        *checkup.machine(),
+        settings,
+        *checkup.gates(home),
+        *of_tools,
+        *checkup.place(home, snapshot, clock),
+        *of_cluster,
+    ]
     if run is not None:
         found += [
             *checkup.in_force(home, run),

@@ -84,7 +84,8 @@ def kill(  # noqa: PLR0913 - one per option
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
     tell = note if as_json_ else _say_while_heard
     wanted = CrashDrill(
-        home=own, victim=victim, moment=moment, config=config, scale=scale, timeout_s=timeout_s,
+        home=own, victim=victim, moment=moment, config=config,
+        packages=home.packages if home.packages.is_dir() else None, scale=scale, timeout_s=timeout_s,
         tell=lambda text: tell(f"  {text}"),
     )  # fmt: skip
     found: list[tuple[Evidence, Checks]] = []

@@ -25,7 +25,7 @@ _WHAT = {
     "prompt_pack": "the text of a prompt",
     "template": "an attention template: what a prompt is shown beside its message",
     "framework": "a framework: what governs, and which specs it holds",
-    "standard": "a framework's text",
+    "standard": "the text of a framework, or of a spec",
     "spec": "a spec: what a package fulfils",
     "package": "a package: the files that it owns, with their hashes",
 }
@@ -46,13 +46,13 @@ _AGENT = "[A-Z][A-Z0-9_]{0,63}"
 @click.option("--agent", metavar="NAME", help="Write an agent of this name instead, with two tools and a test of them.")
 @with_home
 def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
-    """Copy governed files into <home>/config, where they replace the shipped ones; without FILE all of them.
+    """Copy governed files into <home>/config, where they replace the shipped ones; without FILE all but the packages.
 
     FILE is a name as `hobus config check` lists it, e.g. admin_config.json. With --agent NAME: a new agent there, and
     in ./<name>/ a Python package with its tools, to be changed into your own (docs/your-own-agent.md). Nothing is ever
     overwritten.
     """
-    files, _faults = find(None, None)
+    files, _faults = find()
     if agent is not None:
         return _init_agent(home, agent, files, names)
     wanted = _chosen(files, names)
@@ -124,4 +124,5 @@ def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[Gove
     unknown = [name for name in names if name not in files]
     if unknown:
         raise UsageFault(f"there is no governed file {', '.join(unknown)}", hint=next_here("config check"))
-    return [file for name, file in files.items() if not names or name in names]
+    # A package's manifest says the hashes of its files as they are shipped: beside a changed copy it would be untrue.
+    return [file for name, file in files.items() if (name in names if names else file.kind != "package")]

@@ -12,9 +12,9 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Hit, Hits, Search
 from hobus.bus.record.catalog import SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.console.output import cell, counted, day_and_minute, note, table, zone
 from hobus.launch.sessions.journal import FromDirectory, journals_of
@@ -71,7 +71,7 @@ async def _found(home: Home, question: Search, session: str | None) -> Hits:
         if session is not None:
             question = question.model_copy(update={"session_id": await journals.named(session)})
         if isinstance(journals, FromDirectory):
-            config = load_snapshot(own_config.overrides(home)).config.ledger.search
+            config = load_snapshot(layers_of(home)).config.ledger.search
             return search_directory(home.ledger, question, config)
         return await journals.bus.request("ledger", question, expect=Hits, timeout_s=journals.timeout_s)
 

@@ -22,6 +22,7 @@ from hobus.launch.cli.commands.options import Family, Output, with_home, with_js
 from hobus.launch.cli.own_config import Settings
 from hobus.launch.cli.provider_check import check
 from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import finding
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command
 from hobus.launch.console.output import is_terminal, say, styled, table
@@ -176,7 +177,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     }
 
     def with_it(own: Settings) -> Settings:
-        gateway = load_snapshot(own_config.overrides(home)).config.gateway
+        gateway = load_snapshot(layers_of(home)).config.gateway
         if name in gateway.providers:
             raise RefusedFault(
                 f"there is a provider {name} already",

@@ -17,6 +17,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
@@ -90,7 +91,7 @@ def simulate(  # noqa: PLR0913 - one per option
     """
     if list_faults:
         return _list_faults(as_json_=as_json_)
-    wanted = SeedOptions(turns, sessions, faults.parse(faults_), home.config if home.config.is_dir() else None)
+    wanted = SeedOptions(turns, sessions, faults.parse(faults_), layers_of(home))
     many = _seeds(seed, range_, count)
     if many is None:
         plan = plan_of(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
@@ -157,7 +158,7 @@ def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, trace: Pat
     try:
         with quiet():
             told = None if file is None else partial(print, file=file)
-            verdict = run_one(plan, config=wanted.config, until=until, trace=told)
+            verdict = run_one(plan, layers=wanted.layers, until=until, trace=told)
     finally:
         if file is not None:
             file.close()

@@ -13,10 +13,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import structlog
 
+from hobus.config.files import Layers
 from hobus.launch.console.errors import CommandError
 from hobus.launch.lab.simulation.faults import Faults
 from hobus.launch.lab.simulation.plan import plan_of
@@ -32,7 +32,7 @@ class SeedOptions:
     turns: int
     sessions: int | None
     faults: Faults
-    config: Path | None
+    layers: Layers
 
 
 @dataclass(slots=True)
@@ -129,5 +129,5 @@ def _one(seed: int, wanted: SeedOptions) -> tuple[SeedVerdict, float]:
     began = time.process_time()
     plan = plan_of(seed, turns=wanted.turns, sessions=wanted.sessions, faults=wanted.faults)
     with quiet():
-        verdict = simulate(plan, config=wanted.config)
+        verdict = simulate(plan, layers=wanted.layers)
     return verdict, time.process_time() - began

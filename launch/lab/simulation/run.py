@@ -9,7 +9,6 @@ import gc
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.errors import RuntimeFault
@@ -18,6 +17,7 @@ from hobus.bus.port import Bus
 from hobus.bus.sim.clock import seeded
 from hobus.bus.sim.weather import Weather
 from hobus.bus.sim.world import SimulationFailed, World
+from hobus.config.files import SHIPPED_ALONE, Layers
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.lab.simulated import SimulatedCluster
@@ -56,21 +56,23 @@ class SeedVerdict:
 
 
 def simulate(
-    plan: SeedPlan, *, config: Path | None = None, until: int | None = None, trace: Callable[[str], None] | None = None
+    plan: SeedPlan,
+    *,
+    layers: Layers = SHIPPED_ALONE,
+    until: int | None = None,
+    trace: Callable[[str], None] | None = None,
 ) -> SeedVerdict:
     """Runs the plan to its end, to the first broken invariant, or to event `until`.
 
-    `config`: a directory whose governed files replace shipped ones. Raises ConfigError.
+    `layers`: where its governed files are beside those that are shipped. Raises ConfigError.
     """
-    return _Run(plan, config, until, trace).run()
+    return _Run(plan, layers, until, trace).run()
 
 
 class _Run:
-    def __init__(
-        self, plan: SeedPlan, config: Path | None, until: int | None, trace: Callable[[str], None] | None
-    ) -> None:
+    def __init__(self, plan: SeedPlan, layers: Layers, until: int | None, trace: Callable[[str], None] | None) -> None:
         self._plan = plan
-        self._config = config
+        self._layers = layers
         self._until = until
         self._trace = trace
         self._draw = seeded(plan.seed, "weather")
@@ -82,7 +84,7 @@ class _Run:
 
     def run(self) -> SeedVerdict:
         plan, tools = self._plan, self._outside.tools()
-        snapshot = with_tools(_snapshot(self._config, plan.thinking_ms, plan.token_limit), *tools)
+        snapshot = with_tools(_snapshot(self._layers, plan.thinking_ms, plan.token_limit), *tools)
         self._models = [
             Model(
                 inner,
@@ -265,9 +267,9 @@ def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
 
 
 @functools.lru_cache(maxsize=32)
-def _snapshot(directory: Path | None, thinking_ms: int, token_limit: int | None) -> Snapshot:
+def _snapshot(layers: Layers, thinking_ms: int, token_limit: int | None) -> Snapshot:
     """The configuration with a model that takes this long, and a limit of tokens that is enforced."""
-    snapshot = _frozen(directory)
+    snapshot = _frozen(layers)
     config = snapshot.config.model_dump(mode="json")
     config["gateway"]["providers"]["offline"]["latency_ms"] = thinking_ms
     if token_limit is not None:
@@ -276,5 +278,5 @@ def _snapshot(directory: Path | None, thinking_ms: int, token_limit: int | None)
 
 
 @functools.lru_cache(maxsize=1)
-def _frozen(directory: Path | None) -> Snapshot:
-    return load_snapshot(directory)
+def _frozen(layers: Layers) -> Snapshot:
+    return load_snapshot(layers)

@@ -37,7 +37,7 @@ COMMANDS = dict(_every(cli.hobus, "", click.Context(cli.hobus)))
 STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worker run"}
 """They make what they need, or end it."""
 ALONE = {
-    "init", "doctor", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke",
+    "init", "doctor", "gates", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
     "config unset", "config schema",
 }  # fmt: skip

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
@@ -30,7 +31,7 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
     assert "ho2.runs_max = 256" in config("set", "ho2.runs_max", "256")
     own = tmp_path / "config" / "admin_config.json"
     assert json.loads(own.read_text()) == {"ho2": {"runs_max": 256}} and own.parent.stat().st_mode & 0o077 == 0
-    assert load_snapshot(tmp_path / "config").config.ho2.runs_max == 256
+    assert load_snapshot(Layers(own=tmp_path / "config")).config.ho2.runs_max == 256
     config("set", "tools.approval", '["pay", "delete_*"]')
     config("set", "bus.listen", "127.0.0.1:7411")
     compared = json.loads(config("diff", "--json"))

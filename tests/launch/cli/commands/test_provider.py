@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.gateway.servers import Behave, answering, by_path, serving
+from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
@@ -63,7 +64,7 @@ def test_what_is_added_is_small_valid_and_the_default(tmp_path, capsys):
     assert added(tmp_path, "local", *LOCAL, "--default") == exit_codes.OK
     value = json.loads(own.read_text())
     assert sorted(value) == ["gateway", "ho1"] and own.stat().st_mode & 0o077 == 0
-    config = load_snapshot(tmp_path / "config").config
+    config = load_snapshot(Layers(own=tmp_path / "config")).config
     assert config.gateway.default_route.model_dump() == {"provider_id": "local", "model_id": "llama3.2"}
     assert config.gateway.providers["local"].base_url == URL
     assert config.gateway.providers["local"].max_tokens_field == "max_tokens"
@@ -76,7 +77,7 @@ def test_prices_keys_and_kinds_are_taken(tmp_path):
     words = ("--kind", "anthropic", "--model", "big=3/15/0.3", "--key", "env:ANTHROPIC_API_KEY")
     assert added(tmp_path, "claude", *words) == exit_codes.OK
     assert added(tmp_path, "gpt", "--kind", "openai", "--any-model", "--key", "env:OPENAI_API_KEY") == exit_codes.OK
-    providers = load_snapshot(tmp_path / "config").config.gateway.providers
+    providers = load_snapshot(Layers(own=tmp_path / "config")).config.gateway.providers
     (model,) = providers["claude"].models
     assert (model.input_usd_per_million, model.output_usd_per_million, model.cached_usd_per_million) == (3, 15, 0.3)
     assert providers["claude"].base_url == "https://api.anthropic.com"
@@ -89,7 +90,7 @@ def test_a_class_of_a_package_is_added_with_its_options_and_its_key(tmp_path, mo
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
     words = ("--kind", "plugin", "--entry-point", "echo", "--any-model", "--key", "stdin")
     assert added(tmp_path, "mine", *words, "--option", "prefix=> ", "--option", "depth=3") == exit_codes.OK
-    mine = load_snapshot(tmp_path / "config").config.gateway.providers["mine"]
+    mine = load_snapshot(Layers(own=tmp_path / "config")).config.gateway.providers["mine"]
     assert (mine.kind, mine.entry_point, mine.options) == ("plugin", "echo", {"prefix": "> ", "depth": 3})
     assert mine.key == f"file:{tmp_path / 'keys' / 'provider-mine'}"
     capsys.readouterr()
@@ -194,7 +195,7 @@ def test_many_at_once_are_all_there(tmp_path):
     for thread in threads:
         thread.join()
     assert codes == [exit_codes.OK] * 8
-    assert len(load_snapshot(tmp_path / "config").config.gateway.providers) == 9
+    assert len(load_snapshot(Layers(own=tmp_path / "config")).config.gateway.providers) == 9
 
 
 def test_the_listing_says_where_keys_are_and_what_is_routed(tmp_path, capsys):

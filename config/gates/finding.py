@@ -1,0 +1,44 @@
+"""What a gate found: one rule that does not hold, where, why, and what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from hobus.config.assets import GateId
+
+Severity = Literal["fail", "warn", "note"]
+"""fail: nothing starts; warn: it is said at each start; note: it is said to whoever asks."""
+
+TITLES: dict[GateId, str] = {
+    "G0": "each governed file has one owner and its owner's hash",
+    "G1": "packages, specs and frameworks fit together",
+    "G2": "the configuration is valid and complete",
+    "G3": "contracts, prompt packs and templates load, render and keep their budgets",
+    "G4": "each invariant has its check",
+    "G5": "packages are signed as the policy wants it",
+    "G6": "the record verifies",
+}
+"""Gate -> what passes it."""
+
+
+class Finding(NamedTuple):
+    """One line of a gate's report."""
+
+    gate: GateId
+    file: str
+    """Path of the file that is to be mended, or what it is called where it is in no file."""
+    reason: str
+    mend: str
+    """What is to be done; empty for a note."""
+    severity: Severity = "fail"
+
+    @property
+    def line(self) -> str:
+        """All of it in one line."""
+        return f"{self.gate}  {self.file}: {self.reason}" + (f"; {self.mend}" if self.mend else "")
+
+
+def failed(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that keep a cluster from starting."""
+    return [finding for finding in findings if finding.severity == "fail"]

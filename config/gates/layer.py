@@ -1,0 +1,128 @@
+"""One layer of governed files as it lies on disk: what is there, with which hash, and what its packages list."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hobus.config import files
+from hobus.config.files import Layers
+from hobus.config.load import too_long
+from hobus.config.parse import BadText, json_value
+
+SEAL = "packages/sealed.json"
+"""Beside the shipped packages: the hash of each of their manifests. That of an installed one is signed."""
+
+LayerKind = Literal["shipped", "package", "own"]
+
+
+class Held(NamedTuple):
+    """One governed file of a layer."""
+
+    path: Path
+    sha256: str
+    """`sha256:<64 hex>` of its bytes; empty where it could not be read."""
+    fault: str = ""
+    """Why it could not, as the end of a sentence about it."""
+
+
+class Listed(NamedTuple):
+    """One file that a package of the layer lists, as its manifest says it."""
+
+    package_id: str
+    manifest: Path
+    path: str
+    sha256: str
+
+
+class Layer(NamedTuple):
+    """Files by their names relative to the layer's root."""
+
+    kind: LayerKind
+    root: Path
+    held: Mapping[str, Held]
+    listed: tuple[Listed, ...]
+    unreadable: Mapping[str, str]
+    """Package manifest that cannot be read as one -> why."""
+    sealed: Mapping[str, str]
+    """Of what is shipped: package manifest -> its hash, since no other manifest lists it; else empty."""
+
+    @property
+    def packages(self) -> list[str]:
+        """Ids of the layer's packages that list something."""
+        return sorted({one.package_id for one in self.listed})
+
+
+def layers_on_disk(layers: Layers, *, max_bytes: int | None) -> list[Layer]:
+    """Every layer from the bottom, whatever it holds; a home that has nothing of its own has no layer."""
+    found = [layer_at("shipped", files.SHIPPED_ROOT, _places(files.SHIPPED_ROOT), max_bytes=max_bytes)]
+    found += [layer_at("package", root, _places(root), max_bytes=max_bytes) for root in layers.packages]
+    own = _places(layers.own) if layers.own is not None else {}
+    if layers.config_file is not None:
+        own[files.ADMIN_CONFIG] = layers.config_file
+    root = layers.own or (layers.config_file.parent if layers.config_file is not None else None)
+    return found if root is None else [*found, layer_at("own", root, own, max_bytes=max_bytes)]
+
+
+def layer_at(kind: LayerKind, root: Path, places: Mapping[str, Path], *, max_bytes: int | None) -> Layer:
+    """The layer of the governed files at these places, none longer than that; in a package a link is no file."""
+    held = {name: _held(path, max_bytes, may_be_link=kind != "package") for name, path in sorted(places.items())}
+    listed: list[Listed] = []
+    unreadable: dict[str, str] = {}
+    for name, one in held.items():
+        if files.kind_of(name) != "package":
+            continue
+        try:
+            listed += _listed(one)
+        except (BadText, OSError, ValueError) as error:
+            unreadable[name] = str(error)
+    return Layer(kind, root, held, tuple(listed), unreadable, _sealed(root) if kind == "shipped" else {})
+
+
+def _sealed(root: Path) -> dict[str, str]:
+    """What the seal says; nothing where it cannot be read, so that no manifest is sealed."""
+    try:
+        value: Any = json_value((root / SEAL).read_text(encoding="utf-8"))
+    except (BadText, OSError, ValueError):
+        return {}
+    return {str(name): str(sha256) for name, sha256 in value.items()} if isinstance(value, dict) else {}
+
+
+def _places(root: Path) -> dict[str, Path]:
+    return {name: root / name for name in files.governed_names(root)}
+
+
+def hash_of(data: bytes) -> str:
+    """`sha256:<64 hex>` of a file's bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _held(path: Path, max_bytes: int | None, *, may_be_link: bool) -> Held:
+    try:
+        about = path.stat() if may_be_link else path.lstat()
+        if not stat.S_ISREG(about.st_mode):
+            return Held(path, "", "is no plain file")
+        if said := too_long(about.st_size, max_bytes):
+            return Held(path, "", said)
+        return Held(path, hash_of(path.read_bytes()))
+    except OSError as error:
+        return Held(path, "", f"cannot be read: {error.strerror}")
+
+
+def _listed(held: Held) -> Iterable[Listed]:
+    """What a manifest lists, whatever else is wrong with it. Raises BadText, OSError, ValueError."""
+    if held.fault:
+        raise BadText(held.fault)
+    value = json_value(held.path.read_bytes().decode())
+    assets: Any = value.get("assets") if isinstance(value, dict) else None
+    if not isinstance(assets, list) or not all(isinstance(one, dict) for one in assets):
+        raise BadText("assets: expected a list of objects")
+    owner = held.path.parent.name if not isinstance(value.get("package_id"), str) else value["package_id"]
+    return [
+        Listed(owner, held.path, path, sha256)
+        for one in assets
+        if isinstance(path := one.get("path"), str) and isinstance(sha256 := one.get("sha256"), str)
+    ]

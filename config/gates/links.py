@@ -1,0 +1,152 @@
+"""G1: packages, specs and frameworks name what is there, files lie where they may, dependencies have an order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+from hobus.config.assets import Framework, Package, Spec
+from hobus.config.gates.finding import Finding
+
+_ALIKE = str.maketrans("OILSZB_", "011528-")
+"""Characters that are taken for each other -> the one that stands for them."""
+
+
+class Linked(NamedTuple):
+    """What G1 looks at: everything in force, and where it is."""
+
+    frameworks: Mapping[str, Framework]
+    specs: Mapping[str, Spec]
+    packages: Mapping[str, Package]
+    agents: Mapping[str, object]
+    owners: Mapping[str, str]
+    """Name of a governed file -> the package that owns it."""
+    paths: Mapping[str, str]
+    """Name of a governed file -> its path on disk."""
+    shipped: frozenset[str]
+    """Names of what came with the program."""
+    unknown: frozenset[str]
+    """Ids whose files could not be read, which is told by others: nothing is said about a link to one."""
+
+    def path_of(self, name: str) -> str:
+        """Where the file is; its name where there is none."""
+        return self.paths.get(name, name)
+
+
+def links(of: Linked) -> Iterator[Finding]:
+    """Every link that does not hold."""
+    for package in of.packages.values():
+        yield from _of_package(package, of)
+    for spec_id, spec in of.specs.items():
+        yield from _of_spec(spec_id, spec, of)
+    for framework in of.frameworks.values():
+        yield from _of_framework(framework, of)
+    yield from _cycles(of)
+    yield from _look_alikes(of)
+
+
+def _of_package(package: Package, of: Linked) -> Iterator[Finding]:
+    place = of.path_of(f"packages/{package.package_id}/manifest.json")
+    spec, framework = of.specs.get(package.spec_id), of.frameworks.get(package.framework_id)
+    if spec is None and package.spec_id not in of.unknown:
+        known = ", ".join(of.specs) or "none"
+        yield Finding("G1", place, f"spec_id: there is no spec {package.spec_id}", f"name one of {known}, or add it")
+    if framework is None and package.framework_id not in of.unknown:
+        known = ", ".join(of.frameworks) or "none"
+        reason = f"framework_id: there is no framework {package.framework_id}"
+        yield Finding("G1", place, reason, f"name one of {known}, or add it")
+    if spec is not None and spec.framework_id != package.framework_id:
+        reason = f"framework_id: is {package.framework_id}, but its spec {spec.spec_id} is of {spec.framework_id}"
+        yield Finding("G1", place, reason, "make them equal")
+    for other in package.dependencies:
+        yield from _of_dependency(package, other, place, of)
+    if framework is not None:
+        for asset in package.assets:
+            if not any(_lies_in(asset.path, pattern) for pattern in framework.path_authorizations):
+                reason = f"assets: {asset.path[:100]!r} lies outside of what {framework.framework_id} authorizes"
+                mend = f"add its place to path_authorizations of {framework.framework_id}, or take it off the package"
+                yield Finding("G1", place, reason, mend)
+
+
+def _of_dependency(package: Package, other: str, place: str, of: Linked) -> Iterator[Finding]:
+    if other == package.package_id:
+        yield Finding("G1", place, "dependencies: it depends on itself", "remove it from its own dependencies")
+    elif other in of.packages:
+        layer = of.packages[other].layer
+        if layer > package.layer:
+            reason = f"dependencies: {other} is of layer {layer}, above its own ({package.layer})"
+            yield Finding("G1", place, reason, f"raise its layer to {layer} or more, or remove the dependency")
+    elif other not in of.unknown:
+        yield Finding("G1", place, f"dependencies: there is no package {other}", "install it first, or remove it here")
+
+
+def _lies_in(path: str, pattern: str) -> bool:
+    """Part by part, so that `*` never leads into another directory."""
+    parts, wanted = path.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _of_spec(spec_id: str, spec: Spec, of: Linked) -> Iterator[Finding]:
+    place = of.path_of(f"specs/{spec_id}/manifest.yaml")
+    if spec.framework_id not in of.frameworks and spec.framework_id not in of.unknown:
+        reason = f"framework_id: there is no framework {spec.framework_id}"
+        yield Finding("G1", place, reason, f"name one of {', '.join(of.frameworks) or 'none'}, or add it")
+    for name in spec.assets:
+        if name not in of.paths:
+            yield Finding("G1", place, f"assets: there is no {name[:100]}", "add the file, or take it off the list")
+            continue
+        owner = of.packages.get(of.owners.get(name, ""))
+        if owner is not None and owner.spec_id != spec_id:
+            reason = f"assets: {name} belongs to {owner.package_id}, which realises {owner.spec_id}"
+            yield Finding("G1", place, reason, "give the spec a file that its own package owns")
+
+
+def _of_framework(framework: Framework, of: Linked) -> Iterator[Finding]:
+    name = _name_of(framework.framework_id, of)
+    place = of.path_of(name)
+    for spec_id in framework.expected_specs:
+        spec = of.specs.get(spec_id)
+        if spec is None and spec_id not in of.unknown:
+            yield Finding("G1", place, f"expected_specs: there is no spec {spec_id}", "add it, or do not expect it")
+        elif spec is not None and spec.framework_id != framework.framework_id:
+            reason = f"expected_specs: {spec_id} is of {spec.framework_id}"
+            yield Finding("G1", place, reason, f"make its framework_id {framework.framework_id}, or do not expect it")
+    for asset in framework.assets:
+        if f"{name.rpartition('/')[0]}/{asset}" not in of.paths:
+            reason = f"assets: there is no {asset} beside the manifest"
+            yield Finding("G1", place, reason, "add the file, or take it off the list")
+
+
+def _name_of(framework_id: str, of: Linked) -> str:
+    """Its manifest, whose directory has the framework's name behind its id."""
+    begin, end = f"frameworks/{framework_id}_", "/manifest.yaml"
+    return next((name for name in of.paths if name.startswith(begin) and name.endswith(end)), framework_id)
+
+
+def _cycles(of: Linked) -> Iterator[Finding]:
+    """One at a time: what it consists of is named, and mending it shows the next."""
+    order = TopologicalSorter(
+        {name: [one for one in package.dependencies if one != name] for name, package in of.packages.items()}
+    )
+    try:
+        order.prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1][::-1]
+        place = of.path_of(f"packages/{cycle[0]}/manifest.json")
+        reason = f"dependencies: they lead back to themselves: {' -> '.join(cycle)}"
+        yield Finding("G1", place, reason, "remove one of these dependencies")
+
+
+def _look_alikes(of: Linked) -> Iterator[Finding]:
+    """Ids that people take for each other, unless one owner has both."""
+    places = {f"packages/{name}/manifest.json": name for name in of.packages}
+    places |= {f"specs/{name}/manifest.yaml": name for name in of.specs}
+    places |= {f"agents/{name}.json": name for name in of.agents}
+    seen: dict[str, str] = {}
+    for place, name in sorted(places.items(), key=lambda one: (one[0] not in of.shipped, one)):
+        other = seen.setdefault(f"{place.partition('/')[0]}/{name.translate(_ALIKE)}", place)
+        if other != place and of.owners.get(other) != of.owners.get(place):
+            reason = f"its id looks like {places[other]}, which {of.owners.get(other) or 'another package'} owns"
+            yield Finding("G1", of.path_of(place), reason, "give it an id that nobody can take for that one")

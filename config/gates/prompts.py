@@ -1,0 +1,95 @@
+"""G3: contracts can be run, their packs can be filled from their inputs, and both fit their budgets. Pure.
+
+What loading finds by itself (a pack that is none, a template above its cap, a file that a contract may not require) is
+told by `load.py`; here is what no single file shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.work_order import Segment
+from hobus.config.assets import Agent, BudgetPurpose, Contract
+from hobus.config.gates.finding import Finding
+from hobus.config.json_schema import SchemaFault, validator_of
+from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
+from hobus.config.schema import AdminConfig
+
+PURPOSES: Mapping[str, BudgetPurpose] = {
+    "PRC-CLASSIFY-001": "classify",
+    "PRC-SYNTHESIZE-001": "synthesize",
+    "PRC-CONSOLIDATE-001": "consolidate",
+}
+"""Contract -> what its calls are paid from; calls under any other one are paid by their session alone."""
+
+
+def prompts(
+    config: AdminConfig,
+    contracts: Mapping[str, Contract],
+    packs: Mapping[str, str],
+    agents: Mapping[str, Agent],
+    paths: Mapping[str, str],
+) -> Iterator[Finding]:
+    """Every contract that could not be run. `paths`: name of a governed file -> its path on disk."""
+    for contract_id, contract in contracts.items():
+        place = paths.get(f"contracts/{contract_id}.json", contract_id)
+        yield from _schema_findings(contract, place)
+        text = packs.get(contract.prompt_pack_id)
+        try:
+            pack = None if text is None else parse_pack(contract.prompt_pack_id, text)
+        except ConfigError:
+            pack = None  # told by the load
+        if pack is not None:
+            yield from _input_findings(contract, pack, place)
+            yield from _budget_findings(contract, pack, place, config, agents)
+
+
+def _schema_findings(contract: Contract, place: str) -> Iterator[Finding]:
+    for name, schema in (("input_schema", contract.input_schema), ("output_schema", contract.output_schema)):
+        try:
+            if schema is not None:
+                validator_of(schema)
+        except SchemaFault as fault:
+            yield Finding("G3", place, f"{name}: {fault}", "write a JSON Schema (2020-12) that can be run")
+
+
+def _input_findings(contract: Contract, pack: PromptPack, place: str) -> Iterator[Finding]:
+    """Each input that the pack names has to be given, or to have a default; then the pack renders."""
+    properties: Any = contract.input_schema.get("properties", {})
+    required: Any = contract.input_schema.get("required", [])
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return  # told above
+    missing = [name for name in pack.variables if name not in properties]
+    for name in missing:
+        reason = f"input_schema: {pack.pack_id} shows {{{{ {name} }}}}, which is no input"
+        yield Finding("G3", place, reason, "add it to properties, or take it out of the pack")
+    for name in pack.variables:
+        schema = properties.get(name)
+        if name in missing or name in required or (isinstance(schema, dict) and "default" in schema):
+            continue
+        reason = f"input_schema: {name} may be left out and has no default, and {pack.pack_id} shows it"
+        yield Finding("G3", place, reason, "require it, or give it a default")
+    if not missing:
+        fill_pack(pack, {name: [Segment(name=name, text="x")] for name in pack.variables})
+
+
+def _budget_findings(
+    contract: Contract, pack: PromptPack, place: str, config: AdminConfig, agents: Mapping[str, Agent]
+) -> Iterator[Finding]:
+    """What the pack says and what may be answered have to leave room in the budget of every agent."""
+    fixed = sum(map(len, pack.texts)) // config.attention.chars_per_token
+    least = fixed + contract.boundary.max_tokens
+    purpose = PURPOSES.get(contract.contract_id, "session")
+    for agent_id, agent in agents.items():
+        try:
+            tokens = agent.budget_tokens(purpose, config.budget)
+        except AttributeError:
+            continue  # a key of `budget` that there is not: told by the load
+        if least > tokens:
+            reason = (
+                f"{pack.pack_id} ({fixed} tokens) and boundary.max_tokens ({contract.boundary.max_tokens}) are above "
+                f"the budget `{purpose}` of agent {agent_id} ({tokens})"
+            )
+            yield Finding("G3", place, reason, "shorten the pack, lower boundary.max_tokens, or raise that budget")

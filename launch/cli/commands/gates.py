@@ -1,0 +1,58 @@
+"""`hobus gates`: what must hold of the governed files and the record before anything starts."""
+
+from __future__ import annotations
+
+import click
+
+from hobus.config.assets import GateId
+from hobus.config.gates.finding import TITLES, Finding, failed
+from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
+from hobus.launch.console.output import counted, say, say_prose, styled
+from hobus.launch.launcher.gates import findings_in
+
+_COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
+
+
+@click.command()
+@click.option("--enforce", is_flag=True, help="Exit 3 if a gate fails, as a start would.")
+@click.option("--full", is_flag=True, help="Verify the whole record (G6), not its newest part alone.")
+@with_json
+@with_home
+def gates(*, home: Home, enforce: bool, full: bool) -> Output:
+    """Check the governed files and the record by the gates G0 to G6, which every start has to pass.
+
+    Each breach names its file, the reason and what mends it. Without --enforce it is a report, and the exit code 0.
+    """
+    found = findings_in(home, is_full=full)
+    is_broken = bool(failed(found))
+    document = {
+        "ok": not is_broken,
+        "gates": {gate: {"title": title, "verdict": _verdict(gate, found)} for gate, title in TITLES.items()},
+        "findings": [one._asdict() for one in found],
+    }
+    code = exit_codes.INTEGRITY if is_broken and enforce else exit_codes.OK
+    return Output(document, lambda: _show(found), code)
+
+
+def _show(found: list[Finding]) -> None:
+    for gate, title in TITLES.items():
+        verdict = _verdict(gate, found)
+        say(styled(verdict.ljust(4), _COLOURS[verdict]), f"  {gate}  {title}")
+        for one in found:
+            if one.gate == gate:
+                mark = "" if one.severity == "note" else f"{one.severity}: "
+                say_prose("          ", f"{mark}{one.file}: {one.reason}")
+                if one.mend:
+                    say_prose("            next: ", one.mend)
+    failures = failed(found)
+    if failures:
+        say(styled("failed", "red"), f"  {counted(len(failures), 'failure')}; no cluster of this home starts")
+    else:
+        say(styled("ok", "green"), "  a cluster of this home may start")
+
+
+def _verdict(gate: GateId, found: list[Finding]) -> str:
+    severities = {one.severity for one in found if one.gate == gate}
+    return next((one for one in ("fail", "warn") if one in severities), "ok")

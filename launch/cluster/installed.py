@@ -1,0 +1,70 @@
+"""Which packages a home has installed: the pointer file alone says so, and nothing else that lies beside it.
+
+<home>/packages/installed.json                            {"format": 1, "directories": ["PKG-…", …]}
+<home>/packages/<PKG-ID>-<version>-<16 hex>/              one package, laid out like config/, with its signature.json
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from hobus.bus.errors import ConfigError
+from hobus.config.files import Layers
+from hobus.config.parse import BadText, json_value
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.output import as_json
+
+FORMAT = 1
+DIRECTORY = re.compile(r"PKG-[A-Z0-9]+(-[A-Z0-9]+)*-\d+\.\d+\.\d+-[0-9a-f]{16}")
+"""Name of an installed package's directory: id, version, beginning of its manifest's SHA-256."""
+
+
+def pointer_of(home: Home) -> Path:
+    """Where the pointer is, if anything was ever installed."""
+    return home.packages / "installed.json"
+
+
+def in_force(home: Home) -> tuple[Path, ...]:
+    """The directories of the installed packages, in order of their names.
+
+    Raises ConfigError for a pointer that cannot be read: what is installed is then unknown.
+    """
+    pointer = pointer_of(home)
+    try:
+        value = json_value(pointer.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except (BadText, UnicodeDecodeError) as error:
+        raise _damaged(pointer, str(error)) from None
+    except OSError as error:
+        raise _damaged(pointer, f"cannot be read: {error.strerror}") from None
+    return tuple(home.packages / name for name in _directories(value, pointer))
+
+
+def pointer_text(directories: Iterable[str]) -> str:
+    """What the pointer file holds where these directories are in force."""
+    return f"{as_json({'format': FORMAT, 'directories': sorted(directories)})}\n"
+
+
+def layers_of(home: Home, config_file: Path | None = None) -> Layers:
+    """Where a cluster of this home finds its governed files. Raises ConfigError for a damaged pointer."""
+    return Layers(in_force(home), home.config if home.config.is_dir() else None, config_file)
+
+
+def _directories(value: Any, pointer: Path) -> list[str]:
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    names = fields.get("directories")
+    if fields.get("format") != FORMAT or set(fields) != {"format", "directories"} or not isinstance(names, list):
+        raise _damaged(pointer, f"not a list of installed packages in format {FORMAT}")
+    found = [name for name in cast("list[Any]", names) if isinstance(name, str) and DIRECTORY.fullmatch(name)]
+    if len(found) != len(cast("list[Any]", names)) or len(set(found)) != len(found):
+        raise _damaged(pointer, "names a directory that no package has, or one twice")
+    return sorted(found)
+
+
+def _damaged(pointer: Path, why: str) -> ConfigError:
+    fault = f"{pointer}: {why}; restore a copy, or remove it: then no package is installed"
+    return ConfigError(fault, facts={"faults": [fault]})

@@ -1,0 +1,122 @@
+"""The gates at a start: what they look at in a home, and a start that one of them forbids.
+
+What a gate needs beside files is known here: how the record is verified (G6). A record that is written meanwhile is
+read as `hobus ledger verify` does, beside its writer.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hobus.bus.errors import ConfigError
+from hobus.config.gates.finding import Finding, failed
+from hobus.config.gates.run import RecordFault, View, look, run_gates
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.output import counted
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import Plan, make_plan
+
+_LOADING = ("G2", "G3")
+
+
+def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = False) -> list[Finding]:
+    """What all gates say of this home as it lies there; `is_full`: of the whole record.
+
+    Raises ConfigError where nobody can know what is installed.
+    """
+    view = look(layers_of(home, config_file))
+    return run_gates(view, check_record=lambda: record_fault(home, is_full=is_full))
+
+
+def demand(home: Home, view: View) -> list[str]:
+    """What is to be said of a start that no gate forbids. Raises CommandError (integrity) with every failure.
+
+    Which tests are named is not looked at: they are no part of what runs.
+    """
+    found = run_gates(view, has_tests=False, check_record=lambda: record_fault(home))
+    demand_passed(home, found)
+    return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
+
+
+def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]]:
+    """The plan of a start now, and what the gates say of its files, the tests that they name included.
+
+    Raises ConfigError, and CommandError (integrity) with every failure of a gate.
+    """
+    plan = _plan_of(home, options, {})
+    found = run_gates(plan.view)
+    demand_passed(home, found)
+    return plan, found
+
+
+def start_plan(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
+    """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError."""
+    plan = _plan_of(home, options, given)
+    return replace(plan, warnings=tuple(demand(home, plan.view)))
+
+
+def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
+    try:
+        return make_plan(home, options, given=given)
+    except ConfigError as error:
+        demand_of_faulty(home, options.config_file, error)
+        raise
+
+
+def demand_passed(home: Home, found: Sequence[Finding]) -> None:
+    """Raises CommandError (integrity) with every failure among these."""
+    failures = failed(found)
+    if not failures:
+        return
+    lines = "\n".join(f"- {one.line}" for one in failures)
+    message = f"{counted(len(failures), 'gate failure')}: nothing is started\n{lines}"
+    hint = f"mend that, then: {next_command('gates', home.root)}"
+    raise CommandError(message, hint=hint, exit_code=exit_codes.INTEGRITY, code="gate_failed")
+
+
+def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError) -> None:
+    """Of a configuration that does not load: raises CommandError if a gate forbids it for more than that."""
+    try:
+        found = run_gates(look(layers_of(home, config_file)), has_tests=False, check_record=lambda: record_fault(home))
+    except ConfigError:
+        return
+    told = set(error.facts.get("faults", ()))
+    if any(one.gate not in _LOADING and _fault_of(one) not in told for one in failed(found)):
+        demand_passed(home, found)
+
+
+def _fault_of(finding: Finding) -> str:
+    """As the load words it."""
+    return f"{finding.file}: {finding.reason}; {finding.mend}"
+
+
+def record_fault(home: Home, *, is_full: bool = False) -> RecordFault | None:
+    """What is wrong with the record, as far as it is read: its last segment, or all. A home without one passes."""
+    if not home.ledger.is_dir():
+        return None
+    # By name: what only reads files has no use for it.
+    verify = importlib.import_module("hobus.ledger_service.verify")
+    try:
+        if not verify.is_ledger(home.ledger):
+            return None
+    except OSError as error:
+        return RecordFault(str(home.ledger), f"cannot be read: {error.strerror}", "make it readable for this user")
+    fault = verify.verify_directory(home.ledger, newest=not is_full).fault
+    if fault is None:
+        return None
+    mend = fault.fix or f"see {next_command('ledger verify', home.root)}"
+    entry = "" if fault.sequence is None else f", entry {fault.sequence}"
+    return RecordFault(str(home.ledger / fault.file), f"byte {fault.byte}{entry}: {fault.what}", mend)
+
+
+def _words(home: Home, found: Sequence[Finding], *, has_packages: bool) -> list[str]:
+    """That there are warnings, and, where packages are installed, what the policy leaves unlooked at."""
+    warnings = sum(one.severity == "warn" for one in found)
+    said = [f"gates: {counted(warnings, 'warning')} ({next_command('gates', home.root)})"] if warnings else []
+    return said + [one.reason for one in found if one.gate == "G5" and one.severity == "note" and has_packages]

@@ -1,0 +1,52 @@
+"""Which packages a home has installed."""
+
+import json
+
+import pytest
+
+from hobus.bus.errors import ConfigError
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.installed import in_force, layers_of, pointer_of, pointer_text
+
+ONE, TWO = "PKG-A-001-1.0.0-0123456789abcdef", "PKG-B-1.2.3-fedcba9876543210"
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home whose directory of packages is there."""
+    home = home_of(tmp_path)
+    home.packages.mkdir()
+    return home
+
+
+def test_without_a_pointer_nothing_is_installed_whatever_lies_there(home):
+    """A directory that an install left half done counts for nothing."""
+    (home.packages / ONE).mkdir()
+    assert in_force(home) == () and layers_of(home).packages == ()
+    assert layers_of(home).own is None
+
+
+def test_the_pointer_names_what_is_in_force(home, tmp_path):
+    """In order of the names; the home's own directory and a given file stand beside it."""
+    pointer_of(home).write_text(pointer_text([TWO, ONE]))
+    assert in_force(home) == (home.packages / ONE, home.packages / TWO)
+    home.config.mkdir()
+    layers = layers_of(home, tmp_path / "mine.json")
+    assert layers.packages == in_force(home)
+    assert (layers.own, layers.config_file) == (home.config, tmp_path / "mine.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{", "[]", "null", '{"format": 2, "directories": []}', '{"format": 1}', '{"format": 1, "directories": {}}',
+        json.dumps({"format": 1, "directories": ["../../etc"]}), json.dumps({"format": 1, "directories": [7]}),
+        json.dumps({"format": 1, "directories": [ONE, ONE]}), json.dumps({"format": 1, "directories": [], "more": 1}),
+        json.dumps({"format": 1, "directories": [ONE.lower()]}), json.dumps({"format": 1, "directories": [f"{ONE}\n"]}),
+    ],
+)  # fmt: skip
+def test_a_pointer_that_says_nothing_clear_is_told_with_the_mend(home, text):
+    """Never a start without packages that were installed."""
+    pointer_of(home).write_text(text)
+    with pytest.raises(ConfigError, match=r"installed\.json: .*; restore a copy, or remove it"):
+        in_force(home)
