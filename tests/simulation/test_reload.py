@@ -20,7 +20,7 @@ from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
-from hobus.launch.launcher.launcher import snapshot_entry
+from hobus.launch.launcher.recording import snapshot_entry
 from tests.journals import check_record
 from tests.sessions import Person, answering, stands_still
 
