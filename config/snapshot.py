@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import canonical_bytes, unpack
+from hobus.bus.messages.base import canonical_bytes, pack, unpack
 from hobus.bus.record.entry import Provenance
 from hobus.config.assets import Agent, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
@@ -82,6 +82,19 @@ class Snapshot:
         """The canonical bytes: same content, same bytes."""
         mappings = {name: dict(getattr(self, name)) for name in _MAPPINGS}
         return canonical_bytes(Governed(config=self.config, **mappings))
+
+    def with_contents(self) -> bytes:
+        """The same with the files that it was made from, for whoever is to record both."""
+        return pack([self.to_bytes(), self.contents])
+
+    @staticmethod
+    def from_both(data: bytes) -> Snapshot:
+        """The snapshot behind `with_contents`; raises ConfigError for anything else."""
+        match unpack(data):
+            case [bytes(snapshot), bytes(contents)]:
+                return replace(Snapshot.from_bytes(snapshot), contents=contents)
+            case _:
+                raise ConfigError("not a snapshot with its files")
 
     def listening(self, section: Literal["bus", "http"], address: str) -> Snapshot:
         """The snapshot with another `bus.listen` or `http.listen`, `HOST:PORT`, under its own digest."""

@@ -64,16 +64,19 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
     return plan, found
 
 
-def start_plan(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
-    """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError."""
+def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, binds: bool = True) -> Plan:
+    """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError.
+
+    `binds`: see `make_plan`; a cluster that runs and is to go over to this plan listens at its addresses itself.
+    """
     view = look_at(home, options, given)
-    plan = _plan_of(home, options, view)
+    plan = _plan_of(home, options, view, binds=binds)
     return replace(plan, warnings=tuple(demand(home, view)))
 
 
-def _plan_of(home: Home, options: StartOptions, view: View) -> Plan:
+def _plan_of(home: Home, options: StartOptions, view: View, *, binds: bool = True) -> Plan:
     try:
-        return make_plan(home, options, view)
+        return make_plan(home, options, view, binds=binds)
     except ConfigError as error:
         demand_of_faulty(home, options.config_file, error)
         raise

@@ -42,9 +42,10 @@ def look_at(home: Home, options: StartOptions, given: Mapping[str, str] | None =
     return look(layers, further=lambda config: _entry_point_faults(config, given or {}))
 
 
-def make_plan(home: Home, options: StartOptions, view: View | None = None) -> Plan:
+def make_plan(home: Home, options: StartOptions, view: View | None = None, *, binds: bool = True) -> Plan:
     """The plan for this home, as `view` has its files; without one they are read.
 
+    `binds`: its addresses are to be free; not so where the cluster that it is for listens there.
     Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
     counts = parse_scale(options.scale)
@@ -56,10 +57,12 @@ def make_plan(home: Home, options: StartOptions, view: View | None = None) -> Pl
     config = snapshot.config
     if config.bus.listen:
         importlib.import_module("hobus.bus.zeromq.curve").check_available()
-        check_free(config.bus.listen, "--listen, bus.listen")
+        if binds:
+            check_free(config.bus.listen, "--listen, bus.listen")
     if config.http.listen:
         importlib.import_module("hobus.launch.process.roles.http").require_installed()
-        check_free(config.http.listen, "--http, http.listen")
+        if binds:
+            check_free(config.http.listen, "--http, http.listen")
     elif "http" in counts:
         raise UsageFault("--scale http: this cluster has no HTTP door", hint=next_here("up --http"))
     shipped = {

@@ -13,7 +13,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import DeactivateOverlay, OverlayChanged
 from hobus.bus.record.entry import Provenance
 from hobus.config.snapshot import Snapshot
-from hobus.launch.launcher.launcher import snapshot_entry
+from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
 from hobus.launch.sessions.why import ERASED, Evidence, Explanation, differences, explain, settings_of, text_behind

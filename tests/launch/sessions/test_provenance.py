@@ -14,7 +14,7 @@ from hobus.bus.record.entry import NOTHING
 from hobus.config.files import SHIPPED_ROOT, governed_names
 from hobus.config.in_force import digest_of
 from hobus.config.snapshot import contents_in
-from hobus.launch.launcher.launcher import snapshot_entry
+from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.provenance import (
     Changed,
     Configuration,

@@ -16,7 +16,7 @@ from hobus.config.files import SHIPPED_ROOT
 from hobus.config.snapshot import contents_in
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.launcher import snapshot_entry
+from hobus.launch.launcher.recording import snapshot_entry
 from hobus.ledger_service.segment import segment_name
 
 SNAPSHOT = shipped_snapshot()
