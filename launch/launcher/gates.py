@@ -13,14 +13,13 @@ from pathlib import Path
 
 from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding, failed
-from hobus.config.gates.run import INSIDE, RecordFault, View, look, run_gates, run_inside, run_outside
+from hobus.config.gates.run import RecordFault, View, look, run_gates, run_inside, run_outside
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import counted
 from hobus.launch.launcher import gate_cache
-from hobus.launch.launcher.apart import apart
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, make_plan
 
@@ -43,15 +42,11 @@ def demand(home: Home, view: View) -> list[str]:
     is not judged again.
     """
     key = gate_cache.key_of(view)
-    known = gate_cache.kept(home, key)
-
-    def judged() -> list[Finding]:
-        inside = run_inside(view, has_tests=False) if known is None else known
-        return [*inside, *run_outside(view, check_record=lambda: record_fault(home))]
-
-    found = [Finding(*one) for one in apart(judged)]
-    if known is None:
-        gate_cache.keep(home, key, [one for one in found if one.gate in INSIDE])
+    inside = gate_cache.kept(home, key)
+    if inside is None:
+        inside = run_inside(view, has_tests=False)
+        gate_cache.keep(home, key, inside)
+    found = [*inside, *run_outside(view, check_record=lambda: record_fault(home))]
     demand_passed(home, found)
     return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
 

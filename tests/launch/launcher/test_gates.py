@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hobus.config.gates import run as gates_of_config
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.run import View
 from hobus.launch.cluster.home import Home, home_of
-from hobus.launch.cluster.kernel import has_one_thread
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import gate_cache, gates
-from hobus.launch.launcher.apart import apart
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from tests.config.gates.homes import clerk, package, write
@@ -42,7 +37,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(View, "is_checkout", property(lambda _self: False))
     monkeypatch.setattr(gates, "run_inside", noted)
-    monkeypatch.setattr(gates, "apart", lambda work: [list(one) for one in work()])
     return judged
 
 
@@ -123,15 +117,3 @@ def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home)
     with pytest.raises(CommandError) as refused:
         start(home)
     assert "PKG-GHOST-001" in refused.value.message and "ho2.runs_max" in refused.value.message
-
-
-def test_work_apart_leaves_nothing_here() -> None:
-    """Its answer comes back; its failure is met where it is done again."""
-    here = os.getpid()
-    loaded = set(sys.modules)
-    if not has_one_thread():
-        pytest.skip("a thread of a library runs in this process, so that nothing is forked")
-    assert apart(os.getpid) != here and set(sys.modules) == loaded
-    with pytest.raises(ZeroDivisionError):
-        apart(lambda: 1 // 0)
-    assert gates_of_config.INSIDE == ("G0", "G1", "G2", "G3", "G4")
