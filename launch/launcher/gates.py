@@ -56,24 +56,27 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
 
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
     """
-    plan = _plan_of(home, options, {})
-    found = run_gates(plan.view)
+    plan, view = _plan_of(home, options, {})
+    found = run_gates(view)
     demand_passed(home, found)
     return plan, found
 
 
 def start_plan(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
     """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError."""
-    plan = _plan_of(home, options, given)
-    return replace(plan, warnings=tuple(demand(home, plan.view)))
+    plan, view = _plan_of(home, options, given)
+    return replace(plan, warnings=tuple(demand(home, view)))
 
 
-def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
+def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str]) -> tuple[Plan, View]:
+    """Apart: a plan lives as long as its cluster, and what the gates looked at is not needed again."""
     try:
-        return make_plan(home, options, given=given)
+        plan = make_plan(home, options, given=given)
     except ConfigError as error:
         demand_of_faulty(home, options.config_file, error)
         raise
+    assert plan.view is not None  # noqa: S101 - as it was just read
+    return replace(plan, view=None), plan.view
 
 
 def demand_passed(home: Home, found: Sequence[Finding]) -> None:

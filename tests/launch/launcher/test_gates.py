@@ -45,6 +45,13 @@ def start(home: Home) -> list[str]:
     return list(gates.start_plan(home, StartOptions(), {}).warnings)
 
 
+def view_of(home: Home) -> View:
+    """What the gates look at."""
+    view = make_plan(home, StartOptions()).view
+    assert view is not None
+    return view
+
+
 def test_the_same_files_are_judged_once(home: Home, installed: list[str]) -> None:
     """Another byte anywhere, and they are judged again; so is another version of the software."""
     assert start(home) == [] and start(home) == [] and len(installed) == 1
@@ -96,12 +103,12 @@ def test_a_home_that_cannot_be_written_is_judged_each_time(home: Home, installed
 def test_where_the_software_is_worked_on_nothing_is_kept(home: Home) -> None:
     """Its version does not say what it is."""
     start(home)
-    assert not home.gates.exists() and gate_cache.key_of(make_plan(home, StartOptions()).view) == ""
+    assert not home.gates.exists() and gate_cache.key_of(view_of(home)) == ""
 
 
 def test_a_key_names_every_byte_and_every_place(home: Home, installed: list[str]) -> None:
     """Of each layer, also of what is shadowed."""
-    view = make_plan(home, StartOptions()).view
+    view = view_of(home)
     key = gate_cache.key_of(view)
     (shipped,) = view.layers
     for name, held in shipped.held.items():
