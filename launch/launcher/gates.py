@@ -56,27 +56,30 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
 
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
     """
-    plan, view = _plan_of(home, options, {})
-    found = run_gates(view)
+    plan = _plan_of(home, options, {})
+    found = run_gates(_view_of(plan))
     demand_passed(home, found)
     return plan, found
 
 
 def start_plan(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
     """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError."""
-    plan, view = _plan_of(home, options, given)
-    return replace(plan, warnings=tuple(demand(home, view)))
+    plan = _plan_of(home, options, given)
+    return replace(plan, view=None, warnings=tuple(demand(home, _view_of(plan))))
 
 
-def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str]) -> tuple[Plan, View]:
-    """Apart: a plan lives as long as its cluster, and what the gates looked at is not needed again."""
+def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
     try:
-        plan = make_plan(home, options, given=given)
+        return make_plan(home, options, given=given)
     except ConfigError as error:
         demand_of_faulty(home, options.config_file, error)
         raise
-    assert plan.view is not None  # noqa: S101 - as it was just read
-    return replace(plan, view=None), plan.view
+
+
+def _view_of(plan: Plan) -> View:
+    """Of a plan that was just made: one that lives as long as its cluster has let go of it."""
+    assert plan.view is not None  # noqa: S101 - see above
+    return plan.view
 
 
 def demand_passed(home: Home, found: Sequence[Finding]) -> None:
