@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 
 from hobus.bus.errors import ConfigError
 from hobus.config import files
-from hobus.config.assets import GateId
 from hobus.config.files import SHIPPED_ALONE, GovernedFile, Layers
 from hobus.config.gates.finding import TITLES, Finding
 from hobus.config.gates.invariants import Invariants, unchecked
@@ -23,9 +22,6 @@ from hobus.config.gates.ownership import owners_of, ownership
 from hobus.config.gates.prompts import prompts
 from hobus.config.gates.secrets import secrets
 from hobus.config.load import Further, Reading, file_max_bytes, read
-
-INSIDE: tuple[GateId, ...] = ("G0", "G1", "G2", "G3", "G4")
-"""What governed files alone decide: the same files, the same verdict."""
 
 _OF_PROMPTS = ("contract", "prompt_pack", "template")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.run import View
 from hobus.launch.cluster.home import Home, home_of
@@ -43,6 +44,11 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def start(home: Home) -> list[str]:
     """What is said of a start that passes."""
     return list(gates.start_plan(home, StartOptions(), {}).warnings)
+
+
+def view_of(home: Home) -> View:
+    """What the gates look at."""
+    return look_at(home, StartOptions())
 
 
 def test_the_same_files_are_judged_once(home: Home, installed: list[str]) -> None:
@@ -96,12 +102,12 @@ def test_a_home_that_cannot_be_written_is_judged_each_time(home: Home, installed
 def test_where_the_software_is_worked_on_nothing_is_kept(home: Home) -> None:
     """Its version does not say what it is."""
     start(home)
-    assert not home.gates.exists() and gate_cache.key_of(look_at(home, StartOptions())) == ""
+    assert not home.gates.exists() and gate_cache.key_of(view_of(home)) == ""
 
 
 def test_a_key_names_every_byte_and_every_place(home: Home, installed: list[str]) -> None:
     """Of each layer, also of what is shadowed."""
-    view = look_at(home, StartOptions())
+    view = view_of(home)
     key = gate_cache.key_of(view)
     (shipped,) = view.layers
     for name, held in shipped.held.items():
@@ -117,3 +123,16 @@ def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home)
     with pytest.raises(CommandError) as refused:
         start(home)
     assert "PKG-GHOST-001" in refused.value.message and "ho2.runs_max" in refused.value.message
+
+
+def test_an_installed_package_that_is_gone_is_a_matter_of_integrity(home: Home) -> None:
+    """Of the home's own files a stray one is a mistake; what was installed was whole once."""
+    name = "PKG-CLERK-001-1.0.0-0123456789abcdef"
+    write(home.packages, "installed.json", json.dumps({"format": 1, "directories": [name]}))
+    with pytest.raises(CommandError) as refused:
+        start(home)
+    assert refused.value.exit_code == exit_codes.INTEGRITY and f"G0  {home.packages / name}" in refused.value.message
+    write(home.packages, "installed.json", json.dumps({"format": 1, "directories": []}))
+    write(home.config, "agents/CLERK.txt", "x")
+    with pytest.raises(ConfigError, match="no governed file has this place"):
+        start(home)
