@@ -20,6 +20,7 @@ from hobus.launch.console.errors import UsageFault, of_os_error
 from hobus.launch.packages.bundle import SCHEMA_VERSION, SUFFIX, Bundle, encode, manifest_name, manifest_text
 from hobus.launch.packages.incoming import Incoming, checked_bundle
 from hobus.launch.packages.judging import clashes, config_of, judged, settings_of
+from hobus.launch.packages.new_file import write_new
 from hobus.launch.packages.refused import PackageRefused
 from hobus.launch.packages.signing import signed
 
@@ -186,20 +187,10 @@ def write_tree(root: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    """The file is there whole, or not at all; another one is never written over."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        write_new(path, data, mode=0o644)
     except FileExistsError:
-        raise UsageFault(
-            f"{path} is there already: nothing is overwritten", hint="name another one: --output FILE"
-        ) from None
+        hint = "name another one: --output FILE"
+        raise UsageFault(f"{path} is there already: nothing is overwritten", hint=hint) from None
     except OSError as error:
-        raise of_os_error(error, doing="the bundle cannot be written") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)
         raise of_os_error(error, doing="the bundle cannot be written, and was not") from error

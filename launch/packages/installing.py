@@ -21,7 +21,7 @@ from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
 from hobus.launch.packages.judging import Judgement, clashes, config_of, judged
 from hobus.launch.packages.refused import PackageRefused
-from hobus.launch.packages.signing import BadSignature, checked_signature
+from hobus.launch.packages.signing import BadSignature, checked_signature, fingerprint
 from hobus.launch.packages.store import Store, changing, doing
 
 
@@ -137,6 +137,11 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     if len(layers.packages) > limit:
         reason = f"{limit} packages are installed already (governance.packages_max)"
         taken.append(Finding("G2", package_id, reason, "remove one, or raise that setting"))
+    if before is not None and before.public_key not in ("", incoming.signature.public_key):
+        now, was = fingerprint(incoming.signature.public_key), fingerprint(before.public_key)
+        said = f"{now} signed it, and {was} signed the version that is installed"
+        other = Finding("G5", package_id, said, "ask its maker, unless you know why", "warn")
+        judgement = judgement._replace(findings=[*judgement.findings, other])
     named = {one.file for one in taken}
     return [*taken, *(one for one in failures if one.file not in named)], judgement
 

@@ -101,6 +101,16 @@ def test_only_a_higher_version_takes_the_place(home, tmp_path):
         upgrade(home, parts.other(tmp_path, "BOSS", 300))
 
 
+def test_an_upgrade_by_another_maker_is_said(home, tmp_path):
+    """Under `dev`, where any key counts, too: by who looks and by who upgrades."""
+    install(home, parts.clerk(tmp_path))
+    path = parts.clerk(tmp_path, "2.0.0", key_file=parts.key(tmp_path, "other.key"))
+    for warnings in (inspect(home, path).warnings, upgrade(home, path).warnings):
+        (one,) = warnings
+        assert (one.gate, one.severity) == ("G5", "warn") and "signed the version that is installed" in one.reason
+    assert upgrade(home, parts.clerk(tmp_path, "3.0.0", key_file=parts.key(tmp_path, "other.key"))).warnings == []
+
+
 def test_nobodys_file_is_ever_replaced(home, tmp_path):
     """Neither the home's own, nor another package's, nor a shipped one; the owner is named."""
     own(home, {"agents/CLERK.json": parts.files_of()["agents/CLERK.json"] + b"\n"})
