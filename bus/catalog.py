@@ -116,6 +116,7 @@ _ROWS = (
     Row(control.RevokeKey, "broker", control.Done, _OPERATOR, redeliver=False),
     Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
     Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
+    Row(control.UseSnapshot, "broker", control.Done, frozenset({"launcher"}), redeliver=False),
     Row(control.LaneFrame, "broker", None, frozenset({"gateway"}), redeliver=False),
 )
 

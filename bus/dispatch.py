@@ -72,6 +72,13 @@ class Actor:
         """'' when ready itself, else a short reason why it is degraded; asked until ready, and on if `is_watched`."""
         return ""
 
+    async def reconfigure(self, digest: str) -> None:
+        """New work begins under the snapshot of this digest from now on, which is in the record.
+
+        What is at work ends under its own. Raises RuntimeFault where it cannot: it is told again. Whoever goes by the
+        configuration of its start alone does nothing here: it is started anew where that matters.
+        """
+
     async def rest(self) -> None:
         """Take no new work from outside of the bus; returns when there is none of it left."""
 
@@ -93,7 +100,7 @@ def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
     """Name of each handler -> class of the messages that it takes. Raises TypeError when two claim one type."""
     found: dict[str, type[Message]] = {}
     for name, method in inspect.getmembers(actor, inspect.iscoroutinefunction):
-        if name.startswith("_") or name in ("start", "ready", "rest", "drain"):
+        if name.startswith("_") or name in ("start", "ready", "reconfigure", "rest", "drain"):
             continue
         hints = get_type_hints(method)
         parameters = list(inspect.signature(method).parameters)[1:]  # self

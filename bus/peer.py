@@ -103,6 +103,7 @@ class Peer:
         self._readiness = Readiness(
             actor, interval_s=settings.beat_interval_ms / 1000, on_change=self._say_readiness, on_bug=self._fail
         )
+        self._reconfiguring: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
 
@@ -129,7 +130,7 @@ class Peer:
 
     @property
     def cluster_digest(self) -> str:
-        """The snapshot that the broker runs under; empty before its first welcome."""
+        """The snapshot that the cluster runs under, as its broker said last; empty before its first welcome."""
         return self._broker.config_digest
 
     @property
@@ -189,6 +190,7 @@ class Peer:
         while self._early:
             self._inbox.receive(*self._early.popleft())
         self._readiness.ask()
+        self._heed_snapshot()
 
     def announce(self, tools: AnnounceTools) -> None:
         """These tools can be run here from now on; said at once if there is a broker, and again after each welcome."""
@@ -240,6 +242,8 @@ class Peer:
         """Closed without another word: timers, links, lanes; own requests fail."""
         self._is_open = False
         self._readiness.close()
+        if self._reconfiguring is not None:
+            self._reconfiguring.cancel()
         if self._due_timer is not None:
             self._due_timer.cancel()
         self._outbox.close()
@@ -250,7 +254,8 @@ class Peer:
     # --- the shell's side of the conversation with servers -----------------------------------------------------------
 
     def _say_readiness(self) -> None:
-        readiness = Ready(state=self._readiness.state, reason=self._readiness.reason)
+        digest = self._hello.config_digest
+        readiness = Ready(state=self._readiness.state, reason=self._readiness.reason, config_digest=digest)
         self._conversation.say(self._broker, Kind.READY, readiness)
 
     def _say_tools(self) -> None:
@@ -279,6 +284,7 @@ class Peer:
             held, self._held = self._held, []
             for request, answer in held:
                 self._answer_broker(request, answer)
+            self._heed_snapshot()
             if self._welcome is not None and not self._welcome.done():
                 self._welcome.set_result(None)
         self._outbox.welcomed(connection)
@@ -322,9 +328,36 @@ class Peer:
             self._inbox.cancel(head.correlation_id, head.sender, "")
         elif kind == Kind.BEAT and connection is self._broker:
             with suppress(RuntimeFault):  # the next one is as good
-                self._readiness.hear(decode(Beat, body, self._settings.body_max_bytes))
+                said = decode(Beat, body, self._settings.body_max_bytes)
+                self._readiness.hear(said)
+                connection.config_digest = said.config_digest or connection.config_digest
+                self._heed_snapshot()
         elif kind == Kind.STREAM:
             self._outbox.stream(connection, head, body)
+
+    def _heed_snapshot(self) -> None:
+        """The actor is told of another snapshot than it begins new work under; one thing at a time, each beat anew."""
+        digest = self.cluster_digest
+        is_told = self._reconfiguring is not None and not self._reconfiguring.done()
+        if self._actor is None or not self._is_open or is_told or digest in ("", self._hello.config_digest):
+            return
+        self._reconfiguring = asyncio.get_running_loop().create_task(self._reconfigure(self._actor, digest))
+        self._reconfiguring.add_done_callback(self._reconfigured)
+
+    async def _reconfigure(self, actor: Actor, digest: str) -> None:
+        try:
+            await actor.reconfigure(digest)
+        except RuntimeFault as fault:
+            _log.warning("snapshot_not_taken", digest=digest, code=fault.code, detail=fault.detail)
+            return
+        _log.info("snapshot_taken", digest=digest)
+        self._hello = self._hello.model_copy(update={"config_digest": digest})
+        self._say_readiness()
+
+    def _reconfigured(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
 
     # --- requests from others ---------------------------------------------------------------------------------------
 

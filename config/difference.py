@@ -8,7 +8,8 @@ from hobus.config.own_settings import settings_in
 from hobus.config.snapshot import Snapshot
 
 _ASSETS = {
-    "agents": "agent", "contracts": "contract", "prompt_packs": "prompt pack", "frameworks": "framework",
+    "agents": "agent", "contracts": "contract", "prompt_packs": "prompt pack", "templates": "attention template",
+    "frameworks": "framework",
     "specs": "spec", "packages": "package",
 }  # fmt: skip
 NOT_THERE = object()

@@ -8,7 +8,6 @@ an order can go wrong is a receipt with a closed code; only a record that cannot
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping
 
 import structlog
@@ -26,42 +25,22 @@ from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault, WorkOrderF
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
-from hobus.bus.messages.ids import body_ref, dispatched_id, snapshot_id, turn_in
+from hobus.bus.messages.ids import dispatched_id, turn_in
 from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
 from hobus.bus.port import Bus, ToolRunner
-from hobus.bus.window import remember
+from hobus.config import recorded
 from hobus.config.snapshot import Snapshot
 
 
-class Snapshots:
-    """The worker's own snapshot, and others fetched from the record by their digests: the last few are kept."""
-
-    def __init__(self, own: Snapshot, ledger: LedgerClient, *, kept_max: int) -> None:
-        self._own = own
-        self._ledger = ledger
-        self._kept_max = kept_max
-        self._others: OrderedDict[str, Snapshot] = OrderedDict()
+class Snapshots(recorded.Snapshots):
+    """The snapshots that orders name."""
 
     async def get(self, digest: str) -> Snapshot:
         """The snapshot with this digest. Raises WorkOrderFault(execution_error) when there is none."""
-        if digest == self._own.digest:
-            return self._own
-        snapshot = self._others.get(digest) or await self._fetched(digest)
-        remember(self._others, digest, snapshot, at_most=self._kept_max)
-        return snapshot
-
-    async def _fetched(self, digest: str) -> Snapshot:
         try:
-            snapshot = Snapshot.from_bytes(await self._ledger.body(body_ref(snapshot_id(digest), 0)))
+            return await super().get(digest)
         except ConfigError as fault:
-            raise WorkOrderFault("execution_error", f"the recorded snapshot {digest}: {fault.detail}") from None
-        except RuntimeFault as fault:
-            if fault.retryable:
-                raise
-            raise WorkOrderFault("execution_error", f"no snapshot {digest[:80]!r} in the record") from None
-        if snapshot.digest != digest:
-            raise WorkOrderFault("execution_error", f"the snapshot recorded as {digest} has another digest")
-        return snapshot
+            raise WorkOrderFault("execution_error", fault.detail) from None
 
 
 _log = structlog.get_logger("ho1_executor")
@@ -108,6 +87,7 @@ class Executor(Actor):
             specs=self._specs,
             config=self._config,
             begun=self._begun,
+            own_digest=self._snapshot.digest,
         )
 
     async def ready(self) -> str:
@@ -118,6 +98,10 @@ class Executor(Actor):
         except RuntimeFault as fault:
             return f"gateway: {fault.code}"
         return ""
+
+    async def reconfigure(self, digest: str) -> None:
+        """Each order names its own; the new one is fetched before the first that does."""
+        await self._snapshots.get(digest)
 
     async def drain(self) -> None:
         """Every order is answered and every end in the record; what does not end in time is given back."""

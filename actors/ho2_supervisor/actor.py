@@ -6,11 +6,14 @@ Admission is one synchronous step once the session is at hand; everything that t
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.admission import Admission, admit, is_pending_follow_up, provider_fault, settings_fault
 from hobus.actors.ho2_supervisor.attention.engine import Engine
+from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.learning.consolidations import Consolidations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
@@ -50,6 +53,7 @@ from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
 SLOTS = 1
@@ -58,35 +62,39 @@ _KEEPS_MOVING = "has a head that keeps moving"
 
 
 class Supervisor(Actor):
-    """Sessions and their turns, under one frozen snapshot."""
+    """Sessions and their turns, each under the frozen snapshot that it began with."""
 
     service = "ho2"
     needs = ("ledger",)
 
     def __init__(self, *, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._config = snapshot.config
+        self._first = snapshot
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        """Under which new turns begin."""
+        return self._configurations.current.snapshot
+
+    @property
+    def _config(self) -> AdminConfig:
+        return self._configurations.current.config
 
     async def start(self, bus: Bus) -> None:
         """Everything that lives as long as this incarnation; each part knows those that are built before it alone."""
         self._bus = bus
-        self._client = LedgerClient(bus, self._config.ledger)
-        resources = Resources(
-            bus=bus,
-            client=self._client,
-            snapshot=self._snapshot,
-            config=self._config,
-            limits=turn.history_limits(self._config, *self._snapshot.agents.values()),
-            packages=self._snapshot.agent_packages(),
-            attention=Engine.of(self._snapshot, now=bus.clock.monotonic),
+        config = self._first.config
+        self._client = LedgerClient(bus, config.ledger)
+        first = Resources(bus=bus, client=self._client, **_governed(self._first, bus))
+        self._configurations = configurations = Configurations(
+            first, lambda snapshot: replace(first, **_governed(snapshot, bus)), kept_max=config.ho1.snapshots_kept
         )
-        memory = self._config.memory
-        self._learning = memory and Learning(resources, memory)
-        self._consolidations = memory and Consolidations(resources, memory)
-        self._unowned = Unowned(resources)
-        self._registry = Registry(resources, self._unowned)
-        self._runs = Runs(resources, self._registry, Driver(resources, self._registry, self._learning))
-        self._take_over = TakeOver(self._config.ho2.takeover_attempts_max, self._registry, self._runs, self._learning)
+        self._memory = config.memory
+        self._learning = self._memory and Learning(configurations, self._memory)
+        self._unowned = Unowned(first)
+        self._registry = Registry(configurations, self._unowned)
+        driver = Driver(configurations, self._registry, self._learning)
+        self._runs = Runs(configurations, self._registry, driver)
+        self._take_over = TakeOver(config.ho2.takeover_attempts_max, self._registry, self._runs, self._learning)
         self._unowned.watch()
 
     async def ready(self) -> str:
@@ -96,6 +104,10 @@ class Supervisor(Actor):
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
         return ""
+
+    async def reconfigure(self, digest: str) -> None:
+        """New runs begin under this one; a session at rest is read again, as it says, before its next."""
+        await self._configurations.use(digest)
 
     async def drain(self) -> None:
         """The runs in progress are answered and everything is durable."""
@@ -167,10 +179,21 @@ class Supervisor(Actor):
                 if message.lease and is_there:
                     self._runs.renew(run)
             case "begin":
+                self._require_agent(session)
                 run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         with run.draft.watched(call.stream if is_watching else None):
             return await self._reply(run, message, call)
+
+    def _require_agent(self, session: OwnedSession) -> None:
+        """Raises SessionFault for a session whose agent was removed from the configuration since it began."""
+        agent_id = session.record.state.agent_id
+        if agent_id not in self._snapshot.agents:
+            raise SessionFault(
+                "invalid_input",
+                f"agent {agent_id} of this session is not configured any more: put it back (config/agents/{agent_id}"
+                ".json, or its package) and call hobus reload, or begin a session with another agent",
+            )
 
     async def _recorded(self, session: OwnedSession, known: KnownInput, call: Call) -> TurnResult:
         """What answered the input. Raises SessionFault(unreadable) where the record does not say so in time.
@@ -241,8 +264,8 @@ class Supervisor(Actor):
 
     async def consolidate(self, message: Consolidate, call: Call) -> None:
         """Signals whose gates a delivered turn has crossed; nobody waits for what becomes of them."""
-        if self._consolidations is not None:
-            await self._consolidations.run(message, trace=call.trace)
+        if self._memory is not None:
+            await Consolidations(self._configurations.current, self._memory).run(message, trace=call.trace)
 
     # --- steps of the handlers ----------------------------------------------------------------------------------------
 
@@ -352,3 +375,15 @@ class Supervisor(Actor):
             ),
             trace=trace,
         )
+
+
+def _governed(snapshot: Snapshot, bus: Bus) -> dict[str, Any]:
+    """What of a run's resources its snapshot says."""
+    config = snapshot.config
+    return {
+        "snapshot": snapshot,
+        "config": config,
+        "limits": turn.history_limits(config, *snapshot.agents.values()),
+        "packages": snapshot.agent_packages(),
+        "attention": Engine.of(snapshot, now=bus.clock.monotonic),
+    }

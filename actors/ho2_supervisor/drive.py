@@ -9,6 +9,7 @@ import structlog
 
 from hobus.actors.ho2_supervisor import cancelling
 from hobus.actors.ho2_supervisor.admission import conflict
+from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.ownership import history_lookup
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost, SessionMoved
@@ -33,9 +34,14 @@ _log = structlog.get_logger("ho2_supervisor")
 class Driver:
     """Drives runs, each in its own task. It drops a session from the registry that is to be read again."""
 
-    resources: Resources
+    configurations: Configurations
     registry: Registry
     learning: Learning | None
+
+    @property
+    def resources(self) -> Resources:
+        """The ways out of the process, which all configurations share."""
+        return self.configurations.current
 
     async def drive(self, task: RunTask) -> None:
         """The whole of a run's task: its requesters have the answer, or the fault, when this returns."""
@@ -135,15 +141,19 @@ class Driver:
             result = await cancelling.close(self.resources, session, memo, trace=task.trace)
             _log.info("turn_cancelled", turn=str(memo.run_id), input_id=task.input_id)
             return result
-        agent = self.resources.snapshot.agents.get(session.record.state.agent_id or "")
         run: Run | None = None
         fault: RuntimeFault = WorkOrderFault("deadline_exceeded", f"input {task.input_id}: no time is left")
         try:
-            if memo is None or agent is None:
+            if memo is None:
+                raise WorkOrderFault("execution_error", f"input {task.input_id} has no run")
+            # Its own: it ends under the configuration under which it began, whoever drives it on.
+            resources = await self.configurations.of(memo.requested.config_digest)
+            agent = resources.snapshot.agents.get(session.record.state.agent_id or "")
+            if agent is None:
                 raise WorkOrderFault("execution_error", f"agent {session.record.state.agent_id} is not configured")
             if memo.input_text is None:
                 memo.input_text = await session.text(memo.requested.input_ref)
-            run = Run(task, memo, agent, resources=self.resources, learning=self.learning)
+            run = Run(task, memo, agent, resources=resources, learning=self.learning)
             resumed = task.draft.before is not None
             _log.info("run_started", turn=str(run.run_id), input_id=task.input_id, resumed=resumed)
             if run.remaining_s() > 0:

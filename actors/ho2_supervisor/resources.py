@@ -23,7 +23,7 @@ from hobus.config.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The ways out of the process, and what is configured; built once, and the same as long as a supervisor lives."""
+    """The ways out of the process, the same as long as a supervisor lives, and one configuration."""
 
     bus: Bus
     client: LedgerClient

@@ -16,10 +16,10 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho2_supervisor import commanding
+from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
-from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
@@ -31,6 +31,7 @@ from hobus.bus.pacing import Rate
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
 from hobus.bus.streaming import Draft
 from hobus.bus.turnstile import Turnstile
+from hobus.config.schema import AdminConfig
 
 _log = structlog.get_logger("ho2_supervisor")
 
@@ -38,10 +39,9 @@ _log = structlog.get_logger("ho2_supervisor")
 class Runs:
     """Begins runs, each as one task in the registry, and says to them what their requesters and operators want."""
 
-    def __init__(self, resources: Resources, registry: Registry, driver: Driver) -> None:
-        self._bus = resources.bus
-        self._config = resources.config
-        self._digest = resources.snapshot.digest
+    def __init__(self, configurations: Configurations, registry: Registry, driver: Driver) -> None:
+        self._bus = configurations.current.bus
+        self._configurations = configurations
         self._registry = registry
         self._driver = driver
         self._turnstile = Turnstile(
@@ -52,6 +52,10 @@ class Runs:
             beside=Rate(self._config.ho2.principal_step_rate, self._config.ho2.principal_step_burst, math.inf),
         )
         self._is_draining = False
+
+    @property
+    def _config(self) -> AdminConfig:
+        return self._configurations.current.config
 
     # --- how a run begins ---------------------------------------------------------------------------------------------
 
@@ -154,7 +158,7 @@ class Runs:
         return RunRequested(
             input_id=input_id,
             input_digest=input_digest(input_id, text),
-            config_digest=self._digest,
+            config_digest=self._configurations.current.snapshot.digest,
             principal=self._bus.principal,
             at=session.now(),
             **own,

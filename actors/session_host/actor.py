@@ -28,10 +28,20 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.port import Bus, Disk, R
 from hobus.bus.spool import RecordKeeper, Spool
+from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
 
 SPOOL_FILE = "host.spool"
 _log = structlog.get_logger("session_host")
+
+
+class Terms:
+    """What turns go by, of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.config = snapshot.config.host
+        self.packages = snapshot.agent_packages()
 
 
 class SessionHost(Actor):
@@ -41,26 +51,29 @@ class SessionHost(Actor):
     needs = ("ho2", "gateway")
 
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
-        self._snapshot = snapshot
-        self._config = snapshot.config.host
-        self._packages = snapshot.agent_packages()
+        self._terms = Terms(snapshot)
         self._spool = Spool(spool, SPOOL_FILE)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:
         """What an earlier incarnation spooled is on its way to the ledger."""
         self._bus = bus
-        self._ledger = LedgerClient(bus, self._snapshot.config.ledger)
+        self._ledger = LedgerClient(bus, self._terms.snapshot.config.ledger)
         left_over = self._spool.open()
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
-            spool_after_s=self._config.append_reserve_ms / 1000,
-            retry_s=self._snapshot.config.ledger.spool_retry_ms / 1000,
+            spool_after_s=self._terms.config.append_reserve_ms / 1000,
+            retry_s=self._terms.snapshot.config.ledger.spool_retry_ms / 1000,
         )
-        self._degradation = Degrader(bus, self._ledger, self._keeper, self._snapshot)
+        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot)
         for entry in left_over:
             self._keeper.submit(entry, keep=False)
+
+    async def reconfigure(self, digest: str) -> None:
+        """Turns that come from now on, and what degrades from now on, go by this one."""
+        self._terms = Terms(await Snapshots(self._terms.snapshot, self._ledger, kept_max=1).get(digest))
+        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot)
 
     async def drain(self) -> None:
         """Records of degraded turns are in the ledger, or stay on disk."""
@@ -78,7 +91,7 @@ class SessionHost(Actor):
         started = message.model_copy(
             update={
                 "session_id": session_id,
-                "agent_id": message.agent_id or self._config.agent_id,
+                "agent_id": message.agent_id or self._terms.config.agent_id,
                 "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
             }
         )
@@ -91,8 +104,10 @@ class SessionHost(Actor):
 
         Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
         """
-        turn = turns.turn_of(message, call, now=self._bus.clock.monotonic, config=self._config, packages=self._packages)
-        if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
+        turn = turns.turn_of(
+            message, call, now=self._bus.clock.monotonic, config=self._terms.config, packages=self._terms.packages
+        )
+        if refusal := turns.refusal_of(turn, self._terms.config.prompt_max_bytes):
             return turns.error(turn, *refusal)
         with self._answers.asked((turn.session_id, turn.input_id, turn.text, turn.form)) as told:
             try:
@@ -117,7 +132,7 @@ class SessionHost(Actor):
                 "ho2",
                 message,
                 expect=SessionClosed,
-                timeout_s=(left_s := self._client_left(call) * (1 - self._config.reserve_share_max)),
+                timeout_s=(left_s := self._client_left(call) * (1 - self._terms.config.reserve_share_max)),
                 key=message.session_id,
                 reached_within_s=left_s,
             )
@@ -186,4 +201,4 @@ class SessionHost(Actor):
 
     def _s(self, name: str) -> float:
         """A setting of section `host` in seconds."""
-        return getattr(self._config, name) / 1000
+        return getattr(self._terms.config, name) / 1000

@@ -75,6 +75,11 @@ class Enrolment:
         self._record_keys()
         return created
 
+    def use_snapshot(self, digest: str) -> None:
+        """Who says hello from elsewhere must run under this snapshot from now on."""
+        if self._keys is not None:
+            self._keys.use_snapshot(digest)
+
     def revoke(self, name: str) -> str:
         """The key of this worker, which is let in no more. Raises BusError."""
         if self._keys is None:
@@ -152,6 +157,10 @@ class KeyBook(Protocol):
 
     def create_token(self, wanted: CreateToken, now: float) -> TokenCreated:
         """The token's key counts from now on, durably. Raises BusError."""
+        ...
+
+    def use_snapshot(self, digest: str) -> None:
+        """A hello that offers anything must name this one from now on."""
         ...
 
     def revoke(self, name: str) -> str:

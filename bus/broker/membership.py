@@ -116,6 +116,7 @@ class Membership:
             state.control(peer.connection, Kind.BEAT, state.word_on_readiness)  # and it learns that the broker lives
         elif isinstance(said, Ready):
             peer.ready_state, peer.reason = said.state, said.reason
+            peer.config_digest = said.config_digest or peer.config_digest
             tapped(code=said.state)
             self._rejudge(peer)
         elif isinstance(said, Credit):
@@ -142,9 +143,10 @@ class Membership:
             return
         state.is_readiness_new, word = False, state.word_on_readiness
         ready = sorted({peer.role for peer in state.connections.values() if peer.shown_state == "ready"})
-        if (ready, not state.is_collecting) == (word.ready_roles, word.is_whole):
+        said = Beat(ready_roles=ready, is_whole=not state.is_collecting, config_digest=state.me.config_digest)
+        if said == word:
             return
-        state.word_on_readiness = Beat(ready_roles=ready, is_whole=not state.is_collecting)
+        state.word_on_readiness = said
         for connection in state.connections:
             state.control(connection, Kind.BEAT, state.word_on_readiness)
 

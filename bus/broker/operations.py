@@ -48,6 +48,7 @@ class Operations:
             control.RevokeKey.TYPE: (control.RevokeKey, self._revoke_key),
             control.InstanceLost.TYPE: (control.InstanceLost, self._instance_lost),
             control.ServiceGivenUp.TYPE: (control.ServiceGivenUp, self._service_given_up),
+            control.UseSnapshot.TYPE: (control.UseSnapshot, self._use_snapshot),
             control.Probe.TYPE: (control.Probe, self._probe),
         }
 
@@ -223,6 +224,12 @@ class Operations:
         service.is_given_up = message.given_up
         if service.is_given_up and service.absent_since is not None:
             self._placement.flush_absent(service)
+
+    def _use_snapshot(self, message: control.UseSnapshot) -> control.Done:
+        self._enrolment.use_snapshot(message.config_digest)
+        self._state.me.config_digest = message.config_digest
+        self._state.is_readiness_new = True  # everybody hears it with the word on readiness
+        return control.Done()
 
     def _probe(self, _: control.Probe) -> control.Probed:
         return control.Probed(instance=self._state.me.instance, state="ready")

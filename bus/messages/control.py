@@ -118,6 +118,7 @@ class Ready(Message, wire="bus.ready"):
 
     state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
     reason: Reason = Field(default="", description="why it is not ready; empty when it is")
+    config_digest: Digest = Field(default="", description="snapshot under which it begins new work; empty: its hello's")
 
 
 class Beat(Message, wire="bus.beat"):
@@ -132,6 +133,7 @@ class Beat(Message, wire="bus.beat"):
     is_whole: bool = Field(
         default=False, description="from the broker: of no other role anybody is; false while it waits for old peers"
     )
+    config_digest: Digest = Field(default="", description="from the broker: snapshot that the cluster runs under")
 
 
 class Credit(Message, wire="bus.credit"):
@@ -208,6 +210,12 @@ class ServiceGivenUp(Message, wire="broker.service_given_up"):
 
     service: Role = Field(description="name of a service")
     given_up: bool = Field(description="false: somebody may offer it again")
+
+
+class UseSnapshot(Message, wire="broker.use_snapshot"):
+    """Launcher -> broker: the cluster runs under this snapshot from now on, which is in the record; all are told."""
+
+    config_digest: Digest = Field(description="`sha256:<64 hex>` of it")
 
 
 class LaneFrame(Message, wire="broker.lane_frame"):

@@ -148,6 +148,8 @@ class SimNetwork:
     _timer: asyncio.TimerHandle | None = None
     _alarm: asyncio.TimerHandle | None = None
     _trace: Any = field(default_factory=hashlib.sha256)
+    config_digest: str = ""
+    """Of the snapshot that the next broker says that the cluster runs under; empty: it says none."""
     _context: contextvars.Context = field(default_factory=contextvars.copy_context)  # nobody's: a kill stops no frame
 
     def __post_init__(self) -> None:
@@ -165,6 +167,7 @@ class SimNetwork:
             authenticate=self.authenticate,
             now=self.loop.time(),
             wall_now=self.epoch_s() + self.loop.time(),
+            config_digest=self.config_digest,
         )
         self._set_alarm()
         for connection in self.connections.values():

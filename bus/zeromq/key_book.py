@@ -108,6 +108,10 @@ class KeyFiles:
         """Whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
         return public.decode("ascii", "replace") in self._workers or _hash(public) in self._tokens
 
+    def use_snapshot(self, digest: str) -> None:
+        """The cluster runs under this one from now on; who is connected already hears it as everybody does."""
+        self._digest = digest
+
     def take_records(self) -> list[Noted]:
         """What is to be recorded since the last call; at first all that is known."""
         records, self._records = self._records, []

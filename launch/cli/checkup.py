@@ -219,7 +219,7 @@ def in_force(home: Home, run: RunFile) -> list[Finding]:
         changed = config_changed.changed_since(home, run)
     except ConfigError:
         return []
-    return [warn("configuration in force", changed, config_changed.in_force_after(home, run))] if changed else []
+    return [warn("configuration in force", changed.said, changed.mend)] if changed else []
 
 
 def health(

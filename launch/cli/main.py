@@ -40,6 +40,7 @@ COMMANDS: dict[str, str] = {
     "ps": "List the processes and their states.",
     "logs": "Show and follow the logs of the processes.",
     "scale": "Run more or fewer processes of a role.",
+    "reload": "Take in the configuration as it lies on disk, while the cluster runs.",
     "restart": "Restart one process after it has finished its work.",
     "drain": "Let one process finish its work and stop.",
     "down": "Drain and stop the cluster.",

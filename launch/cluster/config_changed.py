@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hobus.bus.errors import ConfigError
 from hobus.config.difference import NOT_THERE, Difference, differences
@@ -12,6 +13,7 @@ from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.takes_effect import effects_of
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import as_json, cell
 
@@ -19,28 +21,43 @@ _NAMED = 5
 _SHIPPED = "shipped"
 
 
-def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> str:
-    """What a start of the same kind would take otherwise than this run did, and how that gets in force; else empty.
+class Changed(NamedTuple):
+    """What differs between the configuration on disk and the one that runs."""
+
+    said: str
+    mend: str
+    """The command that brings it in force."""
+
+
+def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> Changed | None:
+    """What a start of the same kind would take otherwise than this run does, and how that gets in force; None: nothing.
 
     `config_file`: where that start would have another one. Raises ConfigError for a configuration with faults.
     """
     try:
         running = Snapshot.from_bytes(home.snapshot.read_bytes())
     except OSError:
-        return ""  # it has just ended, or its run directory is gone, which is said where it matters
-    given = config_file or _given_file(home, run)
-    found = differences(running, _as_started(running, load_snapshot(layers_of(home, given))))
+        return None  # it has just ended, or its run directory is gone, which is said where it matters
+    given = config_file or given_file(home, run)
+    found = differences(running, as_started(running, load_snapshot(layers_of(home, given))))
     if not found:
-        return ""
-    said = "; ".join(map(_words, found[:_NAMED])) + (f"; and {len(found) - _NAMED} more" if found[_NAMED:] else "")
-    return f"its configuration was changed after its start: {said}"
+        return None
+    is_other = config_file is not None and config_file != given_file(home, run)
+    needs_a_stop = is_other or bool(effects_of(found).refused)
+    mend = after_a_stop(home, given) if needs_a_stop else next_command("reload", home.root)
+    return Changed(f"its configuration was changed after its start: {in_words(found)}", mend)
 
 
-def in_force_after(home: Home, run: RunFile) -> str:
-    """What has to be done so that the next start's configuration is the one that runs."""
-    given = _given_file(home, run)
-    again = f"up again with --config {given}" if given is not None else "up again"
-    return f"{next_command('down', home.root)}, then {again}"
+def in_words(found: Sequence[Difference], *, is_done: bool = False) -> str:
+    """The first of these differences, and how many more there are; `is_done`: what was on disk is in force now."""
+    said = "; ".join(_words(one, is_done=is_done) for one in found[:_NAMED])
+    return said + (f"; and {len(found) - _NAMED} more" if found[_NAMED:] else "")
+
+
+def after_a_stop(home: Home, given: Path | None) -> str:
+    """What brings it in force where a cluster that runs cannot take it in; `given`: the file of `--config`."""
+    again = "up" if given is None else f"up --config {given}"
+    return f"{next_command('down', home.root)}, then {next_command(again, home.root)}"
 
 
 def fault_of(error: ConfigError, home: Home) -> str:
@@ -50,13 +67,13 @@ def fault_of(error: ConfigError, home: Home) -> str:
     return f"the configuration on disk cannot be loaded, so it would not start again: {cell(fault)}; {check}"
 
 
-def _given_file(home: Home, run: RunFile) -> Path | None:
+def given_file(home: Home, run: RunFile) -> Path | None:
     """The file that this run was started with by `--config`, if it was."""
     is_own = run.config_origin in (_SHIPPED, str(home.config / ADMIN_CONFIG))
     return None if is_own else Path(run.config_origin)
 
 
-def _as_started(running: Snapshot, disk: Snapshot) -> Snapshot:
+def as_started(running: Snapshot, disk: Snapshot) -> Snapshot:
     """With the addresses of `--listen` and `--http`, which stand in no file."""
     for section in ("bus", "http"):
         address = getattr(running.config, section).listen
@@ -65,8 +82,11 @@ def _as_started(running: Snapshot, disk: Snapshot) -> Snapshot:
     return disk
 
 
-def _words(one: Difference) -> str:
-    return f"{one.name} is {_value(one.before)}, on disk {_value(one.after)}" if one.is_setting else one.name
+def _words(one: Difference, *, is_done: bool) -> str:
+    if not one.is_setting:
+        return one.name
+    form = "{} was {}, is {}" if is_done else "{} is {}, on disk {}"
+    return form.format(one.name, _value(one.before), _value(one.after))
 
 
 def _value(value: Any) -> str:

@@ -57,6 +57,10 @@ class Home:
         self.http = self.run / "http"
         """Where the HTTP doors of this run listen; written by the first one, so that the others bind the same port."""
 
+    def offered(self, digest: str) -> Path:
+        """Where a configuration lies that a run is to go over to, for the launcher to take."""
+        return self.run / f"snapshot-{digest.replace(':', '-')}"
+
     def log(self, actor: str) -> Path:
         """Log file of an actor: `ho1/2` logs to `ho1-2.log`."""
         return self.logs / f"{actor.replace('/', '-')}.log"
@@ -78,6 +82,13 @@ def prepare(home: Home) -> None:
     for directory in (home.run, home.logs, home.ledger, home.spool):
         make_private(directory)
         directory.chmod(_PRIVATE)  # also if somebody else had made it
+
+
+def keep_snapshot(home: Home, data: bytes) -> None:
+    """Whoever starts from now on goes by these bytes; nobody reads half of them. Raises OSError."""
+    beside = home.snapshot.with_name(f"{home.snapshot.name}.new")
+    beside.write_bytes(data)
+    beside.replace(home.snapshot)
 
 
 def make_private(directory: Path) -> None:

@@ -44,6 +44,16 @@ class ChildRow(Record):
     is_damaged: bool = Field(default=False, description="it failed as what it needs is damaged")
 
 
+class ReloadRow(Record):
+    """The newest change of the configuration of this run."""
+
+    digest: str = Field(description="of the configuration that was to be taken in")
+    state: Literal["going", "done", "failed"]
+    at: float = Field(description="seconds since 1970: when it became so")
+    step: str = Field(default="", description="state going: what it waits for")
+    detail: str = Field(default="", description="state failed: why, and under which configuration the cluster runs")
+
+
 class RunningProcess(NamedTuple):
     """Whoever may be signalled: a name, and a pid with its start mark; the instance of those that have one."""
 
@@ -70,6 +80,7 @@ class RunFile(Record):
     sockets: str = Field(description="directory of the ipc sockets")
     config_digest: str
     config_origin: str
+    reload: ReloadRow | None = Field(default=None, description="null: there was none")
     drain_bound_s: float = Field(description="longer than this no orderly stop takes")
     children: list[ChildRow]
 

@@ -11,7 +11,9 @@ from typing import NamedTuple
 import structlog
 
 from hobus.bus.dispatch import Actor
+from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.port import Bus
+from hobus.config.recorded import Snapshots
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.http.app import make_app
@@ -49,6 +51,8 @@ class HttpDoor(Actor):
         """Listens at `http.listen` and answers from now on. Raises OSError where it cannot."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         config = self._config.http
+        ledger = LedgerClient(bus, self._config.ledger)
+        self._snapshots = Snapshots(self._place.snapshot, ledger, kept_max=self._config.ho1.snapshots_kept)
         bound, address = bind(self._place.home, config.listen)
         keys = BearerKeys(self._place.home)
         door = Door(
@@ -72,6 +76,12 @@ class HttpDoor(Actor):
             task.add_done_callback(self._ended)
         self._open = _Open(door, server, serving, recording)
         _log.info("http_door_open", address=address)
+
+    async def reconfigure(self, digest: str) -> None:
+        """Requests from now on are held against this one: its agents and models, its limits of a turn."""
+        snapshot = await self._snapshots.get(digest)
+        if self._open is not None:
+            self._open.door.snapshot = snapshot
 
     def counters(self) -> dict[str, int]:
         """Connections, requests, turns under way and readers of events, for the heartbeat."""

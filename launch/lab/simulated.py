@@ -82,6 +82,7 @@ class SimulatedCluster:
         """A new incarnation of this role on the media that outlive it; its instance."""
         if role == BROKER:
             self._brokers += 1
+            self.world.network.config_digest = self.snapshot.digest
             self.world.network.start_broker(f"sim{self._brokers}")
             return self.world.network.broker.instance
         disk = self.world.disk(role) if role in WITH_DISK else None

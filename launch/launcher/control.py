@@ -44,7 +44,15 @@ class LeaveCommand(Record):
     kill: bool = False
 
 
-Command = ScaleCommand | LeaveCommand
+class ReloadCommand(Record):
+    """The cluster goes over to the configuration that lies in the run directory under this digest (`Home.offered`)."""
+
+    command: Literal["reload"] = "reload"
+    digest: str = Field(max_length=80)
+    origin: str = Field(max_length=3000, description="which admin_config.json it rests on")
+
+
+Command = ScaleCommand | LeaveCommand | ReloadCommand
 _COMMANDS: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
 
 

@@ -56,15 +56,18 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
     return plan, found
 
 
-def start_plan(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
-    """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError."""
-    plan = _plan_of(home, options, given)
+def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, binds: bool = True) -> Plan:
+    """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError.
+
+    `binds`: see `make_plan`; a cluster that runs and is to go over to this plan listens at its addresses itself.
+    """
+    plan = _plan_of(home, options, given, binds=binds)
     return replace(plan, warnings=tuple(demand(home, plan.view)))
 
 
-def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str]) -> Plan:
+def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str], *, binds: bool = True) -> Plan:
     try:
-        return make_plan(home, options, given=given)
+        return make_plan(home, options, given=given, binds=binds)
     except ConfigError as error:
         demand_of_faulty(home, options.config_file, error)
         raise

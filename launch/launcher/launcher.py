@@ -15,22 +15,31 @@ from dataclasses import replace
 import structlog
 
 from hobus.bus import collector
-from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Done, Drain, PeerRow, Peers
-from hobus.bus.messages.ids import snapshot_id
-from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
-from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.client import client_of
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
+from hobus.launch.cluster.home import (
+    Home,
+    HomeLock,
+    holder,
+    keep_snapshot,
+    prepare,
+    remove_run,
+    sockets_directory,
+    sweep,
+)
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
+from hobus.launch.launcher.control import Command, ReloadCommand
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
+from hobus.launch.launcher.recording import record_snapshot
+from hobus.launch.launcher.rolling import Rolling, Run
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
@@ -73,9 +82,10 @@ class Launcher:
         self._log = structlog.get_logger()
         self._first_zygote = zygote
         self._ends_with_reader_of = ends_with_reader_of
-        self._given = given
+        self._run_under = Run(plan.snapshot, plan.origin, given)
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
+        self._rolling: Rolling | None = None
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
@@ -104,18 +114,18 @@ class Launcher:
         if ended:
             self._log.warning("orphans_ended", orphans=ended)
         self._sockets = self._board.sockets = sockets_directory(self._home)
-        self._home.snapshot.write_bytes(self._plan.snapshot.to_bytes())
+        keep_snapshot(self._home, self._plan.snapshot.to_bytes())
         members = members_of(self._plan.counts)
         first, self._first_zygote = self._first_zygote, None
         nursery = Nursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
         self._board.zygote = nursery.zygote
         crew = Crew(
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
-            tell=self._words.put_nowait, given=lambda role: self._given.get(role, {}),
+            tell=self._words.put_nowait, given=lambda role: self._run_under.given.get(role, {}),
         )  # fmt: skip
         self._take_signals(nursery)
         timeout_s = self._config.client_timeout_ms / 1000
-        server = await control.serve(self._sockets, crew.take, timeout_s=timeout_s)
+        server = await control.serve(self._sockets, lambda word: self._take(crew, word), timeout_s=timeout_s)
         # The run file names this pid to whoever signals it: not before every signal has its handler.
         self._board.write(members, "starting")
         try:
@@ -133,6 +143,20 @@ class Launcher:
             crew.kill_all()
             await crew.all_gone()
             await nursery.close()
+
+    def _take(self, crew: Crew, command: Command) -> None:
+        """Begins what a command asks for. Raises BusError where it is refused."""
+        if not isinstance(command, ReloadCommand):
+            crew.take(command)
+        elif self._rolling is None:
+            raise BusError("unavailable", "the cluster is still starting")
+        else:
+            self._rolling.take(command)
+
+    def _use(self) -> None:
+        """What is said of this run, and made of its places from now on, goes by `_run_under`."""
+        self._plan = replace(self._plan, snapshot=self._run_under.snapshot, origin=self._run_under.origin)
+        self._board.use(self._plan)
 
     def _take_signals(self, nursery: Nursery) -> None:
         loop = asyncio.get_running_loop()
@@ -162,8 +186,13 @@ class Launcher:
                 group.create_task(self._tell(peer)),
                 group.create_task(self._record_snapshot(peer)),
             ]
+            self._rolling = Rolling(
+                home=self._home, run=self._run_under, crew=crew, board=self._board, bus=peer, clock=self._clock,
+                use=self._use,
+            )  # fmt: skip
             await self._stop.wait()
             crew.close()
+            await self._rolling.close()
             self._board.say("stopping: whoever is at work finishes it; Ctrl-C once more kills", self._clock.now())
             tasks.pop(1).cancel()
             await self._drain(crew)
@@ -231,7 +260,7 @@ class Launcher:
         """CONFIG_SNAPSHOT:<digest> stands in the record; a repeat adds nothing."""
         while True:
             try:
-                await _record_snapshot(bus, self._plan.snapshot)
+                await record_snapshot(bus, self._run_under.snapshot)
             except RuntimeFault as fault:
                 self._log.warning("snapshot_not_recorded", code=fault.code, detail=fault.detail)
                 await bus.sleep(self._config.watch_interval_ms / 1000)
@@ -274,24 +303,3 @@ class Launcher:
     async def _kill_when_asked(self, child: Child) -> None:
         await self._kill_now.wait()
         child.kill_group()
-
-
-def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
-    """CONFIG_SNAPSHOT:<digest>, whose body is the snapshot itself; a repeat is meant to add nothing."""
-    return WriteEntry(
-        submission_id=snapshot_id(snapshot.digest),
-        stream="governance",
-        event_type="CONFIG_SNAPSHOT",
-        at_us=round(now_s * 1_000_000),
-        bodies=[snapshot.to_bytes()],
-    )
-
-
-async def _record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
-    """Writes CONFIG_SNAPSHOT into the record. Raises RuntimeFault, retryable while the ledger is away."""
-    timeout_s = snapshot.config.ledger.request_timeout_ms / 1000
-    entry = snapshot_entry(snapshot, bus.now())
-    written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
-    ack = written.acks[0]
-    if not ack.is_first:
-        raise LedgerError(ack.code or "conflict", f"{entry.submission_id} was {ack.outcome}", retryable=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -20,7 +20,7 @@ from hobus.bus.zeromq import tokens
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.control import Command, LeaveCommand, ScaleCommand
+from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.options import SCALABLE, too_many
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
@@ -81,17 +81,25 @@ class Crew:
         self._tell = tell
         self._given = given
         self._is_closing = False
+        self.is_rolling = False
+        """The configuration is being changed: places come and go by that alone."""
 
     def __iter__(self) -> Iterator[Member]:
         return iter(list(self.members.values()))
 
     # --- commands -----------------------------------------------------------------------------------------------
 
-    def take(self, command: Command) -> None:
-        """Begins what a command asks for, in one synchronous step. Raises BusError where it is refused."""
+    def require_open(self) -> None:
+        """Raises BusError once no command is taken any more."""
         if self._is_closing:
             raise BusError("unavailable", "the cluster is being stopped")
+
+    def take(self, command: ScaleCommand | LeaveCommand) -> None:
+        """Begins what a command asks for, in one synchronous step. Raises BusError where it is refused."""
+        self.require_open()
         if isinstance(command, ScaleCommand):
+            if self.is_rolling:
+                raise BusError("rejected", "the configuration is being reloaded: wait until that is done")
             self._scale(command.role, command.count)
             return
         actor = command.actor
@@ -119,14 +127,22 @@ class Crew:
             raise BusError("rejected", fault)
         change = change_to(self.members.values(), role, count)
         _log.info("scale_asked", role=role, count=count, new=change.new, back=change.back, leaving=change.leaving)
-        for actor in change.new:
-            self.members[actor] = Member(actor=actor, role=role)
-        self._in_order()
-        self.begin(change.new)
+        self.add(role, change.new)
         for actor in change.back:
             self.happened(actor, LeaveAsked("start", self._clock.now()))
         for actor in reversed(change.leaving):
             self.happened(actor, LeaveAsked("remove", self._clock.now()))
+
+    def add(self, role: str, actors: Sequence[str]) -> None:
+        """New places of this role, which are started."""
+        for actor in actors:
+            self.members[actor] = Member(actor=actor, role=role)
+        self._in_order()
+        self.begin(actors)
+
+    def has_room(self) -> bool:
+        """Whether the cluster may have one more process."""
+        return not too_many(len(self.members) + 1, self._config)
 
     def _in_order(self) -> None:
         order = {role: number for number, role in enumerate(START_ORDER)}

@@ -33,9 +33,10 @@ class Plan:
     """What the gates say of a start that they let pass."""
 
 
-def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | None = None) -> Plan:
+def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | None = None, binds: bool = True) -> Plan:
     """The plan for this home; `given`: of the user's environment, what is not in this process's own and tools may need.
 
+    `binds`: its addresses are to be free; not so where the cluster that it is for listens there.
     Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
     config_file = options.config_file
@@ -50,10 +51,12 @@ def make_plan(home: Home, options: StartOptions, *, given: Mapping[str, str] | N
     config = snapshot.config
     if config.bus.listen:
         importlib.import_module("hobus.bus.zeromq.curve").check_available()
-        check_free(config.bus.listen, "--listen, bus.listen")
+        if binds:
+            check_free(config.bus.listen, "--listen, bus.listen")
     if config.http.listen:
         importlib.import_module("hobus.launch.process.roles.http").require_installed()
-        check_free(config.http.listen, "--http, http.listen")
+        if binds:
+            check_free(config.http.listen, "--http, http.listen")
     elif "http" in counts:
         raise UsageFault("--scale http: this cluster has no HTTP door", hint=next_here("up --http"))
     shipped = {

@@ -44,8 +44,14 @@ class Board:
         self._started_at = started_at
         self._mark = identity.start_mark(os.getpid()) or ""
         self._phase: run_file.Phase = "starting"
+        self.reload: run_file.ReloadRow | None = None
+        """What became of the newest change of the configuration."""
         self._written: run_file.RunFile | None = None
         self._print: tuple[int, ...] = ()
+
+    def use(self, plan: Plan) -> None:
+        """The run goes by this plan from now on."""
+        self._plan = plan
 
     def write(self, members: Iterable[Member], phase: run_file.Phase | None = None) -> run_file.RunFile:
         """The run file tells the present state, and the phase if it changed; a full disk ends nothing.
@@ -66,6 +72,7 @@ class Board:
             sockets=str(self.sockets),
             config_digest=self._plan.snapshot.digest,
             config_origin=self._plan.origin,
+            reload=self.reload,
             drain_bound_s=drain_bound_s(self._config),
             children=shown(list(members)),
         )

@@ -76,7 +76,7 @@ def _changed(run: RunFile, options: StartOptions, home: Home) -> list[str]:
         changed = config_changed.changed_since(home, run, options.config_file)
     except ConfigError as error:
         return [config_changed.fault_of(error, home)]
-    return [f"{changed}; in force after {config_changed.in_force_after(home, run)}"] if changed else []
+    return [f"{changed.said}; in force after {changed.mend}"] if changed else []
 
 
 def _is_bound(asked: str, bound: str) -> bool:

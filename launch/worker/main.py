@@ -1,8 +1,9 @@
 """A worker on another host: the executor of `process/roles/ho1.py`, connected over TCP and CURVE instead of a launcher.
 
-Learn the cluster's configuration, work under it until told to end. A cluster that comes back under another one refuses
-the worker, which then executes itself anew: a copy of a process that knows secrets would know them. Everything goes
-through the one connection to the broker, records too.
+Learn the cluster's configuration, work under it until told to end. Where the cluster goes over to another one, the
+worker hears it, fetches it and executes what names it; where that is not enough, or a cluster that comes back refuses
+it for that, it executes itself anew: a copy of a process that knows secrets would know them. Everything goes through
+the one connection to the broker, records too.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import structlog
 
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import BusError
+from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.join_token import JoinToken
 from hobus.bus.peer import Peer
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveLink, Happened
+from hobus.config.difference import differences
 from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.cluster.takes_effect import effects_of
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
@@ -126,7 +129,7 @@ def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | N
     if asyncio.run(_Life(home, cluster, snapshot).work(made)) == "told":
         say("stopped")
         return None
-    note("the cluster runs under another configuration now: fetching it")
+    note("the cluster runs under another configuration now: beginning anew under it")
     return environ
 
 
@@ -142,8 +145,9 @@ class _Life:
     def __init__(self, home: WorkerHome, cluster: Cluster, snapshot: Snapshot) -> None:
         self._home = home
         self._cluster = cluster
+        self._snapshot = snapshot
         self._config = snapshot.config
-        self._digest = snapshot.digest
+        self._is_outdated = False
         self._clock = SystemClock()
         self._ends = home.ends(cluster)
         self._under_way: asyncio.Task[Any] | None = None
@@ -162,8 +166,10 @@ class _Life:
                 ending = await self._until_told(self._worked(peer, made))
                 if ending is None:
                     note("draining")
-                    await peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
-                return ending or "told"
+                    config = self._config.launcher
+                    limit_ms = config.finish_ms if self._is_outdated else config.drain_share * config.drain_ms
+                    await peer.stop(limit_ms / 1000)
+                return ending or ("other_config" if self._is_outdated else "told")
         finally:
             await made.close()
 
@@ -182,7 +188,7 @@ class _Life:
             settings=self._config.bus,
             clock=self._clock,
             links={"": link},
-            config_digest=self._digest if made is not None else "",
+            config_digest=self._snapshot.digest if made is not None else "",
             version=software_version(),
             tools=made.tools if made is not None else (),
             host=socket.gethostname()[:255],
@@ -204,7 +210,34 @@ class _Life:
         brings = f"{counted(made.slots, 'slot')}, {counted(len(made.tools), 'tool')}"
         say(f"working for {self._cluster.address} as {peer.instance}: {brings}; Ctrl-C drains")
         _log.info("process_started", role="ho1", instance=peer.instance, slots=made.slots, tools=list(made.tools))
-        raise await peer.failed()
+        heeding = asyncio.get_running_loop().create_task(self._heeded(peer))
+        try:
+            raise await peer.failed()
+        finally:
+            heeding.cancel()
+
+    async def _heeded(self, peer: Peer) -> None:
+        """Another configuration of the cluster is fetched and kept; where it changes what is made at a start, all ends.
+
+        Orders are executed under the one that each names in any case.
+        """
+        known = self._snapshot.digest
+        while not self._is_outdated:
+            await peer.sleep(self._config.launcher.watch_interval_ms / 1000)
+            if peer.cluster_digest in ("", known):
+                continue
+            try:
+                snapshot = await snapshot_of(peer, self._home, self._config)
+            except (RuntimeFault, CommandError, OSError) as fault:
+                _log.warning("snapshot_not_fetched", digest=peer.cluster_digest, reason=str(fault))
+                continue
+            known = snapshot.digest
+            effects = effects_of(differences(self._snapshot, snapshot))
+            self._is_outdated = "ho1" in effects.roles or bool(effects.refused)
+            anew = "; this worker begins anew under it, once its orders are done" if self._is_outdated else ""
+            note(f"the cluster runs under {known[:19]} now: fetched{anew}")
+            _log.info("snapshot_fetched", digest=known, begins_anew=self._is_outdated)
+        self._end()
 
     # --- how it ends ------------------------------------------------------------------------------------------------
 

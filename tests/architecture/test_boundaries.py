@@ -35,7 +35,13 @@ def test_gateway_assembles_no_context() -> None:
         name
         for name in sorted(of_config)
         if not name.startswith(
-            ("hobus.config.schema.", "hobus.config.snapshot.", "hobus.config.assets.", "hobus.config.json_schema.")
+            (
+                "hobus.config.schema.",
+                "hobus.config.snapshot.",
+                "hobus.config.recorded.",
+                "hobus.config.assets.",
+                "hobus.config.json_schema.",
+            )
         )
         and name != "hobus.config.secret_refs.HIDDEN"
     ] == []

@@ -47,6 +47,7 @@ def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
         "broker.lane_frame",
         "broker.revoke_key",
         "broker.service_given_up",
+        "broker.use_snapshot",
         "ho2.consolidate",
     }
 

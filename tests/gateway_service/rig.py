@@ -157,6 +157,6 @@ def recorded_sends(entries: list[Entry]) -> int:
 
 def totals(cluster: Cluster) -> tuple[int, int]:
     """Tokens used and reserved in the session's scope."""
-    rows = cluster.service._account.report(SESSION).scopes
+    rows = cluster.service._current.account.report(SESSION).scopes
     row = next(row for row in rows if row.scope == f"session:{SESSION}")
     return row.used, row.reserved

@@ -124,7 +124,7 @@ def test_what_a_prompt_given_up_reserved_does_not_refuse_the_last_resort(make, l
     monitor = BudgetMonitor()
     for entry in entries:
         monitor.step(entry)
-    monitor.compare(cluster.service._account.report(SESSION).scopes)
+    monitor.compare(cluster.service._current.account.report(SESSION).scopes)
 
 
 def test_a_call_cancelled_while_its_record_waits_is_ended_as_not_sent(make):
@@ -391,7 +391,7 @@ def test_an_unknown_outcome_counts_at_its_reservation_and_is_said(make):
     entries = cluster.run(scenario())
     reserved = payload(of_type(entries, "PROMPT_SENT")[0]).reserved_tokens
     assert totals(cluster) == (reserved, 0)
-    row = cluster.service._account.report("").scopes[0]
+    row = cluster.service._current.account.report("").scopes[0]
     assert (row.unknown_calls, row.cost_usd) == (1, None)
 
 

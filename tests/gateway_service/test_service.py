@@ -523,7 +523,7 @@ def test_orders_that_are_refused_are_not_remembered(make):
             await cluster.ask(prompt(f"WO-session{number}#1", text="x" * 4000, token_budget=5000))
 
     cluster.run(turn())
-    assert not [name for name in cluster.service._account._state.scopes if name.startswith("work_order")]
+    assert not [name for name in cluster.service._current.account._state.scopes if name.startswith("work_order")]
 
 
 def test_an_orders_budget_is_only_said_in_mode_warn(make):
@@ -537,7 +537,7 @@ def test_an_orders_budget_is_only_said_in_mode_warn(make):
     response, entries = cluster.run(turn())
     assert (response.outcome, cluster.provider.prompts[0].max_tokens) == ("SUCCESS", 500)
     assert [payload(entry).scope for entry in of_type(entries, "BUDGET_WARNING")] == ["work_order:WO-a"]
-    assert not [row for row in cluster.service._account.report("").scopes if row.scope.startswith("work_order")]
+    assert not [row for row in cluster.service._current.account.report("").scopes if row.scope.startswith("work_order")]
 
 
 def test_what_an_order_used_is_known_after_a_restart(make):
@@ -602,7 +602,7 @@ def test_an_unknown_price_is_unknown_and_not_zero(make):
     cluster = make(gateway={"providers": {"offline": provider}})
     response = cluster.run(cluster.ask(prompt()))
     assert response.cost_usd is None
-    rows = cluster.service._account.report(SESSION).scopes
+    rows = cluster.service._current.account.report(SESSION).scopes
     assert {row.cost_usd for row in rows} == {None}
 
 

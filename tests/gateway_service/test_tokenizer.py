@@ -253,7 +253,7 @@ def test_without_its_file_a_model_is_not_called_and_the_log_says_so_at_the_start
     refused = cluster.run(cluster.ask(prompt()))
     assert (refused.outcome, refused.error_code) == ("REJECTED", "PROVIDER_UNUSABLE")
     assert refused.error_message == said["detail"] and cluster.provider.calls == 0
-    assert cluster.service._account.report("").scopes == []
+    assert cluster.service._current.account.report("").scopes == []
     a_file(tmp_path)
     cluster.kill_gateway()
     cluster.start_gateway()

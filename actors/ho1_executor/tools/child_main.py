@@ -127,11 +127,12 @@ def serve(pipe: Pipe, streams: StandardStreams) -> None:
         if asked["op"] == "describe":
             result = described(asked["tool_id"], settings["definition_max_bytes"])
         else:
+            context = asked["context"]
             host = ChildHost(
                 pipe=pipe,
                 number=asked["n"],
-                snapshot=settings["view"],
-                context=asked["context"],
+                snapshot=context.pop("view", settings["view"]),
+                context=context,
                 ledger_dir=settings["ledger_dir"],
                 verifier=settings["verifier"],
             )

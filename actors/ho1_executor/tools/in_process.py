@@ -60,7 +60,7 @@ class InProcessToolRunner:
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """One call within `timeout_s`; `context["request"]` is the way out (`outside.Request`)."""
         plain = {name: value for name, value in context.items() if name != "request"}
-        host = InProcessHost(self._view, plain, context["request"], self._verify)
+        host = InProcessHost(plain.pop("view", self._view), plain, context["request"], self._verify)
         try:
             async with asyncio.timeout(timeout_s):
                 return await run_tool(self._tools, call.tool_id, call.arguments, host, self._bounds)

@@ -5,7 +5,9 @@ Every frame is a map with its kind under `op`. A process of tools takes one call
     worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes,    once, first
                                  said_max_bytes, definition_max_bytes, entry_points,
                                  limits, environment}
-                      call      {n, tool_id, arguments, context}                            one at a time
+                      call      {n, tool_id, arguments, context}                            one at a time; the context
+                                                                                            has a `view` of its own
+                                                                                            where it is another one
                       describe  {n, tool_id}                                                likewise, of entry points
                       reply     {n, value} | {n, fault}                                     answer to a request
     child  -> worker  request   {n, service, type, body}                                    while it works on call n

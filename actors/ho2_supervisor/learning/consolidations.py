@@ -51,7 +51,7 @@ class LineRefused(WorkOrderFault):
 
 
 class Consolidations:
-    """Runs what `Consolidate` names, signal by signal."""
+    """Runs what one `Consolidate` names, signal by signal, under one configuration."""
 
     def __init__(self, resources: Resources, memory: Ho3Config) -> None:
         self._bus = resources.bus

@@ -18,6 +18,7 @@ from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning import statement
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
@@ -50,12 +51,15 @@ from hobus.config.schema import ClassifyLabels, Ho3Config
 class Learning:
     """Logs what runs teach. The long-lived owner of the tasks that do so when nobody waits for the result."""
 
-    def __init__(self, resources: Resources, memory: Ho3Config) -> None:
-        self._bus = resources.bus
+    def __init__(self, configurations: Configurations, memory: Ho3Config) -> None:
+        self._bus = configurations.current.bus
         self._memory = memory
-        self._snapshot = resources.snapshot
-        self._resources = resources
+        self._configurations = configurations
         self._tasks: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def _resources(self) -> Resources:
+        return self._configurations.current
 
     async def recall(self, session: OwnedSession, agent_id: str, *, as_of_ts: str, trace: str) -> Recalled:
         """What is in force for the session's principal as of then, page by page, within `ho3.read_timeout_ms`."""
@@ -112,10 +116,10 @@ class Learning:
 
         Logged again, they count once.
         """
-        agent = self._snapshot.agents.get(session.record.state.agent_id or "")
+        agent = self._resources.snapshot.agents.get(session.record.state.agent_id or "")
         if ended is None or agent is None:
             return Learned()
-        principal, vocabulary = session.record.state.principal, self._snapshot.config.classify_labels
+        principal, vocabulary = session.record.state.principal, self._resources.config.classify_labels
         signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
         stated = statement.stated_in(ended, vocabulary, self._memory)
         if stated is not None:

@@ -107,6 +107,10 @@ class OwnedSession:
         self._about: tuple[str, int, int, str] | None = None
         self._provenance = Provenance()
 
+    def is_under(self, resources: Resources) -> bool:
+        """Whether it was read under this configuration."""
+        return self._resources is resources
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def read(self, *, page: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
+from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.ownership.owner import (
     AppendRefused,
     EntryRefused,
@@ -24,14 +25,19 @@ from hobus.bus.errors import RuntimeFault
 class Registry:
     """By session id. Sessions are bounded, the longest idle one goes first; a run may outlive its session's place."""
 
-    def __init__(self, resources: Resources, unowned: Unowned) -> None:
-        self._resources = resources
+    def __init__(self, configurations: Configurations, unowned: Unowned) -> None:
+        self._configurations = configurations
         self._unowned = unowned
         self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
         self.runs: dict[str, RunTask] = {}
         self.follow_ups: dict[str, asyncio.Task[None]] = {}  # the tasks that begin the next run
         self.snapshots_written = 0
         self.snapshots_ignored = 0  # damaged, erased, or of a version not known here
+
+    @property
+    def _resources(self) -> Resources:
+        """With which sessions are read from now on."""
+        return self._configurations.current
 
     def __len__(self) -> int:
         """How many sessions are held, or being loaded."""
@@ -45,10 +51,18 @@ class Registry:
         return None if session is None or session.is_lost else session
 
     def used(self, session_id: str) -> OwnedSession | None:
-        """The session if it is in memory and trusted; it is idle no more."""
+        """The session if it is in memory and trusted; it is idle no more.
+
+        One at rest that was read under another configuration than the current one is to be read again.
+        """
         session = self.held(session_id)
-        if session is not None:
-            self._loadings.move_to_end(session_id)
+        if session is None:
+            return None
+        is_at_rest = session_id not in self.runs and session_id not in self.follow_ups
+        if is_at_rest and not session.is_under(self._resources):
+            del self._loadings[session_id]
+            return None
+        self._loadings.move_to_end(session_id)
         return session
 
     def loading(self, session_id: str) -> asyncio.Task[OwnedSession] | None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from hobus.config.attention_template import template_schema
+from hobus.config.difference import Difference
 from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, find
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
@@ -19,9 +20,11 @@ from hobus.config.secret_refs import redacted
 from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
+from hobus.launch.cluster.config_changed import after_a_stop
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import cluster_gone
+from hobus.launch.cluster.takes_effect import effects_of
 from hobus.launch.console.errors import UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, counted, note, say, short_path, styled, table
 from hobus.launch.launcher import tool_check
@@ -143,7 +146,7 @@ def diff(*, home: Home) -> Output:
 @click.argument("value", metavar="VALUE")
 @with_home
 def set_(*, home: Home, setting: str, value: str) -> None:
-    """Set SETTING to VALUE from the next start on. VALUE is JSON (7, true, ["a"]), else a text."""
+    """Set SETTING to VALUE from the next start or `hobus reload` on. VALUE is JSON (7, true, ["a"]), else a text."""
     try:
         given = json_value(value)
     except BadText:
@@ -155,7 +158,7 @@ def set_(*, home: Home, setting: str, value: str) -> None:
 @click.argument("setting", metavar="SETTING")
 @with_home
 def unset(*, home: Home, setting: str) -> None:
-    """Reset SETTING, and all below it, to the shipped value from the next start on.
+    """Reset SETTING, and all below it, to the shipped value from the next start or `hobus reload` on.
 
     Where the file has several faults, one is fixed after the other; what is left of them is said.
     """
@@ -210,7 +213,10 @@ def _changed(home: Home, change: Callable[[Settings], Settings]) -> None:
         for fault in faults:
             say(f"- {fault}")
         return
-    when = "from the next start on" if cluster_gone(home) else f"after {next_command('down', home.root)} and a start"
+    changes = [Difference(path, before.get(path, _NONE), value) for path, value in settings_in(after).items()]
+    needs_a_stop = effects_of(change for change in changes if change.before != change.after).refused
+    mend = after_a_stop(home, None) if needs_a_stop else next_command("reload", home.root)
+    when = "from the next start on" if cluster_gone(home) else f"after {mend}"
     say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; in force {when}")
 
 

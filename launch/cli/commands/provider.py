@@ -192,7 +192,10 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     path = own_config.path_of(home)
     own_config.change(home, with_it, beside=_stored(home, kept, secret) if secret else None)
     say(styled("ok", "green"), f"  provider {name} is in {path}")
-    say(f"next: {next_command(f'provider check {name}', home.root)}; a running cluster uses it after down and up")
+    say(
+        f"next: {next_command(f'provider check {name}', home.root)}; a running cluster uses it after "
+        f"{next_command('reload', home.root)}"
+    )
 
 
 def _asked(what: str, asks: bool, *, flag: str, default: str | None = None) -> str:

@@ -9,6 +9,7 @@ from hobus.bus.disk import RealDisk
 from hobus.bus.port import Provider
 from hobus.config.schema import AnyProvider
 from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.pipeline import Means
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
@@ -23,11 +24,23 @@ def make(place: Place) -> Made:
     """The gateway with its spool below `<home>/spool`. Raises OSError."""
     spool = RealDisk(place.home.spool / "gateway")
     given: dict[str, str] = {}
+    first = place.snapshot
+    means = Means(providers(first, given), tokenizers_of(first.config.gateway, beside=asyncio.to_thread))
+
+    async def means_of(snapshot: Snapshot) -> Means:
+        """Where nothing that they are made of differs, calls go on by the same connections."""
+        was, now = first.config, snapshot.config
+        if (was.gateway, was.attention.chars_per_token) == (now.gateway, now.attention.chars_per_token):
+            return means
+        tokenizers = means.tokenizers
+        if (was.gateway.tokenizers, was.gateway.tokenizer_max_chars) != (
+            now.gateway.tokenizers, now.gateway.tokenizer_max_chars,
+        ):  # fmt: skip
+            tokenizers = await asyncio.to_thread(tokenizers_of, now.gateway, beside=asyncio.to_thread)
+        return Means(providers(snapshot, given), tokenizers)
+
     actor = GatewayService(
-        snapshot=place.snapshot,
-        providers=providers(place.snapshot, given),
-        tokenizers=tokenizers_of(place.snapshot.config.gateway, beside=asyncio.to_thread),
-        spool=spool,
+        snapshot=first, providers=means.providers, tokenizers=means.tokenizers, spool=spool, means_of=means_of
     )
     return Made(actor, slots=place.snapshot.config.gateway.slots, give=given.update)
 

@@ -7,11 +7,24 @@ import json
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.launch.cluster.config_changed import changed_since, in_force_after
+from hobus.launch.cluster.config_changed import changed_since as looked_for
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
+
+
+def changed_since(home, run, config_file=None):
+    """What is said; nothing where nothing differs."""
+    found = looked_for(home, run, config_file)
+    return "" if found is None else found.said
+
+
+def mend_of(home, run, config_file=None):
+    """The command that brings it in force."""
+    found = looked_for(home, run, config_file)
+    assert found is not None
+    return found.mend
 
 
 @pytest.fixture
@@ -53,7 +66,9 @@ def test_what_was_changed_since_is_named_with_both_values(begun):
     say(home.config / "admin_config.json", ho1={"slots": 7, "retry_interval_ms": 1, "gateway_wait_ms": 1, "end_reserve_ms": 1},
         ho2={"runs_max": 1, "order_timeout_ms": 1, "sessions_max": 1})  # fmt: skip
     assert changed_since(home, run).count(" is ") == 5 and changed_since(home, run).endswith("; and 2 more")
-    assert in_force_after(home, run) == f"hobus down --home {home.root}, then up again"
+    assert mend_of(home, run) == f"hobus reload --home {home.root}"
+    say(home.config / "admin_config.json", bus={"queue_max": 7})
+    assert mend_of(home, run) == f"hobus down --home {home.root}, then hobus up --home {home.root}"
 
 
 def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path, monkeypatch):
@@ -66,9 +81,10 @@ def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path,
     assert changed_since(home, run) == ""
     say(mine, ho1={"slots": 8})
     assert "ho1.slots is 7, on disk 8" in changed_since(home, run)
-    assert in_force_after(home, run).endswith(f"then up again with --config {mine}")
+    assert mend_of(home, run) == f"hobus reload --home {home.root}"
     say(tmp_path / "other.json", ho1={"slots": 9})
     assert "ho1.slots is 7, on disk 9" in changed_since(home, run, tmp_path / "other.json")
+    assert f"up --config {tmp_path / 'other.json'}" in mend_of(home, run, tmp_path / "other.json")
 
 
 def test_one_with_faults_is_no_configuration(begun):

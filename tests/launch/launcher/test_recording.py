@@ -3,7 +3,7 @@
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.base import unpack
 from hobus.config.snapshot import Snapshot
-from hobus.launch.launcher.launcher import snapshot_entry
+from hobus.launch.launcher.recording import snapshot_entry
 
 
 def test_the_entry_of_a_snapshot_is_named_by_its_digest_and_holds_it():

@@ -1,0 +1,321 @@
+"""The pipeline that every prompt runs through, in order, under the configuration that it names.
+
+Theory of operation. `answer` holds stages 1 to 4. A call that is new runs in a task of
+its own (`calls.py`): `_complete` is stages 5 to 12, `_attempt` stages 6 to 11, once per send. Every exit after stage
+6 leaves through `account.reserved`, the one place that settles or releases. Rules are plain functions beside this
+file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from hobus.bus.dispatch import Call
+from hobus.bus.errors import GatewayError, RuntimeFault
+from hobus.bus.messages.gateway import Outcome, Prompt, PromptResponse
+from hobus.bus.messages.ids import parse_iso
+from hobus.bus.port import Bus, Provider
+from hobus.bus.record.payloads.prompts import PromptRejected
+from hobus.bus.spool import RecordKeeper
+from hobus.bus.turnstile import Ticket, Turnstile
+from hobus.config.schema import AdminConfig, Route
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service import pricing, records, routing, validation
+from hobus.gateway_service.account import BudgetAccount
+from hobus.gateway_service.breakers import BreakerDesk
+from hobus.gateway_service.calls import Calls, Failed, InFlight
+from hobus.gateway_service.rates import Rates
+from hobus.gateway_service.records import PromptCall
+from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
+from hobus.gateway_service.tokenizer import Tokenizer
+
+_log = structlog.get_logger("gateway")
+
+_BUDGET_CODES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"})
+_OUTCOMES: dict[str, Outcome] = {
+    **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "TURN_LIMIT"), "REJECTED"),
+    **dict.fromkeys(("PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE"), "REJECTED"),
+    **dict.fromkeys(_BUDGET_CODES | {"RATE_LIMITED", "CIRCUIT_OPEN"}, "REJECTED"),
+    **dict.fromkeys(("PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"), "TIMEOUT"),
+}
+"""Code -> outcome; every other code is ERROR."""
+
+
+class Means(NamedTuple):
+    """What calls under one configuration are made with."""
+
+    providers: Mapping[str, Provider]
+    tokenizers: Mapping[Route, Tokenizer]
+
+
+@dataclass(slots=True)
+class Shared:
+    """What every call of this process shares, whatever configuration it is made under."""
+
+    bus: Bus
+    keeper: RecordKeeper
+    calls: Calls
+    breakers: BreakerDesk
+    last_faults: routing.LastFaults
+    on_call_over: Callable[[], None]
+    rejections: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Prompts under one configuration."""
+
+    shared: Shared
+    snapshot: Snapshot
+    means: Means
+    account: BudgetAccount
+    sender: Sender
+    rates: Rates
+    turnstiles: Mapping[str, Turnstile]
+    outputs: validation.OutputChecks
+
+    @property
+    def config(self) -> AdminConfig:
+        """All settings."""
+        return self.snapshot.config
+
+    async def answer(self, prompt: Prompt, call: Call, deadline: float, *, is_degraded: bool) -> PromptResponse:
+        """Stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
+        try:
+            validation.check_prompt(prompt, self.config.gateway.key_max_chars)  # 1 validate
+            validation.authenticate(call.sender, call.role)  # 2 authenticate
+            if not is_degraded:
+                validation.demand_own_key(prompt, call.message_id)
+            route = routing.choose_route(prompt, self.config.gateway)
+            agents = self.snapshot.agents
+            validation.authorise(prompt, call.role, route, agents, is_degraded=is_degraded)  # 3 authorise
+            prompt = routing.with_profile(prompt, route, self.config.gateway)
+            ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
+            return await self.shared.calls.answer(  # 4 idempotency
+                prompt.idempotency_key,
+                ask.asked,
+                deadline,
+                lambda running: self._run(ask, running),
+                listener=call.stream if prompt.stream else None,
+            )
+        except GatewayError as refusal:
+            return self.refused(prompt, refusal, trace=call.trace, is_degraded=is_degraded)
+
+    async def _run(self, ask: PromptCall, running: InFlight) -> PromptResponse:
+        """One call from its route to its answer; every fault becomes the response that says so."""
+        try:
+            response = await self._complete(ask, running)
+        except RuntimeFault as error:
+            fault = error if isinstance(error, GatewayError) else unavailable(error)
+            refused = self.refused(ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded, running=running)
+            earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
+            return refused if earlier is None else _with_reason(refused, earlier)
+        finally:
+            self.shared.on_call_over()
+        self.shared.calls.remember(running.key, response)
+        return response
+
+    async def _complete(self, ask: PromptCall, running: InFlight) -> PromptResponse:
+        """Stages 5 to 12, along the chain of models while their providers are at fault."""
+        config = self.config.gateway
+        links = routing.chain_of(ask.route, self.snapshot.agents[ask.prompt.agent_id], config)
+        session_id, said = ask.prompt.session_id, list[str]()
+        if ask.is_degraded:
+            links = self.shared.last_faults.last(session_id, links)
+        for route in links:
+            routing.check_route(route, config, self.means.providers)  # 5 route
+        for number, route in enumerate(links, 1):
+            following = len(links) - number
+            left_s = self._left(running, self._due(ask.prompt))
+            share_s = routing.time_for(left_s, following, config.fallback_reserve_ms / 1000)
+            until = self.shared.bus.clock.monotonic() + share_s if following else None
+            try:
+                response = await self._on_route(records.rerouted(ask, route), running, until)
+                earlier = self.shared.last_faults.answered(session_id)
+                break
+            except GatewayError as fault:
+                said.append(fault.detail)
+                if routing.may_follow(fault, config):
+                    self.shared.last_faults.failed(session_id, route.provider_id, fault.detail)
+                if not following or not routing.may_follow(fault, config) or self._left(running) <= 0:
+                    heard = self.shared.last_faults.said(session_id) if ask.is_degraded else []
+                    fault.detail = routing.told([*heard, *said])
+                    raise
+                _log.warning("falls_back", provider=route.provider_id, model=route.model_id, code=fault.code)
+                running.draft.take_back("retry")
+        else:
+            raise AssertionError("a chain has a model")
+        if ask.is_degraded and earlier:
+            response = response.model_copy(update={"instead_of": earlier})
+        return self.outputs.checked(ask.prompt, response)  # 12 validate output
+
+    async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
+        """One model of the chain, with bounded retries until its time is over (None: the call's own deadline)."""
+        config = self.config.gateway
+        estimate = await self._prepared(ask, running, until)
+        sends = 0
+        while True:
+            try:
+                return await self._attempt(ask, estimate, running, until)  # 6 to 11
+            except EarlierAttempt as earlier:
+                running.was_sent = True
+                if earlier.code == "UNKNOWN_OUTCOME" and config.on_unknown_outcome == "fail":
+                    raise
+            except GatewayError as fault:
+                sends += 1
+                if fault.facts.get("was_sent") is True:
+                    running.was_sent = True
+                    running.failed.add(fault, fault.facts.get("cost_usd"))
+                    running.provider_fault = fault if routing.may_follow(fault, config) else None
+                pause_s = routing.pause_s(fault, sends, config, self.shared.bus.clock.random())
+                if not routing.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
+                    raise
+                if self.shared.breakers.is_open(ask.route):
+                    raise
+                await self.shared.bus.sleep(pause_s)
+
+    async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> int:
+        """The provider has what it needs; tokens of the prompt, as its model counts them or else by its length.
+
+        Raises GatewayError, before anything is reserved or recorded as sent.
+        """
+        provider_id, tokenizer = ask.route.provider_id, self.means.tokenizers.get(ask.route)
+        counted = None
+        try:
+            async with asyncio.timeout(self._left(running, until)):
+                await self.means.providers[provider_id].prepare()
+                if tokenizer is not None:
+                    counted = await tokenizer.count(ask.prompt)
+        except TimeoutError:
+            what = f"provider {provider_id} was still being loaded, or the prompt counted, when the deadline passed"
+            raise GatewayError("DEADLINE_EXCEEDED", what) from None
+        if counted is None:
+            return pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
+        return counted
+
+    async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
+        """Stages 6 to 11: one reservation, at most one send, exactly one end."""
+        if self.config.budget.budget_mode != "off":
+            validation.check_round(ask.prompt, self.config.budget.turn_limit)
+        await self.sender.until_decided(ask, running.deadline)
+        number = self.shared.calls.next_attempt(running.key)
+        ticket = self.turnstiles[ask.route.provider_id].ticket(self.shared.bus.principal)
+        ends_at = running.deadline if until is None else min(until, running.deadline)
+        try:
+            with self.account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
+                async with self.rates.passing(attempt, ends_at):  # 7 rate limits
+                    await self._place(ask, ticket, ends_at)
+                    with self.shared.breakers.passing(ask.route) as passage:  # 8 circuit breaker
+                        earlier = await self.sender.record_sent(attempt, running.deadline)  # 9 record PROMPT_SENT
+                        # 10 send, 11 record and settle
+                        return earlier or await self.sender.send(
+                            attempt, ends_at, running.draft, passage, is_share=ends_at < running.deadline
+                        )
+        except GatewayError as refusal:
+            if refusal.code in _BUDGET_CODES and (recorded := await self.sender.recorded(ask)) is not None:
+                return recorded  # answered before a restart: what was paid for is not refused
+            raise
+        finally:
+            ticket.leave()
+
+    async def _place(self, ask: PromptCall, ticket: Ticket, until: float) -> None:
+        """A place among the provider's `concurrency_max`, in turns between those who ask.
+
+        Raises GatewayError(RATE_LIMITED) when none is free in time.
+        """
+        if ticket.begins_at_once():
+            return
+        try:
+            async with asyncio.timeout(max(0.0, until - self.shared.bus.clock.monotonic())):
+                await ticket.turn()
+        except TimeoutError:
+            provider_id = ask.route.provider_id
+            raise GatewayError(
+                "RATE_LIMITED",
+                f"no place at {provider_id} became free in time (gateway.providers.{provider_id}.concurrency_max)",
+                facts={"no_place": True},
+            ) from None
+
+    def refused(
+        self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool, running: InFlight | None = None
+    ) -> PromptResponse:
+        """See the function `refused`."""
+        return refused(self.shared, self.config, prompt, fault, trace=trace, is_degraded=is_degraded, running=running)
+
+    def _due(self, prompt: Prompt) -> float | None:
+        """When its turn ends (monotonic); None where nobody said so, or it has been given more time since."""
+        left_s = 0.0 if prompt.due_at is None else parse_iso(prompt.due_at) - self.shared.bus.now()
+        return self.shared.bus.clock.monotonic() + left_s if left_s > 0 else None
+
+    def _left(self, running: InFlight, until: float | None = None) -> float:
+        ends_at = running.deadline if until is None else min(until, running.deadline)
+        return ends_at - self.shared.bus.clock.monotonic()
+
+
+def _with_reason(refused: PromptResponse, earlier: GatewayError) -> PromptResponse:
+    """A refusal by the budget with the provider's fault before it, which used the budget up, as its reason."""
+    return refused.model_copy(
+        update={
+            "outcome": _OUTCOMES.get(earlier.code, "ERROR"),
+            "error_code": earlier.code,
+            "error_message": f"{earlier.detail}; not tried again: {refused.error_code}: {refused.error_message}",
+        }
+    )
+
+
+def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
+    shared: Shared,
+    settings: AdminConfig,
+    prompt: Prompt,
+    fault: GatewayError,
+    *,
+    trace: str,
+    is_degraded: bool,
+    running: InFlight | None = None,
+) -> PromptResponse:
+    """The response to a fault, which is recorded unless an attempt's own end says it; with what its sends used.
+
+    REJECTED says that no provider was called; after a send the same refusal is an ERROR.
+    """
+    outcome = _OUTCOMES.get(fault.code, "ERROR")
+    if running is not None and running.was_sent and outcome == "REJECTED":
+        outcome = "ERROR"
+    _log.info(
+        "prompt_rejected" if outcome == "REJECTED" else "prompt_failed",
+        turn=f"{prompt.session_id}-{prompt.run_seq}" if prompt.run_seq else prompt.session_id,
+        work_order=prompt.work_order_id[:160],
+        code=fault.code,
+        degraded=is_degraded,
+    )
+    if fault.facts.get("ended") is not True:
+        shared.rejections += 1
+        config = settings.gateway
+        said = fault.detail[: config.message_max_chars]
+        entry = records.entry(  # without a text of the prompt
+            "PROMPT_REJECTED",
+            f"{prompt.idempotency_key[: config.key_max_chars]}/{shared.bus.instance}.{shared.rejections}",
+            payload=PromptRejected(prompt.contract_id, said, outcome, is_degraded),
+            decision="REJECTED",
+            reason=fault.code,
+            provenance=records.provenance_of(prompt),
+            trace=trace,
+            at=shared.bus.now(),
+        )
+        shared.keeper.submit(entry, keep=False)
+    retry_after = fault.facts.get("retry_after_ms")
+    failed = Failed() if running is None else running.failed
+    return PromptResponse(
+        outcome=outcome,
+        error_code=fault.code,
+        error_message=fault.detail,
+        retry_after_ms=retry_after if isinstance(retry_after, int) else None,
+        attempts=failed.sends,
+        input_tokens=failed.input_tokens,
+        output_tokens=failed.output_tokens,
+        cost_usd=failed.cost_usd,
+    )

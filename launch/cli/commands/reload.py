@@ -1,0 +1,75 @@
+"""`hobus reload`: a running cluster takes in what lies on disk; turns that run end under what they began with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cluster.config_changed import in_words
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import next_command
+from hobus.launch.console.output import duration, note, say, say_prose, styled
+from hobus.launch.launcher.reload import Reloaded
+from hobus.launch.launcher.reload import reload as reloaded
+
+
+@click.command()
+@click.option("--no-wait", is_flag=True, help="Return as soon as the launcher has taken it.")
+@with_json
+@with_home
+def reload(*, home: Home, no_wait: bool) -> Output:
+    r"""Take in the configuration as it lies on disk, without a stop.
+
+    \b
+    It is loaded and checked as `hobus up` would, and recorded. From then on new
+    turns begin under it; turns that run end under the one they began with, and
+    none is lost. Workers on other hosts fetch it by themselves.
+    \b
+    agents, prompts, contracts, packages   at once
+    budgets, routes, providers, sessions   at once
+    tools, ho1, ho2, ho3, http             their processes are started anew, one by one
+    bus, ledger, launcher, http.listen     not without a stop: hobus down, hobus up
+    \b
+    Where a process does not start under it, all goes back to the former one,
+    and that is said. The same command again completes what was interrupted.
+    """
+    try:
+        done = reloaded(home, wait=not no_wait)
+    except KeyboardInterrupt:
+        note(f"the launcher goes on with it by itself: {next_command('ps', home.root)}")
+        raise
+    return Output(document(done), lambda: _show(home, done, no_wait=no_wait))
+
+
+def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
+    for warning in done.warnings:
+        note(styled(f"warning: {warning}", "yellow", to_stderr=True))
+    if done.before == done.digest:
+        return say(f"nothing changed: the cluster runs under {done.digest[:19]}, as it lies on disk")
+    verb = "goes over to" if no_wait else "runs under"
+    took = "" if no_wait else f" after {duration(done.elapsed_ms / 1000)}"
+    say(styled("ok", "green"), f"  the cluster {verb} {done.digest[:19]} (before: {done.before[:19]}){took}")
+    say_prose("  changed: ", in_words(done.changes, is_done=True))
+    if done.effects.roles:
+        say(f"  started anew: {', '.join(done.effects.roles)}")
+    for name, role in done.effects.later.items():
+        say_prose("  ", f"{name} is in force after: {next_command(f'restart {role}', home.root)}")
+    for name, (role, number) in done.effects.scaled.items():
+        scale = next_command(f"scale {role}={number}", home.root)
+        say_prose("  ", f"{name} is of the next start; now: {scale}")
+    return None
+
+
+def document(done: Reloaded) -> Any:
+    """What `--json` shows."""
+    return {
+        "before": done.before,
+        "digest": done.digest,
+        "changed": [change.name for change in done.changes],
+        "started_anew": list(done.effects.roles),
+        "later": done.effects.later,
+        "warnings": list(done.warnings),
+        "elapsed_ms": done.elapsed_ms,
+    }

@@ -1,0 +1,98 @@
+"""How each change of the configuration takes effect in a cluster that runs: one table, and what follows from it. Pure.
+
+A process begins new work under another snapshot as soon as the broker says so, and ends what is at work under its own.
+What a process makes of the configuration once, at its start, takes effect when it is started anew; what processes agree
+on with each other, or with what lies on the disk, only when none of them runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from hobus.config.difference import Difference
+
+How = Literal["at once", "restart", "later", "scale", "stop"]
+
+
+class Rule(NamedTuple):
+    """What holds of a setting and all below it, unless a longer path says otherwise."""
+
+    path: str
+    how: How
+    roles: tuple[str, ...] = ()
+    """`restart`: whose processes the reload starts anew. `later`: whose start it waits for."""
+    why: str = ""
+
+
+RULES = (
+    Rule("", "at once"),  # agents, contracts, prompt packs, templates, packages, and all settings not named below
+    Rule("bus", "stop", why="every process speaks by it with every other one"),
+    Rule("ledger", "stop", why="every process writes by it into the record"),
+    Rule("launcher", "stop", why="the launcher goes by it from its start to its end"),
+    Rule("http.listen", "stop", why="the door is bound to its address"),
+    Rule("ho3.enabled", "stop", why="memory is a process of its own, or there is none"),
+    Rule("ho3.memory_dir", "stop", why="memory's checkpoints lie there"),
+    Rule("ho1.count", "scale", ("ho1",)),
+    Rule("ho2.count", "scale", ("ho2",)),
+    Rule("http.count", "scale", ("http",)),
+    Rule("tools", "restart", ("ho1",), why="tool processes and MCP servers are started with an executor"),
+    Rule("tools.approval", "at once"),
+    Rule("ho1", "restart", ("ho1",), why="an executor has as many slots as it began with"),
+    Rule("ho2", "restart", ("ho2",), why="a supervisor's places are made at its start"),
+    Rule("ho3", "restart", ("ho3", "ho2"), why="memory's state is derived by it"),
+    Rule("classify_labels", "restart", ("ho3",), why="memory takes no line with another label"),
+    Rule("http", "restart", ("http",), why="a door's server is made at its start"),
+    *(
+        Rule(f"gateway.{name}", "later", ("gateway",), why="made at its start, and its calls are not cut short for it")
+        for name in ("slots", "recent_calls_max", "rebuild_page", "snapshot_entries", "spool_after_ms")
+    ),
+)
+"""The longest path that a setting begins with decides."""
+
+
+class Effects(NamedTuple):
+    """What a change means for a cluster that runs."""
+
+    at_once: list[str]
+    """Settings and assets under which new turns begin at once."""
+    restarts: list[str]
+    """Settings for which processes are started anew."""
+    roles: tuple[str, ...]
+    """Whose processes are, in order."""
+    later: dict[str, str]
+    """Setting -> role at whose next start it takes effect."""
+    scaled: dict[str, tuple[str, int]]
+    """Setting -> role and number: a number of processes that the next start has, and `hobus scale` at once."""
+    refused: dict[str, str]
+    """Setting -> why it cannot be changed without a stop."""
+
+
+_ROLL_ORDER = ("ho3", "ho1", "ho2", "http")
+
+
+def rule_of(path: str) -> Rule:
+    """The rule for a setting by its dotted path."""
+    found = [rule for rule in RULES if not rule.path or path == rule.path or path.startswith(f"{rule.path}.")]
+    return max(found, key=lambda rule: len(rule.path))
+
+
+def effects_of(changes: Iterable[Difference]) -> Effects:
+    """What these differences mean; assets take effect at once, whatever they are."""
+    found = Effects([], [], (), {}, {}, {})
+    roles: set[str] = set()
+    for change in changes:
+        rule = rule_of(change.name) if change.is_setting else RULES[0]
+        match rule.how:
+            case "at once":
+                found.at_once.append(change.name)
+            case "restart":
+                found.restarts.append(change.name)
+                roles |= set(rule.roles)
+            case "later":
+                found.later[change.name] = rule.roles[0]
+            case "scale":
+                found.scaled[change.name] = (rule.roles[0], change.after)
+            case "stop":
+                found.refused[change.name] = rule.why
+    return found._replace(roles=tuple(role for role in _ROLL_ORDER if role in roles))

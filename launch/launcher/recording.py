@@ -1,0 +1,30 @@
+"""CONFIG_SNAPSHOT: a configuration is in the record before, or as soon as, a cluster runs under it."""
+
+from __future__ import annotations
+
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ids import snapshot_id
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
+from hobus.bus.port import Bus
+from hobus.config.snapshot import Snapshot
+
+
+def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
+    """CONFIG_SNAPSHOT:<digest>, whose body is the snapshot itself; a repeat is meant to add nothing."""
+    return WriteEntry(
+        submission_id=snapshot_id(snapshot.digest),
+        stream="governance",
+        event_type="CONFIG_SNAPSHOT",
+        at_us=round(now_s * 1_000_000),
+        bodies=[snapshot.to_bytes()],
+    )
+
+
+async def record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
+    """It is durable in the record. Raises RuntimeFault, retryable while the ledger is away."""
+    timeout_s = snapshot.config.ledger.request_timeout_ms / 1000
+    entry = snapshot_entry(snapshot, bus.now())
+    written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
+    ack = written.acks[0]
+    if not ack.is_first:
+        raise LedgerError(ack.code or "conflict", f"{entry.submission_id} was {ack.outcome}", retryable=False)

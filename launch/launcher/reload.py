@@ -1,0 +1,144 @@
+"""`hobus reload`: a running cluster takes in what lies on disk, loaded and checked as `hobus up` would.
+
+What a change means says `cluster/takes_effect.py`; the launcher carries it out (`rolling.py`), whether somebody follows
+it or not.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError
+from hobus.config.difference import Difference, differences
+from hobus.config.schema import LauncherConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cluster import config_changed, identity, run_file
+from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.run_file import ReloadRow, RunFile, running, stalled
+from hobus.launch.cluster.takes_effect import Effects, effects_of
+from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, next_command
+from hobus.launch.launcher import operate
+from hobus.launch.launcher.control import ReloadCommand
+from hobus.launch.launcher.gates import start_plan
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import Plan
+
+
+class Reloaded(NamedTuple):
+    """What a reload did."""
+
+    before: str
+    """Digest of the configuration under which the cluster ran."""
+    digest: str
+    """Of the one that lies on disk: the same, where nothing has changed."""
+    changes: list[Difference]
+    effects: Effects
+    warnings: tuple[str, ...]
+    """What the gates say of it, which they let pass."""
+    elapsed_ms: int
+
+
+def reload(home: Home, *, wait: bool = True) -> Reloaded:
+    """The cluster of this home runs under what lies on disk; without `wait`, it has begun to go over to it.
+
+    Nothing happens where nothing has changed. Raises CommandError: no cluster runs (not reachable), another reload is
+    under way or it cannot be without a stop (refused), a gate forbids it (integrity), somebody does not run under it,
+    and all went back to the former one; ConfigError for a configuration with faults.
+    """
+    clock = SystemClock()
+    began = clock.monotonic()
+    run = running(home)
+    if run.phase == "draining":
+        raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint=next_command("up", home.root))
+    if (fault := stalled(run.launcher_pid)) is not None:
+        raise fault
+    place = place_of(home, run)
+    plan = _plan(home, run, place.snapshot)
+    found = differences(place.snapshot, plan.snapshot)
+    effects = effects_of(found)
+    there = {row.role for row in run.children}
+    effects = effects._replace(roles=tuple(role for role in effects.roles if role in there))
+    if plan.snapshot.digest != place.snapshot.digest:
+        _require_possible(home, run, effects)
+        _offer(home, plan, run)
+        if wait:
+            _follow(home, plan.snapshot.digest, place.snapshot.config.launcher)
+    elapsed_ms = round((clock.monotonic() - began) * 1000)
+    return Reloaded(place.snapshot.digest, plan.snapshot.digest, found, effects, plan.warnings, elapsed_ms)
+
+
+def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
+    """What a start of the same kind would take now, checked as it would be."""
+    options = StartOptions(config_file=config_changed.given_file(home, run))
+    plan = start_plan(home, options, {}, binds=False)
+    return replace(plan, snapshot=config_changed.as_started(runs_under, plan.snapshot))
+
+
+def _require_possible(home: Home, run: RunFile, effects: Effects) -> None:
+    if not effects.refused:
+        return
+    lines = "\n".join(f"- {name}: {why}" for name, why in effects.refused.items())
+    raise RefusedFault(
+        f"nothing was changed: these cannot be changed while the cluster runs\n{lines}",
+        hint=f"{config_changed.after_a_stop(home, config_changed.given_file(home, run))}; or take them back",
+    )
+
+
+def _offer(home: Home, plan: Plan, run: RunFile) -> None:
+    """The launcher has taken it. Raises CommandError."""
+    digest, offered = plan.snapshot.digest, home.offered(plan.snapshot.digest)
+    try:
+        offered.write_bytes(plan.snapshot.to_bytes())
+        operate.command(home, ReloadCommand(digest=digest, origin=plan.origin), is_followed=True)
+    except BusError as fault:
+        if fault.code == "unavailable" and not identity.is_alive(run.launcher_pid, run.launcher_mark):
+            raise _ended(home) from None
+        if fault.code not in ("rejected", "not_found"):
+            raise
+        hint = _mend_of(fault, home)
+        raise RefusedFault(f"nothing was changed: {fault.detail}", hint=hint) from None
+    finally:
+        offered.unlink(missing_ok=True)
+
+
+def _mend_of(fault: BusError, home: Home) -> str:
+    if "under way" in fault.detail:
+        return f"{next_command('ps', home.root)} says how far it is; then the same command again"
+    if "env:" in fault.detail:
+        up = next_command("up", home.root)
+        return f"{next_command('down', home.root)}, then {up} where it is set; or refer to a file (file:PATH)"
+    return next_command("ps", home.root)
+
+
+def _follow(home: Home, digest: str, config: LauncherConfig) -> None:
+    """Returns when the cluster has gone over. Raises CommandError when it went back, or has ended."""
+    while True:
+        run = run_file.read(home.run_file)
+        if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
+            raise _ended(home)
+        if run.phase == "draining":
+            raise UnreachableFault(f"the cluster in {home.root} is being stopped")
+        if (fault := stalled(run.launcher_pid)) is not None:
+            raise UnreachableFault(fault.message, hint=f"kill -CONT {run.launcher_pid}: the reload goes on then")
+        row = run.reload
+        if row is not None and row.state != "going":
+            _require_done(home, row, digest)
+            return
+        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
+
+
+def _ended(home: Home) -> CommandError:
+    again = f"{next_command('up', home.root)} starts one under what lies on disk"
+    return UnreachableFault(f"the cluster in {home.root} has ended meanwhile", hint=again)
+
+
+def _require_done(home: Home, row: ReloadRow, digest: str) -> None:
+    if row.state == "failed":
+        hint = f"{next_command('logs', home.root)} says more; mend it, then: {next_command('reload', home.root)}"
+        raise CommandError(f"the configuration was not taken in: {row.detail}", hint=hint)
+    if row.digest != digest:
+        raise RefusedFault(f"another reload came behind this one: the cluster runs under {row.digest[:19]}")

@@ -1,0 +1,68 @@
+"""How a change of the configuration takes effect in a cluster that runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.builders import shipped_snapshot
+from hobus.config.difference import NOT_THERE, Difference
+from hobus.config.own_settings import settings_in
+from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
+
+
+@pytest.mark.parametrize(
+    ("path", "how", "roles"),
+    [
+        ("budget.turn_limit", "at once", ()),
+        ("gateway.default_route.model_id", "at once", ()),
+        ("gateway.slots", "later", ("gateway",)),
+        ("gateway.slots_of_another_name", "at once", ()),
+        ("tools.entry_points", "restart", ("ho1",)),
+        ("tools.mcp_servers.files.command", "restart", ("ho1",)),
+        ("tools.approval", "at once", ()),
+        ("ho1.slots", "restart", ("ho1",)),
+        ("ho1.count", "scale", ("ho1",)),
+        ("ho2.runs_max", "restart", ("ho2",)),
+        ("ho3.page_max", "restart", ("ho3", "ho2")),
+        ("ho3.enabled", "stop", ()),
+        ("http.hosts", "restart", ("http",)),
+        ("http.listen", "stop", ()),
+        ("bus.listen", "stop", ()),
+        ("ledger.segment_bytes", "stop", ()),
+        ("launcher.environment", "stop", ()),
+        ("host.turn_timeout_ms", "at once", ()),
+        ("sessions.known_max", "at once", ()),
+    ],
+)
+def test_the_longest_path_that_a_setting_begins_with_decides(path, how, roles):
+    """Whole steps of a path count, not letters."""
+    rule = rule_of(path)
+    assert (rule.how, rule.roles) == (how, roles)
+
+
+def test_every_path_of_the_table_is_one_of_the_configuration_and_has_its_reason():
+    """A rule of a setting that is no more would hold nothing."""
+    known = settings_in(shipped_snapshot().config.model_dump(mode="json"))
+    for rule in RULES[1:]:
+        assert any(path == rule.path or path.startswith(f"{rule.path}.") for path in known), rule.path
+        assert rule.why or rule.how in ("scale", "at once"), rule.path
+
+
+def test_what_follows_from_several_changes():
+    """Each is in one place; roles in the order in which they are started anew; an asset counts at once."""
+    found = effects_of(
+        [
+            Difference("agent CLERK"), Difference("budget.turn_limit", 1, 2), Difference("http.hosts", [], ["a"]),
+            Difference("ho3.page_max", 1, 2), Difference("tools.children", 1, 2), Difference("gateway.slots", 1, 2),
+            Difference("ho1.count", 1, 3), Difference("bus.queue_max", 1, 2),
+            Difference("tools.mcp_servers.files.url", NOT_THERE, "http://h"),
+        ]
+    )  # fmt: skip
+    assert found.at_once == ["agent CLERK", "budget.turn_limit"]
+    assert found.restarts == ["http.hosts", "ho3.page_max", "tools.children", "tools.mcp_servers.files.url"]
+    assert found.roles == ("ho3", "ho1", "ho2", "http")
+    assert found.later == {"gateway.slots": "gateway"}
+    assert found.scaled == {"ho1.count": ("ho1", 3)}
+    assert list(found.refused) == ["bus.queue_max"]
+    nothing = effects_of([])
+    assert not any(nothing)

@@ -1,0 +1,316 @@
+"""A running cluster takes in another configuration: nothing is lost, and every turn goes by one of the two."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bench.cluster import Cluster, eventually
+from bench.far_worker import FarWorker, token_of, workers
+from hobus.bus.messages.control import PeerRow
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.paging import read_peers
+from hobus.bus.record.journal import event_in
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import PromptSent
+from hobus.bus.record.session_facts import RunRequested
+from hobus.launch.cluster import identity
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.home import home_of
+from hobus.launch.worker.home import WorkerHome
+
+pytestmark = pytest.mark.process
+
+QUESTION = "what packages are installed?"
+TURNS = 32
+SLOW = {"gateway.providers.offline.latency_ms": 250}
+
+
+def say(cluster: Cluster, **settings: Any) -> None:
+    """The home's own admin_config.json says this besides what it said."""
+    file = cluster.home.config / "admin_config.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(file.read_text()) if file.exists() else {}
+    for path, value in settings.items():
+        section, _, name = path.replace("__", ".").partition(".")
+        known.setdefault(section, {})[name] = value
+    file.write_text(json.dumps(known))
+
+
+def agent(cluster: Cluster, agent_id: str, words: str) -> None:
+    """An agent of the home's own, made from the shipped one."""
+    folder = cluster.home.config / "agents"
+    folder.mkdir(parents=True, exist_ok=True)
+    shipped = json.loads(Path("config/agents/ADMIN.json").read_text())
+    (folder / f"{agent_id}.json").write_text(json.dumps({**shipped, "agent_id": agent_id, "system_prompt": words}))
+
+
+def slow(cluster: Cluster) -> Cluster:
+    """Up, with turns that have a middle."""
+    file = cluster.home.config / "admin_config.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    offline = {"latency_ms": 250}
+    file.write_text(json.dumps({"gateway": {"providers": {"offline": offline}}, "ho2": {"principal_step_rate": 100}}))
+    cluster.up("--scale", "ho1=2")
+    return cluster
+
+
+def digests(cluster: Cluster) -> dict[str, set[str]]:
+    """Run -> the configurations that its request and its prompts name."""
+    found: dict[str, set[str]] = {}
+    for entry in cluster.entries("RunRequested", "PROMPT_SENT"):
+        if entry.provenance.work_order_id.startswith("WO-CONS"):
+            continue  # begins once the turn is over
+        about = f"{entry.provenance.session_id}-{entry.provenance.run_seq}"
+        if entry.event_type == "RunRequested":
+            event = event_in(entry).event
+            assert isinstance(event, RunRequested)
+            found.setdefault(about, set()).add(event.config_digest)
+        elif (said := payload_in(PromptSent, entry)) is not None:
+            found.setdefault(about, set()).add(said.config_digest)
+    return found
+
+
+async def asked(cluster: Cluster, meanwhile: Callable[[], Any]) -> tuple[list[TurnResult], Any]:
+    """32 turns, and what is done in their middle."""
+    async with asyncio.TaskGroup() as group:
+        turns = [group.create_task(cluster.turn(QUESTION, timeout_s=60)) for _ in range(TURNS)]
+        await asyncio.sleep(0.5)
+        done = group.create_task(asyncio.to_thread(meanwhile))
+    return [turn.result() for turn in turns], done.result()
+
+
+def check(cluster: Cluster, results: list[TurnResult], former: str, new: str) -> None:
+    """All answered, none degraded, each of one configuration, and no tool ran twice."""
+    assert [(one.outcome, one.code) for one in results if one.outcome != "success"] == []
+    named = digests(cluster)
+    assert {frozenset(named[str(one.run_id)]) for one in results} <= {frozenset({former}), frozenset({new})}
+    starts = [entry.provenance.work_order_id for entry in cluster.entries("TOOL_STARTED")]
+    assert len(starts) == len(set(starts))
+    eventually(lambda: cluster.record_verdict() == "ok")  # once what the turns taught is consolidated
+
+
+def peers(cluster: Cluster) -> list[PeerRow]:
+    """Everybody, as the broker knows them."""
+
+    async def read() -> list[PeerRow]:
+        async with connected(cluster.place, "operator") as bus:
+            return (await read_peers(bus, timeout_s=5)).peers
+
+    return asyncio.run(read())
+
+
+def reloaded(cluster: Cluster) -> dict[str, Any]:
+    """`hobus reload --json`, which came true."""
+    answer = cluster("reload", "--json")
+    assert answer.code == 0, answer.err
+    return answer.json
+
+
+def test_turns_in_flight_are_answered_under_their_own_and_new_ones_under_the_new(cluster: Cluster) -> None:
+    """An agent changes and one comes: at once, no process is started anew; what is asked next goes by it."""
+    slow(cluster)
+    before = {row.actor: row.instance for row in cluster.run().children}
+    former = cluster.run().config_digest
+
+    def change() -> dict[str, Any]:
+        agent(cluster, "ADMIN", "You answer in the new way.")
+        agent(cluster, "CLERK", "You are the clerk.")
+        return reloaded(cluster)
+
+    results, done = asyncio.run(asked(cluster, change))
+    assert (done["before"], done["changed"], done["started_anew"]) == (former, ["agent ADMIN", "agent CLERK"], [])
+    assert cluster.run().config_digest == done["digest"] != former
+    assert before == {row.actor: row.instance for row in cluster.run().children}
+    check(cluster, results, former, done["digest"])
+    later = cluster.ask("which tools do you have?", "--agent", "CLERK")
+    assert later["outcome"] == "success" and "verify_ledger" in later["response"]
+    run = f"{later['session_id']}-1"
+    assert digests(cluster)[run] == {done["digest"]}
+    assert cluster("reload").out.startswith("nothing changed")
+    assert {row.config_digest for row in peers(cluster) if row.offers} == {done["digest"]}
+
+
+def test_processes_that_must_be_are_started_anew_without_a_turn_lost(cluster: Cluster) -> None:
+    """Executors and supervisors, one after the other, with one more meanwhile; afterwards as many as before."""
+    slow(cluster)
+    former = cluster.run().config_digest
+    before = {row.actor: row.instance for row in cluster.run().children}
+
+    def change() -> dict[str, Any]:
+        say(cluster, tools__children=3, ho2__runs_max=500)
+        return reloaded(cluster)
+
+    results, done = asyncio.run(asked(cluster, change))
+    assert done["started_anew"] == ["ho1", "ho2"]
+    after = {row.actor: row.instance for row in cluster.run().children}
+    assert set(after) == set(before)
+    assert {actor.partition("/")[0] for actor in after if after[actor] != before[actor]} == {"ho1", "ho2"}
+    check(cluster, results, former, done["digest"])
+
+
+@pytest.mark.parametrize("victim", ["ho2/1", "gateway/1", "host/1", "broker/1", "ledger/1"])
+def test_a_process_that_is_killed_in_the_middle_costs_nothing(cluster: Cluster, victim: str) -> None:
+    """SIGKILL while the cluster goes over: it comes back under the new one, and drives on what is of the former one."""
+    slow(cluster)
+    former = cluster.run().config_digest
+
+    def change() -> dict[str, Any]:
+        agent(cluster, "ADMIN", "You answer in the new way.")
+        command = cluster.begin("reload", "--json")
+        time.sleep(0.75)  # python has started by then
+        cluster.kill(victim)
+        out, err = command.communicate(timeout=60)
+        assert command.returncode == 0, err
+        return json.loads(out)
+
+    results, done = asyncio.run(asked(cluster, change))
+    check(cluster, results, former, done["digest"])
+    eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
+    assert cluster.ask(QUESTION)["outcome"] == "success"
+
+
+def test_a_command_that_is_killed_leaves_the_launcher_to_finish_and_two_at_once_are_one(cluster: Cluster) -> None:
+    """The first is killed behind its word; the second is told that one is under way, or finds it done."""
+    slow(cluster)
+    say(cluster, tools__children=3, ho2__runs_max=500)
+    first = cluster.begin("reload")
+    eventually(lambda: cluster.run().reload is not None)
+    first.kill()
+    first.communicate()
+    second = cluster("reload")
+    is_told = second.code == 5 and "another reload is under way" in second.err and "hobus ps" in second.err
+    assert is_told or second.out.startswith("nothing changed"), (second.out, second.err)
+    eventually(lambda: (row := cluster.run().reload) is not None and row.state == "done")
+    assert cluster("reload").out.startswith("nothing changed")
+    assert cluster.ask(QUESTION)["outcome"] == "success"
+
+
+def test_a_launcher_that_is_killed_in_the_middle_leaves_a_home_that_starts_under_what_lies_on_disk(
+    cluster: Cluster,
+) -> None:
+    """The command says that it has ended; a start goes by the new one, and finds every turn of before."""
+    slow(cluster)
+    result = cluster.ask(QUESTION)
+    say(cluster, tools__children=3, ho2__runs_max=500)
+    command = cluster.begin("reload")
+    eventually(lambda: cluster.run().reload is not None)
+    run = cluster.run()
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+    _out, err = command.communicate(timeout=60)
+    assert command.returncode == 4 and b"hobus up" in err, err
+    cluster.up()
+    assert cluster("config show", "tools.children", "--json").json["settings"][0]["value"] == 3
+    again = cluster.ask(QUESTION, "--session", result["session_id"])
+    assert again["outcome"] == "success"
+    assert cluster.record_verdict() == "ok"
+
+
+def test_what_cannot_be_without_a_stop_is_refused_by_name_and_a_fault_changes_nothing(cluster: Cluster) -> None:
+    """Addresses and the bus are named with the mend; a configuration with faults is told as `hobus up` tells it."""
+    cluster.up()
+    former = cluster.run().config_digest
+    say(cluster, bus__queue_max=99, http__listen="127.0.0.1:0", budget__turn_limit=7)
+    refused = cluster("reload")
+    assert refused.code == 5
+    assert "bus.queue_max" in refused.err and "http.listen" in refused.err and "hobus down" in refused.err
+    say(cluster, bus__queue_max="many")
+    assert cluster("reload").code == 2
+    assert cluster.run().config_digest == former
+    assert cluster.run().reload is None
+
+
+def test_one_that_a_process_does_not_start_under_is_taken_back_and_that_is_said(cluster: Cluster) -> None:
+    """Memory that cannot start under the new one: all runs as before, with as many processes."""
+    cluster.up()
+    former = cluster.run().config_digest
+    before = {row.actor for row in cluster.run().children}
+    say(cluster, http__connections_max=7, ho3__checkpoint_entries=7)
+    memory = cluster.home.root / "memory"
+    eventually(memory.is_dir)
+    aside = memory.rename(memory.with_name("aside"))
+    memory.write_text("a file where a directory belongs")
+    answer = cluster("reload")
+    assert answer.code == 1, (answer.out, answer.err)
+    assert "ho3/1 does not start under it" in answer.err and "as before" in answer.err
+    assert cluster.run().config_digest == former
+    memory.unlink()
+    aside.rename(memory)
+    eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=30)
+    assert {row.actor for row in cluster.run().children} == before
+    assert cluster.ask(QUESTION)["outcome"] == "success"
+    assert reloaded(cluster)["started_anew"] == ["ho3", "ho2"]
+
+
+def test_a_removed_agents_session_is_refused_in_words_with_the_mend(cluster: Cluster) -> None:
+    """Its next turn is no degraded answer; the session goes on once the agent is back."""
+    agent(cluster, "CLERK", "You are the clerk.")
+    cluster.up()
+    begun = cluster.ask("hello there", "--agent", "CLERK")
+    (cluster.home.config / "agents" / "CLERK.json").unlink()
+    assert reloaded(cluster)["changed"] == ["agent CLERK"]
+    refused = cluster("ask", "--json", "--session", begun["session_id"], QUESTION)
+    assert refused.json["outcome"] == "error" and refused.json["code"] == "invalid_input"
+    assert "CLERK" in refused.json["response"] and "hobus reload" in refused.json["response"]
+    agent(cluster, "CLERK", "You are the clerk again.")
+    reloaded(cluster)
+    assert cluster.ask(QUESTION, "--session", begun["session_id"])["outcome"] == "success"
+
+
+def test_a_worker_on_another_host_hears_fetches_and_where_needed_begins_anew(cluster: Cluster, tmp_path: Path) -> None:
+    """An agent: the same worker goes on, and keeps the new one; its tools: it begins anew, by itself."""
+    with workers(tmp_path / "far") as started:
+        cluster.up("--listen", "127.0.0.1:0")
+        worker = FarWorker(tmp_path / "far" / "one", ["join", token_of(cluster)])
+        started.append(worker)
+        worker.works()
+
+        def row() -> tuple[str, str]:
+            rows = [(one.instance, one.config_digest) for one in peers(cluster) if one.host]
+            return rows[0] if rows else ("", "")
+
+        instance, _ = row()
+        agent(cluster, "CLERK", "You are the clerk.")
+        done = reloaded(cluster)
+        eventually(lambda: row() == (instance, done["digest"]))
+        kept = WorkerHome(home_of(worker.home))
+        eventually(lambda: kept.snapshot(done["digest"]) is not None)
+        for _ in range(4):
+            assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"
+        say(cluster, tools__children=3)
+        done = reloaded(cluster)
+        eventually(lambda: (now := row())[0] not in ("", instance) and now[1] == done["digest"])
+        assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"
+
+
+def test_twenty_in_a_row_leave_processes_and_memory_as_before(cluster: Cluster) -> None:
+    """No process more, and no megabytes that grow with each."""
+    cluster.up()
+
+    def measured() -> tuple[list[str], float]:
+        run = cluster.run()
+        pids = [run.launcher_pid, run.zygote_pid, *(row.pid for row in run.children)]
+        processes = [psutil.Process(pid) for pid in pids]
+        everybody = [*processes, *(one for process in processes[2:] for one in process.children(recursive=True))]
+        sizes = sum(one.memory_full_info().uss for one in everybody if one.is_running())
+        return sorted(row.actor for row in run.children), sizes / 1e6
+
+    for number in range(6):  # as many as are kept, and what a first time loads
+        agent(cluster, "CLERK", f"You are the clerk, version {number}.")
+        reloaded(cluster)
+    names, before_mb = measured()
+    for number in range(20):
+        agent(cluster, "CLERK", f"You are the clerk, another version {number}.")
+        reloaded(cluster)
+    after_names, after_mb = measured()
+    assert after_names == names
+    assert after_mb - before_mb < 12, (before_mb, after_mb)
+    assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"
