@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hobus.bus.errors import RuntimeFault
 from hobus.config.gates.finding import Finding
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, next_command, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
+from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import counted, note, say, say_prose, short_path, styled, table
 from hobus.launch.packages import building, installing, signing, trust
 from hobus.launch.packages.inspecting import Inspected
@@ -233,7 +236,8 @@ def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Outpu
     about = change.now or change.before
     if about is None:  # no command changes nothing into nothing
         raise UsageFault("nothing was done")
-    running = _taken_in(home, is_change=change.is_change, no_reload=no_reload)
+    what = f"{about.package_id} {about.version} is {done}"
+    running = _taken_in(home, what, is_change=change.is_change, no_reload=no_reload)
     policy = config_of(home).governance.signatures
     document = {
         "package_id": about.package_id, "version": about.version,
@@ -262,12 +266,26 @@ def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Outpu
     return Output(document, show)
 
 
-def _taken_in(home: Home, *, is_change: bool, no_reload: bool) -> str:
-    """What a running cluster knows of it; empty where none runs."""
-    del no_reload
+def _taken_in(home: Home, what: str, *, is_change: bool, no_reload: bool) -> str:
+    """What a running cluster knows of it; empty where none runs. Raises CommandError where it does not take it in."""
     if not is_change or holder(home) is None:
         return ""
-    return f"the cluster takes it in with its next start: {next_command('down', home.root)}, then up again"
+    again = next_command("reload", home.root)
+    if no_reload:
+        return f"the cluster that runs here does not know it yet: {again}"
+    # By name: it loads the bus, which no other command of this family needs.
+    reload = importlib.import_module("hobus.launch.launcher.reload").reload
+    try:
+        done = reload(home)
+    except (CommandError, RuntimeFault) as fault:
+        error = fault if isinstance(fault, CommandError) else as_command_error(fault)
+        if error is None:
+            raise
+        raise CommandError(
+            f"{what}, but the cluster that runs here has not taken it in: {error.message}",
+            hint=error.hint or again, exit_code=error.exit_code, code=error.code,
+        ) from None  # fmt: skip
+    return f"the cluster that runs here has taken it in; its next turns run under {done.digest[:19]}"
 
 
 def _say_findings(findings: Iterable[Finding], colour: str) -> None:
