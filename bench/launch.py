@@ -1,4 +1,4 @@
-"""P18 and P19: a cluster's start, one restart per role, the time of `hobus --help`, the memory of an idle cluster.
+"""P18 and P19: a cluster's start, its gates, one restart per role, `hobus --help`, the memory of an idle cluster.
 
 usage: python -m bench.launch [--rounds 7] [--json FILE]
 
@@ -27,8 +27,26 @@ from bench.report import arguments, machine, write_json
 from hobus.launch.launcher.children import environment
 from hobus.launch.logs.lines import read_line
 
-GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "pss_mb": 150.0}
+GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "pss_mb": 150.0, "gates_ms": 100.0}
 IMPORTS = "import zmq, msgpack, pydantic, structlog, asyncio"
+GATES = """
+import sys, time
+import hobus.launch.process.main
+from pathlib import Path
+from hobus.config.gates.layer import layers_on_disk
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.installed import layers_of
+from hobus.launch.launcher import gates
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import make_plan
+home = home_of(Path(sys.argv[1]))
+view = make_plan(home, StartOptions()).view
+began_at = time.perf_counter()
+layers_on_disk(layers_of(home), max_bytes=None)  # as the plan did: the bytes of every file, hashed
+gates.demand(home, view)
+print(1000 * (time.perf_counter() - began_at))
+"""
+"""What a launcher does between reading the configuration and its first order: in an interpreter that has loaded as much."""
 SETTLE_S = 3.0
 LOOK_S = 0.0005
 PATIENCE_S = 30.0
@@ -81,6 +99,12 @@ def ready_after(cluster: Cluster) -> float:
     ]
     ready = {line.record["member"]: line.at for line in reversed(lines) if line.record.get("now") == "ready"}
     return max(ready.values()) - cluster.run().started_at
+
+
+def gates_ms(home: Path) -> float:
+    """Milliseconds of all gates over the shipped files, as a start runs them in an empty home."""
+    done = subprocess.run(python("-c", GATES, str(home)), check=True, capture_output=True, env=environment())
+    return float(done.stdout)
 
 
 def restart(cluster: Cluster, actor: str) -> float:
@@ -143,6 +167,7 @@ def measure(rounds: int) -> dict[str, Any]:
                 time.sleep(0.3)
             downs.append(timed(python("-m", "hobus", "down", "--home", str(cluster.home.root))))
             bare.append(one_by_one(count, ""))
+        judged = [gates_ms(directory / "empty") for _ in range(rounds * 3)]
     helps = [timed(python("-m", "hobus", "--help")) for _ in range(rounds * 3)]
     passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
     return {
@@ -155,6 +180,7 @@ def measure(rounds: int) -> dict[str, Any]:
         "limit_bare_processes_s": spread(bare, 3),
         "limit_with_imports_s": round(one_by_one(count, IMPORTS), 3),
         "restart_ms": {role: spread(values, 1) for role, values in restarts.items()},
+        "gates_ms": spread(judged, 1),
         "help_s": spread(helps, 3),
         "limit_python_pass_s": spread(passes, 3),
         "pss_mb": pss,
@@ -174,6 +200,7 @@ def show(result: dict[str, Any]) -> None:
     print(f"the same with the bus's imports, once         {result['limit_with_imports_s']}")
     for role, values in result["restart_ms"].items():
         print(f"restart of {role:8} ms                      {values}   goal {GOALS['restart_ms']}")
+    print(f"all gates at a start, shipped files, ms       {result['gates_ms']}   goal {GOALS['gates_ms']} ms")
     print(f"`hobus --help`                                {result['help_s']}   goal {GOALS['help_s']} s")
     print(f"limit: `python -c pass`                       {result['limit_python_pass_s']}")
     for name, value in result["pss_mb"].items():

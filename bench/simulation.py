@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report import DOCUMENT, arguments, machine, markdown, put_between, write_json
+from hobus.config.files import SHIPPED_ALONE
 from hobus.launch.lab.simulation.faults import parse
 from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, run_seeds
 
@@ -32,7 +33,7 @@ BLOCK = 250
 
 def run(seeds: Sequence[int], tally: SeedTally, *, jobs: int) -> None:
     """All of them, into the tally; says at once which ones broke something."""
-    with closing(run_seeds(seeds, SeedOptions(TURNS, None, parse("all"), None), jobs=jobs)) as verdicts:
+    with closing(run_seeds(seeds, SeedOptions(TURNS, None, parse("all"), SHIPPED_ALONE), jobs=jobs)) as verdicts:
         for verdict, cpu_s in verdicts:
             tally.add(verdict, cpu_s)
             if not verdict.holds:

@@ -32,6 +32,8 @@ FrameworkId = Annotated[str, Field(pattern=r"^FMWK-[0-9]{3}$")]
 SpecId = Annotated[str, Field(pattern=r"^SPEC-[A-Z0-9]+(-[A-Z0-9]+)*$")]
 PackageId = Annotated[str, Field(max_length=64, pattern=r"^PKG-[A-Z0-9]+(-[A-Z0-9]+)*$")]
 ContractId = Annotated[str, Field(pattern=r"^PRC-[A-Z0-9]+-[0-9]{3}$")]
+HOME_PACKAGE: PackageId = "PKG-HOME"
+"""Owns what a home has of its own and no package of its lists: derived, and written nowhere."""
 PromptPackId = Annotated[str, Field(pattern=r"^PRM-[A-Z0-9]+-[0-9]{3}$")]
 TemplateId = Annotated[str, Field(pattern=r"^ATT-[A-Z0-9]+-[0-9]{3}$")]
 GateId = Literal["G0", "G1", "G2", "G3", "G4", "G5", "G6"]

@@ -10,6 +10,7 @@ import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -75,6 +76,11 @@ class Reading:
 
     def governed(self) -> tuple[Governed, dict[str, str]]:
         """All of it, and each file's origin. Raises ConfigError that lists every fault."""
+        return self._governed
+
+    @cached_property
+    def _governed(self) -> tuple[Governed, dict[str, str]]:
+        """Made once: the snapshot is frozen from it, and the gates ask whether it can be."""
         if self.faults or self.config is None:
             raise _error(list(self.faults))
         by_kind: dict[str, Mapping[str, Any]] = {**self.assets, "prompt_pack": self.prompt_packs}

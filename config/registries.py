@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from hobus.config.assets import Framework, Package, Spec
+from hobus.config.assets import HOME_PACKAGE, Framework, Package, Spec
+from hobus.config.files import kind_of
 
 
 class Row(NamedTuple):
@@ -32,6 +33,30 @@ class Manifests(Protocol):
     @property
     def packages(self) -> Mapping[str, Package]:
         """By id."""
+        ...
+
+
+class Owned(Protocol):
+    """One governed file in force."""
+
+    @property
+    def sha256(self) -> str:
+        """`sha256:<64 hex>` of its bytes."""
+        ...
+
+    @property
+    def package_id(self) -> str:
+        """Who owns it."""
+        ...
+
+
+@runtime_checkable
+class Owning(Protocol):
+    """Manifests that also know which file is in force, and whose: a home's own ones, which no manifest lists, too."""
+
+    @property
+    def files(self) -> Mapping[str, Owned]:
+        """By name."""
         ...
 
 
@@ -75,28 +100,42 @@ def _specs(manifests: Manifests) -> list[Row]:
 
 
 def _packages(manifests: Manifests) -> list[Row]:
-    return [
+    found = [
         _row("packages", package, f"{package.package_id} {package.version}: {package.title}")
         for _, package in sorted(manifests.packages.items())
     ]
+    if isinstance(manifests, Owning) and any(file.package_id == HOME_PACKAGE for file in manifests.files.values()):
+        told = dict.fromkeys(FIELDS["packages"], "") | {"package_id": HOME_PACKAGE, "title": _HOME_TITLE}
+        found.append(Row(HOME_PACKAGE, told, f"{HOME_PACKAGE}: {_HOME_TITLE}"))
+    return sorted(found, key=lambda row: row.row_id)
+
+
+_HOME_TITLE = "This home's own files"
 
 
 def _file_ownership(manifests: Manifests) -> list[Row]:
-    owned = [
-        Row(
-            asset.path,
-            {
-                "path": asset.path,
-                "package_id": package_id,
-                "classification": asset.classification,
-                "sha256": asset.sha256,
-            },
-            f"{asset.path}: {package_id} ({asset.classification})",
-        )
+    """Of what is in force, where that is known; else of what the manifests list."""
+    listed = {
+        (package_id, asset.path): asset
         for package_id, package in manifests.packages.items()
         for asset in package.assets
-    ]
-    return sorted(owned, key=lambda row: row.row_id)
+    }
+    if not isinstance(manifests, Owning):
+        owned = [(asset.path, package_id, asset.sha256) for (package_id, _), asset in listed.items()]
+    else:
+        owned = [(path, file.package_id, file.sha256) for path, file in manifests.files.items()]
+    found: list[Row] = []
+    for path, package_id, sha256 in sorted(owned):
+        asset = listed.get((package_id, path))
+        kind = kind_of(path)
+        classification = asset.classification if asset is not None else _CLASSIFICATIONS.get(kind or "doc", "doc")
+        fields = {"path": path, "package_id": package_id, "classification": classification, "sha256": sha256}
+        found.append(Row(path, fields, f"{path}: {package_id} ({classification})"))
+    return found
+
+
+_CLASSIFICATIONS = {kind: kind for kind in ("config", "agent", "contract", "prompt_pack", "template", "framework")}
+"""Kind of a file that no manifest lists -> its classification; any other is a text for people."""
 
 
 def _invariants(manifests: Manifests) -> list[Row]:

@@ -10,11 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from hobus.config import files
+from hobus.config.assets import HOME_PACKAGE
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.layer import SEAL, Held, Layer, Listed
-
-HOME_PACKAGE = "PKG-HOME"
-"""Owns what a home has of its own; derived, and written nowhere."""
 
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9a-fA-F]{64}")

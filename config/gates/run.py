@@ -6,7 +6,6 @@ whether the record verifies (G6).
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from hobus.config.gates.invariants import Invariants, unchecked
 from hobus.config.gates.layer import Layer, layers_on_disk
 from hobus.config.gates.links import Linked, links
 from hobus.config.gates.ownership import owners_of, ownership
+from hobus.config.gates.prompts import prompts
 from hobus.config.gates.secrets import secrets
 from hobus.config.load import Further, Reading, file_max_bytes, read
 
@@ -66,20 +66,32 @@ def run_gates(
     check_record: CheckRecord | None = None,
     has_tests: bool | None = None,
 ) -> list[Finding]:
-    """Every finding in order of the gates. `verify`, `check_record`: without them G5 and G6 have nothing to say.
+    """Every finding in order of the gates. `verify`, `check_record`: as `run_outside`, `has_tests` as `run_inside`."""
+    return [
+        *run_inside(view, has_tests=view.is_checkout if has_tests is None else has_tests),
+        *run_outside(view, verify=verify, check_record=check_record),
+    ]
 
-    `has_tests`: whether the tests that invariants name are looked up; not given: where they lie beside this software.
+
+def run_inside(view: View, *, has_tests: bool) -> list[Finding]:
+    """G0 to G4, in order: what governed files alone decide.
+
+    `has_tests`: whether what the tests beside this software hold of its files is looked at here, too: that the tests
+    which invariants name are there, that the schemas of shipped contracts run. Else their hashes are enough.
     """
     found = [*ownership(view.layers, is_checkout=view.is_checkout), *_of_load(view.reading)]
     found += _of_links(view)
-    found += _of_prompts(view.reading)
-    found += _of_invariants(view, has_tests=view.is_checkout if has_tests is None else has_tests)
-    found += _of_signatures(view, verify)
-    fault = check_record() if check_record is not None else None
-    if fault is not None:
-        found.append(Finding("G6", *fault))
+    found += _of_prompts(view.reading, has_tests=has_tests)
+    found += _of_invariants(view, has_tests=has_tests)
     order = list(TITLES)
     return sorted(dict.fromkeys(found), key=lambda one: order.index(one.gate))
+
+
+def run_outside(view: View, *, verify: Verify | None = None, check_record: CheckRecord | None = None) -> list[Finding]:
+    """G5 and G6. `verify`, `check_record`: without them they have nothing to say, but that nobody could look."""
+    found = list(_of_signatures(view, verify))
+    fault = check_record() if check_record is not None else None
+    return found if fault is None else [*found, Finding("G6", *fault)]
 
 
 def _of_load(reading: Reading) -> Iterator[Finding]:
@@ -130,15 +142,15 @@ def _known(reading: Reading) -> frozenset[str]:
     return frozenset(name for one in reading.assets.values() for name in one)
 
 
-def _of_prompts(reading: Reading) -> list[Finding]:
+def _of_prompts(reading: Reading, *, has_tests: bool) -> Iterator[Finding]:
     if reading.config is None:
-        return []
-    # By name: it loads what reads JSON Schemas, which a process that only looks has no use for.
-    prompts: Callable[..., Iterator[Finding]] = importlib.import_module("hobus.config.gates.prompts").prompts
+        return
     paths = {name: str(file.path) for name, file in reading.files.items()}
     agents, contracts = reading.assets["agent"], reading.assets["contract"]
-    found = list(secrets(reading.config, reading.prompt_packs, agents, paths))
-    return found + list(prompts(reading.config, contracts, reading.prompt_packs, agents, paths))
+    yield from secrets(reading.config, reading.prompt_packs, agents, paths)
+    shipped = [file.path.stem for file in reading.files.values() if file.is_shipped and file.kind == "contract"]
+    run_before = () if has_tests else shipped
+    yield from prompts(reading.config, contracts, reading.prompt_packs, agents, paths, run_before=run_before)
 
 
 def _of_invariants(view: View, *, has_tests: bool) -> Iterator[Finding]:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding, failed
-from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates
+from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import counted
+from hobus.launch.launcher import gate_cache
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, make_plan
 
@@ -37,10 +38,16 @@ def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = 
 def demand(home: Home, view: View) -> list[str]:
     """What is to be said of a start that no gate forbids. Raises CommandError (integrity) with every failure.
 
-    Which tests are named is not looked at: they are no part of what runs.
+    Which tests are named is not looked at: they are no part of what runs. What G0 to G4 said of the same files before
+    is not judged again.
     """
+    key = gate_cache.key_of(view)
+    inside = gate_cache.kept(home, key)
+    if inside is None:
+        inside = run_inside(view, has_tests=False)
+        gate_cache.keep(home, key, inside)
     verify = _verify(home, view, apart=True)
-    found = run_gates(view, has_tests=False, verify=verify, check_record=lambda: record_fault(home))
+    found = [*inside, *run_outside(view, verify=verify, check_record=lambda: record_fault(home))]
     demand_passed(home, found)
     return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
 
@@ -51,7 +58,8 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
     """
     plan = _plan_of(home, options, {})
-    found = run_gates(plan.view, verify=_verify(home, plan.view))
+    view = _view_of(plan)
+    found = run_gates(view, verify=_verify(home, view))
     demand_passed(home, found)
     return plan, found
 
@@ -62,7 +70,7 @@ def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, b
     `binds`: see `make_plan`; a cluster that runs and is to go over to this plan listens at its addresses itself.
     """
     plan = _plan_of(home, options, given, binds=binds)
-    return replace(plan, warnings=tuple(demand(home, plan.view)))
+    return replace(plan, view=None, warnings=tuple(demand(home, _view_of(plan))))
 
 
 def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str], *, binds: bool = True) -> Plan:
@@ -71,6 +79,12 @@ def _plan_of(home: Home, options: StartOptions, given: Mapping[str, str], *, bin
     except ConfigError as error:
         demand_of_faulty(home, options.config_file, error)
         raise
+
+
+def _view_of(plan: Plan) -> View:
+    """Of a plan that was just made: one that lives as long as its cluster has let go of it."""
+    assert plan.view is not None  # noqa: S101 - see above
+    return plan.view
 
 
 def demand_passed(home: Home, found: Sequence[Finding]) -> None:

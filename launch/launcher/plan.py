@@ -27,8 +27,8 @@ class Plan:
     """Which admin_config.json it rests on."""
     counts: dict[str, int]
     """Processes per role; a role that is not named has one, `http` none."""
-    view: View
-    """What the gates look at, as this was read."""
+    view: View | None = None
+    """What the gates look at, as this was read; None once they have."""
     warnings: tuple[str, ...] = ()
     """What the gates say of a start that they let pass."""
 

@@ -21,14 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hobus.config import files
-from hobus.config.assets import Package
+from hobus.config.assets import HOME_PACKAGE, Package
 from hobus.config.parse import BadText, checked, json_value
 from hobus.config.schema import GovernanceConfig
 
 MAGIC = b"hobus-package 1\n"
 SUFFIX = ".hobus-package"
-RESERVED = "PKG-HOME"
-"""The home's own files go by this name; no package may."""
 
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 """Relative, and never leading out: no part begins with a dot."""
@@ -117,9 +115,9 @@ def manifest_of(data: bytes) -> Package:
     package, faults = checked(Package, value)
     if package is None:
         raise NoPackage(f"its manifest: {faults[0]}")
-    if package.package_id.replace("0", "O") == RESERVED:
+    if package.package_id.replace("0", "O") == HOME_PACKAGE:
         raise NoPackage(
-            f"package_id: {RESERVED} is the name of a home's own files; no package may have it, or one like it"
+            f"package_id: {HOME_PACKAGE} is the name of a home's own files; no package may have it, or one like it"
         )
     return package
 

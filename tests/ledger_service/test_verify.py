@@ -376,3 +376,43 @@ async def test_a_first_start_that_died_before_its_first_segment_left_no_damage(t
     await _ledger(tmp_path)
     shutil.rmtree(tmp_path / "segments")
     assert is_ledger(tmp_path) and not verify_directory(tmp_path).ok
+
+
+async def test_the_newest_part_alone_is_the_last_segment_and_that_the_others_are_there(tmp_path):
+    """Whole: as many entries and the same head as all of it. Damage in an earlier segment is left to a whole look."""
+    path = tmp_path / "ledger"
+    path.mkdir()
+    await _ledger(path, batches=30)
+    segments = sorted((path / "segments").iterdir())
+    assert len(segments) > 2
+    whole, newest = verify_directory(path), verify_directory(path, newest=True)
+    assert newest.ok and (newest.entries, newest.segments, newest.head, newest.chain) == (
+        whole.entries, whole.segments, whole.head, whole.chain,
+    )  # fmt: skip
+    _flip(segments[0], 200)
+    assert verify_directory(path, newest=True).ok and not verify_directory(path).ok
+    _flip(segments[0], 200)
+    _flip(segments[-1], 200)
+    damaged = verify_directory(path, newest=True)
+    assert damaged.fault is not None and damaged.fault.file.endswith(segments[-1].name)
+    _flip(segments[-1], 200)
+    segments[1].rename(tmp_path / "aside")
+    missing = verify_directory(path, newest=True)
+    assert missing.fault is not None and "the segment is missing" in missing.fault.what
+
+
+async def test_the_newest_part_of_a_record_without_an_index_is_read_by_what_it_says(tmp_path):
+    """The chain begins with what its first batch names; an empty ledger and none are as before."""
+    path = tmp_path
+    await _ledger(path, batches=30)
+    for file in path.glob("index.sqlite*"):
+        file.unlink()
+    whole, newest = verify_directory(path), verify_directory(path, newest=True)
+    assert newest.ok and newest.index == "none" and newest.chain == whole.chain
+    assert not verify_directory(tmp_path / "nowhere", newest=True).ok
+
+
+def _flip(path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)

@@ -33,9 +33,15 @@ SAID = (
 
 
 def test_a_home_that_breaks_a_gate_is_refused_by_every_door(cluster: Cluster):
-    """`up`, in the background and in front, `config check`, `gates --enforce`: exit 3; nothing runs, nothing is left."""
+    """`up`, in the background and in front, a cluster that a command makes, `config check`, `gates --enforce`: exit 3.
+
+    Nothing runs, nothing is left.
+    """
     broken(cluster)
-    for words in (("up", "--wait"), ("up", "--detach"), ("up",), ("config check",), ("gates", "--enforce")):
+    doors = (
+        ("up", "--wait"), ("up", "--detach"), ("up",), ("drill kill ho1 --during turn",), ("config check",), ("gates", "--enforce"),
+    )  # fmt: skip
+    for words in doors:
         answer = cluster(*words)
         assert answer.code == exit_codes.INTEGRITY, words
         assert all(said in answer.out + answer.err for said in SAID), words

@@ -19,7 +19,7 @@ from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Vic
 from hobus.launch.lab.drill_run import CrashDrill, options_of
 from hobus.launch.lab.story import Checks, Evidence, counts_of, timeline
 from hobus.launch.lab.temporary_cluster import Lease, spend
-from hobus.launch.launcher.plan import make_plan
+from hobus.launch.launcher.gates import checked_plan
 
 _PREFIX = "hobus-drill-"
 
@@ -78,7 +78,7 @@ def kill(  # noqa: PLR0913 - one per option
     """
     victim, moment = victim_of(who), MOMENTS[during]
     # Here, so that a fault is told of the user's own file, not of a copy that is gone.
-    plan = make_plan(home, options_of(victim, scale))
+    plan, _ = checked_plan(home, options_of(victim, scale))
     seconds_to_wait(timeout_s, plan.snapshot.config, default_ms=0)
     config = home.config if home.config.is_dir() else None
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))

@@ -1,0 +1,126 @@
+"""A start and the gates: refused with everything at once, judged once for the same files, nothing left in the launcher."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hobus.config.gates.finding import Finding
+from hobus.config.gates.run import View
+from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError
+from hobus.launch.launcher import gate_cache, gates
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import make_plan
+from tests.config.gates.homes import clerk, package, write
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """An empty one."""
+    return home_of(tmp_path)
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """As if this were an installation: no tests beside it. What was judged anew is noted."""
+    judged: list[str] = []
+    run_inside = gates.run_inside
+
+    def noted(view: View, *, has_tests: bool) -> list[Finding]:
+        judged.append("judged")
+        return run_inside(view, has_tests=has_tests)
+
+    monkeypatch.setattr(View, "is_checkout", property(lambda _self: False))
+    monkeypatch.setattr(gates, "run_inside", noted)
+    return judged
+
+
+def start(home: Home) -> list[str]:
+    """What is said of a start that passes."""
+    return list(gates.start_plan(home, StartOptions(), {}).warnings)
+
+
+def view_of(home: Home) -> View:
+    """What the gates look at."""
+    view = make_plan(home, StartOptions()).view
+    assert view is not None
+    return view
+
+
+def test_the_same_files_are_judged_once(home: Home, installed: list[str]) -> None:
+    """Another byte anywhere, and they are judged again; so is another version of the software."""
+    assert start(home) == [] and start(home) == [] and len(installed) == 1
+    write(home.config, "admin_config.json", '{"ho2": {"runs_max": 8}}')
+    assert start(home) == [] and start(home) == [] and len(installed) == 2
+
+
+def test_warnings_are_kept_and_failures_are_not(home: Home, installed: list[str]) -> None:
+    """What was told once is told again; what is mended is found mended."""
+    clerk(home.config)
+    write(home.config, "prompt_packs/PRM-DEGRADED-001.txt", "[[user]]\n{{ user_input }}")
+    said = start(home)
+    assert len(said) == 1 and said[0].startswith("gates: 1 warning") and start(home) == said and len(installed) == 1
+    package(home.config, spec_id="SPEC-GHOST-001")
+    for _ in range(2):
+        with pytest.raises(CommandError) as refused:
+            start(home)
+        assert refused.value.exit_code == exit_codes.INTEGRITY and refused.value.code == "gate_failed"
+    assert len(installed) == 3
+    package(home.config)
+    assert start(home) == said
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"key": 1}', '{"key": "KEY", "findings": [1]}', "\0", '{"key": "KEY"}']
+)
+def test_what_was_kept_is_read_with_care(home: Home, installed: list[str], text: str) -> None:
+    """Damaged, of another form, or of other files: judged again."""
+    start(home)
+    key = json.loads(home.gates.read_text())["key"]
+    home.gates.write_text(text.replace("KEY", key))
+    assert start(home) == [] and len(installed) == 2
+
+
+def test_a_failure_that_somebody_wrote_into_the_file_is_judged(home: Home, installed: list[str]) -> None:
+    """Nothing but warnings was ever kept there."""
+    start(home)
+    key = json.loads(home.gates.read_text())["key"]
+    home.gates.write_text(json.dumps({"key": key, "findings": [["G0", "x", "y", "z", "fail"]]}))
+    assert start(home) == [] and len(installed) == 2
+
+
+def test_a_home_that_cannot_be_written_is_judged_each_time(home: Home, installed: list[str]) -> None:
+    """And starts as well as any."""
+    home.gates.mkdir()
+    assert start(home) == [] and start(home) == [] and len(installed) == 2
+
+
+def test_where_the_software_is_worked_on_nothing_is_kept(home: Home) -> None:
+    """Its version does not say what it is."""
+    start(home)
+    assert not home.gates.exists() and gate_cache.key_of(view_of(home)) == ""
+
+
+def test_a_key_names_every_byte_and_every_place(home: Home, installed: list[str]) -> None:
+    """Of each layer, also of what is shadowed."""
+    view = view_of(home)
+    key = gate_cache.key_of(view)
+    (shipped,) = view.layers
+    for name, held in shipped.held.items():
+        other = replace(view, layers=[shipped._replace(held={**shipped.held, name: held._replace(sha256="sha256:0")})])
+        assert gate_cache.key_of(other) != key
+    assert gate_cache.key_of(replace(view, layers=[shipped._replace(sealed={})])) != key
+
+
+def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home) -> None:
+    """What a gate forbids beside a wrong setting makes it a matter of integrity."""
+    clerk(home.config, dependencies=["PKG-GHOST-001"])
+    write(home.config, "admin_config.json", '{"ho2": {"runs_max": -1}}')
+    with pytest.raises(CommandError) as refused:
+        start(home)
+    assert "PKG-GHOST-001" in refused.value.message and "ho2.runs_max" in refused.value.message
