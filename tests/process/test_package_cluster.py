@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import psutil
 import pytest
 
 from bench.cluster import Cluster, cluster_in, hobus
+from hobus.launch.cli.main import COMMANDS
 from hobus.launch.console import exit_codes
 from tests.launch.packages import parts
 
@@ -43,24 +45,13 @@ def test_a_package_from_its_maker_to_its_removal(cluster, tmp_path):
     maker = tmp_path / "maker"
     maker.mkdir()
     public = hobus("package", "key", "my.key", cwd=maker).out.strip()
-    bundles = {}
-    for version in ("1.0.0", "2.0.0"):
-        source = parts.draft(
-            maker / version, parts.files_of(prompt=f"You are a clerk, version {version}."), version=version
-        )
+    bundles: dict[str, str] = {}
+    prompts = {one: parts.files_of(prompt=f"You are a clerk, version {one}.") for one in ("1.0.0", "2.0.0")}
+    for version, files in prompts.items():
+        source = parts.draft(maker / version, files, version=version)
         target = maker / f"clerk-{version}"
-        built = hobus(
-            "package",
-            "build",
-            str(source),
-            "--key",
-            "my.key",
-            "--output",
-            str(target),
-            "--home",
-            str(cluster.home.root),
-            cwd=maker,
-        )
+        words = (str(source), "--key", "my.key", "--output", str(target), "--home", str(cluster.home.root))
+        built = hobus("package", "build", *words, cwd=maker)
         assert built.code == exit_codes.OK, built.err
         bundles[version] = str(target)
     assert cluster("package install", bundles["1.0.0"]).code == exit_codes.INTEGRITY, "nobody trusts its maker yet"
@@ -82,6 +73,11 @@ def test_a_package_from_its_maker_to_its_removal(cluster, tmp_path):
     assert "version 1.0.0" in shown(cluster, first) and "version 2.0.0" not in shown(cluster, first)
     assert "version 2.0.0" in shown(cluster, second)
     assert len(cluster.entries("CONFIG_SNAPSHOT")) == 3, "without the package all is as it was at the start"
+    if "asset" in COMMANDS:  # any version of a file that the record names, by its digest
+        for version in bundles:
+            data = prompts[version]["agents/CLERK.json"]
+            printed = cluster("asset show", f"sha256:{hashlib.sha256(data).hexdigest()}", "--raw")
+            assert printed.code == exit_codes.OK and printed.out.encode() == data
     assert cluster("gates", "--enforce").code == exit_codes.OK
     cluster.verify()
 
