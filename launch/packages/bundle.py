@@ -137,7 +137,7 @@ def manifest_name(package_id: str) -> str:
 
 def _listing_faults(names: list[str]) -> list[str]:
     """What of these names no package may own, or owns twice."""
-    faults = [f"{name}: no file of a package has this place" for name in names if _has_no_place(name)]
+    faults = [f"{name}: no file of a package has this place" for name in names if has_no_place(name)]
     folded: dict[str, str] = {}
     for name in names:
         other = folded.setdefault(name.casefold(), name)
@@ -146,7 +146,8 @@ def _listing_faults(names: list[str]) -> list[str]:
     return faults
 
 
-def _has_no_place(name: str) -> bool:
+def has_no_place(name: str) -> bool:
+    """Whether no file of a package may have this name, its manifest and its signature aside."""
     is_one = len(name) <= _NAME_MAX_CHARS and _PLACE.fullmatch(name) is not None
     return not is_one or files.kind_of(name) in (None, "config", "package")
 
@@ -160,7 +161,7 @@ def _name(data: bytes) -> str:
         name = data.decode("ascii")
     except UnicodeDecodeError:
         name = ""
-    if _has_no_place(name):
+    if has_no_place(name):
         raise NoPackage(f"{data[:80]!r}: no file of a package has this place")
     return name
 
