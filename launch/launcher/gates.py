@@ -96,7 +96,9 @@ def demand_passed(home: Home, found: Sequence[Finding]) -> None:
 def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError) -> None:
     """Of a configuration that does not load: raises CommandError if a gate forbids it for more than that."""
     try:
-        found = run_gates(look(layers_of(home, config_file)), has_tests=False, check_record=lambda: record_fault(home))
+        view = look(layers_of(home, config_file))
+        verify = _verify(home, view)
+        found = run_gates(view, has_tests=False, verify=verify, check_record=lambda: record_fault(home))
     except ConfigError:
         return
     told = set(error.facts.get("faults", ()))

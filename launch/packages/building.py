@@ -17,9 +17,18 @@ from hobus.config.schema import GovernanceConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, of_os_error
-from hobus.launch.packages.bundle import SCHEMA_VERSION, SUFFIX, Bundle, encode, manifest_name, manifest_text
+from hobus.launch.packages.bundle import (
+    SCHEMA_VERSION,
+    SUFFIX,
+    Bundle,
+    encode,
+    has_no_place,
+    manifest_name,
+    manifest_text,
+)
 from hobus.launch.packages.incoming import Incoming, checked_bundle
 from hobus.launch.packages.judging import clashes, config_of, judged, settings_of
+from hobus.launch.packages.new_file import write_new
 from hobus.launch.packages.refused import PackageRefused
 from hobus.launch.packages.signing import signed
 
@@ -83,7 +92,10 @@ def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, by
         for name, data in sorted(contents.items())
     ]
     whole = {"schema_version": SCHEMA_VERSION, "dependencies": [], **draft, "assets": assets}
-    return manifest_text(whole), contents
+    try:
+        return manifest_text(whole), contents
+    except UnicodeEncodeError:
+        raise UsageFault(f"{source / manifests[0]}: holds half of a character (\\ud800 and the like)") from None
 
 
 def _draft(path: Path, data: bytes) -> dict[str, Any]:
@@ -142,6 +154,8 @@ def _taken(path: Path, name: str, found: dict[str, bytes], limits: GovernanceCon
             return "a package holds no settings; say in its description which ones it needs"
         if kind is None:
             return "no governed file has this place; move or remove it"
+        if kind != "package" and has_no_place(name):
+            return "no file of a package has such a name: of A-Z, a-z, 0-9 and `._-`, not too long; rename it"
         data = file.read(limits.file_max_bytes + 1)
     if len(data) > limits.file_max_bytes:
         return f"more than {limits.file_max_bytes} bytes (governance.file_max_bytes)"
@@ -186,20 +200,10 @@ def write_tree(root: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    """The file is there whole, or not at all; another one is never written over."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        write_new(path, data, mode=0o644)
     except FileExistsError:
-        raise UsageFault(
-            f"{path} is there already: nothing is overwritten", hint="name another one: --output FILE"
-        ) from None
+        hint = "name another one: --output FILE"
+        raise UsageFault(f"{path} is there already: nothing is overwritten", hint=hint) from None
     except OSError as error:
-        raise of_os_error(error, doing="the bundle cannot be written") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)
         raise of_os_error(error, doing="the bundle cannot be written, and was not") from error

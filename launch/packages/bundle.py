@@ -21,14 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hobus.config import files
-from hobus.config.assets import Package
+from hobus.config.assets import HOME_PACKAGE, Package
 from hobus.config.parse import BadText, checked, json_value
 from hobus.config.schema import GovernanceConfig
 
 MAGIC = b"hobus-package 1\n"
 SUFFIX = ".hobus-package"
-RESERVED = "PKG-HOME"
-"""The home's own files go by this name; no package may."""
 
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 """Relative, and never leading out: no part begins with a dot."""
@@ -117,9 +115,9 @@ def manifest_of(data: bytes) -> Package:
     package, faults = checked(Package, value)
     if package is None:
         raise NoPackage(f"its manifest: {faults[0]}")
-    if package.package_id.replace("0", "O") == RESERVED:
+    if package.package_id.replace("0", "O") == HOME_PACKAGE:
         raise NoPackage(
-            f"package_id: {RESERVED} is the name of a home's own files; no package may have it, or one like it"
+            f"package_id: {HOME_PACKAGE} is the name of a home's own files; no package may have it, or one like it"
         )
     return package
 
@@ -139,7 +137,7 @@ def manifest_name(package_id: str) -> str:
 
 def _listing_faults(names: list[str]) -> list[str]:
     """What of these names no package may own, or owns twice."""
-    faults = [f"{name}: no file of a package has this place" for name in names if _has_no_place(name)]
+    faults = [f"{name}: no file of a package has this place" for name in names if has_no_place(name)]
     folded: dict[str, str] = {}
     for name in names:
         other = folded.setdefault(name.casefold(), name)
@@ -148,7 +146,8 @@ def _listing_faults(names: list[str]) -> list[str]:
     return faults
 
 
-def _has_no_place(name: str) -> bool:
+def has_no_place(name: str) -> bool:
+    """Whether no file of a package may have this name, its manifest and its signature aside."""
     is_one = len(name) <= _NAME_MAX_CHARS and _PLACE.fullmatch(name) is not None
     return not is_one or files.kind_of(name) in (None, "config", "package")
 
@@ -162,7 +161,7 @@ def _name(data: bytes) -> str:
         name = data.decode("ascii")
     except UnicodeDecodeError:
         name = ""
-    if _has_no_place(name):
+    if has_no_place(name):
         raise NoPackage(f"{data[:80]!r}: no file of a package has this place")
     return name
 

@@ -5,14 +5,14 @@ What was in force stays on disk until the next command: who has just read where 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
-from hobus.config.files import SIGNATURE, Layers
+from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, governed_names
 from hobus.config.gates.finding import Finding
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
@@ -21,7 +21,7 @@ from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
 from hobus.launch.packages.judging import Judgement, clashes, config_of, judged
 from hobus.launch.packages.refused import PackageRefused
-from hobus.launch.packages.signing import BadSignature, checked_signature
+from hobus.launch.packages.signing import BadSignature, checked_signature, fingerprint
 from hobus.launch.packages.store import Store, changing, doing
 
 
@@ -77,13 +77,9 @@ def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Chang
     """The package in this bundle is in force in place of a lower version. Raises as `install` does."""
     incoming = read_bundle(path, config_of(home).governance)
     package = incoming.package
+    _upgraded_by(home, package.package_id, path)  # here, too: what is refused makes nothing
     with changing(home, disk) as store:
-        before = installed_in(home).get(package.package_id)
-        if before is None:
-            raise UsageFault(
-                f"{package.package_id} is not installed, so that there is nothing to upgrade",
-                hint=next_here(f"package install {path}"),
-            )
+        before = _upgraded_by(home, package.package_id, path)
         if before.directory.name == incoming.directory:
             return Change(before, before)
         if order_of(package.version) <= order_of(before.version):
@@ -96,14 +92,10 @@ def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Chang
 
 def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> Change:
     """The package is no longer in force. Raises as `install` does: something here needs it, or there is none."""
+    _removed(package_id, installed_in(home))
     with changing(home, disk) as store:
         there = installed_in(home)
-        if package_id not in there:
-            known = ", ".join(there) or "none"
-            raise UsageFault(
-                f"no package {package_id[:80]} is installed; there: {known}", hint=next_here("package list")
-            )
-        before = there[package_id]
+        before = _removed(package_id, there)
         layers = layers_of(home)
         rest = Layers(tuple(path for path in layers.packages if path != before.directory), layers.own)
         was = judged(home, layers)
@@ -137,6 +129,11 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     if len(layers.packages) > limit:
         reason = f"{limit} packages are installed already (governance.packages_max)"
         taken.append(Finding("G2", package_id, reason, "remove one, or raise that setting"))
+    if before is not None and before.public_key not in ("", incoming.signature.public_key):
+        now, was = fingerprint(incoming.signature.public_key), fingerprint(before.public_key)
+        said = f"{now} signed it, and {was} signed the version that is installed"
+        other = Finding("G5", package_id, said, "ask its maker, unless you know why", "warn")
+        judgement = judgement._replace(findings=[*judgement.findings, other])
     named = {one.file for one in taken}
     return [*taken, *(one for one in failures if one.file not in named)], judgement
 
@@ -163,6 +160,25 @@ def _put(store: Store, home: Home, incoming: Incoming, before: Installed | None)
         raise
     now = _installed(home.packages / incoming.directory)
     return Change(now, before, judgement.warnings)
+
+
+def _upgraded_by(home: Home, package_id: str, path: Path) -> Installed:
+    before = installed_in(home).get(package_id)
+    if before is None:
+        raise UsageFault(
+            f"{package_id} is not installed, so that there is nothing to upgrade",
+            hint=next_here(f"package install {path}"),
+        )
+    return before
+
+
+def _removed(package_id: str, there: Mapping[str, Installed]) -> Installed:
+    if package_id in there:
+        return there[package_id]
+    if manifest_name(package_id) in governed_names(SHIPPED_ROOT):
+        raise UsageFault(f"{package_id} comes with hobus itself, and cannot be removed")
+    known = ", ".join(there) or "none"
+    raise UsageFault(f"no package {package_id[:80]!r} is installed; there: {known}", hint=next_here("package list"))
 
 
 def _swept(store: Store) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from hobus.bus.clock import SystemClock
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here, of_os_error
+from hobus.launch.packages.new_file import write_new
 
 PUBLIC_KEY = re.compile(r"ed25519:[0-9a-f]{64}")
 _CONTEXT = b"hobus package manifest 1\n"
@@ -55,19 +56,11 @@ def make_key(path: Path) -> str:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        write_new(path, pem, mode=0o600)
     except FileExistsError:
         raise UsageFault(f"{path} is there already: no key is overwritten", hint="name another file") from None
     except OSError as error:
-        raise of_os_error(error, doing="the key cannot be written") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise of_os_error(error, doing="the key cannot be written") from error
+        raise of_os_error(error, doing="the key cannot be written, and was not") from error
     return _public_text(private.public_key())
 
 

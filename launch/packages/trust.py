@@ -20,6 +20,7 @@ from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import as_json
 from hobus.launch.packages.bundle import manifest_name
 from hobus.launch.packages.signing import PUBLIC_KEY, BadSignature, checked_signature, fingerprint
+from hobus.launch.packages.store import changing, doing
 
 _FORMAT = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -73,6 +74,29 @@ def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceCon
     if len({*keys, name}) > limits.trusted_max:
         raise UsageFault(f"{limits.trusted_max} keys are trusted already (governance.trusted_max)")
     return {**keys, name: key}
+
+
+def trust(home: Home, name: str, key: str, limits: GovernanceConfig) -> None:
+    """The key is trusted from now on. Raises CommandError: then nothing is otherwise."""
+    with_key(trusted(home), name, key, limits)  # here, too: what is refused makes nothing
+    with changing(home) as store, doing("the key cannot be kept"):
+        store.keep_trusted(file_of(home).name, text_of(with_key(trusted(home), name, key, limits)))
+
+
+def distrust(home: Home, name: str) -> str:
+    """The key of this name, which is trusted no longer. Raises CommandError: then nothing is otherwise."""
+    _named(name, trusted(home))
+    with changing(home) as store, doing("the key cannot be taken away"):
+        keys = trusted(home)
+        gone = _named(name, keys)
+        store.keep_trusted(file_of(home).name, text_of({one: key for one, key in keys.items() if one != name}))
+    return gone
+
+
+def _named(name: str, keys: Mapping[str, str]) -> str:
+    if name not in keys:
+        raise UsageFault(f"no key is trusted as {name[:64]!r}", hint=next_here("package trust list"))
+    return keys[name]
 
 
 def untrusted(public_key: str, keys: Mapping[str, str], policy: GovernanceConfig) -> str:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hobus.bus.errors import RuntimeFault
 from hobus.config.gates.finding import Finding
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.package_trust import DEV, trust_
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, next_command, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
+from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import counted, note, say, say_prose, short_path, styled, table
 from hobus.launch.packages import building, installing, signing, trust
 from hobus.launch.packages.inspecting import Inspected
 from hobus.launch.packages.inspecting import inspect as inspected
 from hobus.launch.packages.installing import Change, Installed, installed_in
 from hobus.launch.packages.judging import config_of
-from hobus.launch.packages.store import changing, doing
 
-_DEV = "the key of a package need not be trusted here (governance.signatures: dev)"
 _FILE = click.Path(path_type=Path)
 
 
@@ -208,7 +210,7 @@ def list_(*, home: Home) -> Output:
         ]
         table(("PACKAGE", "VERSION", "SIGNED BY", "AGENTS", "STATE"), cells, empty="no package is installed")
         if policy.signatures == "dev":
-            note(styled(_DEV, "yellow", to_stderr=True))
+            note(styled(DEV, "yellow", to_stderr=True))
 
     return Output({"packages": rows, "signatures": policy.signatures}, show)
 
@@ -233,7 +235,8 @@ def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Outpu
     about = change.now or change.before
     if about is None:  # no command changes nothing into nothing
         raise UsageFault("nothing was done")
-    running = _taken_in(home, is_change=change.is_change, no_reload=no_reload)
+    what = f"{about.package_id} {about.version} is {done}"
+    running = _taken_in(home, what, is_change=change.is_change, no_reload=no_reload)
     policy = config_of(home).governance.signatures
     document = {
         "package_id": about.package_id, "version": about.version,
@@ -252,7 +255,7 @@ def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Outpu
             say(f"  {name}")
         _say_findings(change.warnings, "yellow")
         if policy == "dev" and change.now is not None:
-            note(styled(_DEV, "yellow", to_stderr=True))
+            note(styled(DEV, "yellow", to_stderr=True))
         if running:
             say(running)
         for agent in _agents(about) if change.now is not None else ():
@@ -262,12 +265,26 @@ def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Outpu
     return Output(document, show)
 
 
-def _taken_in(home: Home, *, is_change: bool, no_reload: bool) -> str:
-    """What a running cluster knows of it; empty where none runs."""
-    del no_reload
+def _taken_in(home: Home, what: str, *, is_change: bool, no_reload: bool) -> str:
+    """What a running cluster knows of it; empty where none runs. Raises CommandError where it does not take it in."""
     if not is_change or holder(home) is None:
         return ""
-    return f"the cluster takes it in with its next start: {next_command('down', home.root)}, then up again"
+    again = next_command("reload", home.root)
+    if no_reload:
+        return f"the cluster that runs here does not know it yet: {again}"
+    # By name: it loads the bus, which no other command of this family needs.
+    reload = importlib.import_module("hobus.launch.launcher.reload").reload
+    try:
+        done = reload(home)
+    except (CommandError, RuntimeFault) as fault:
+        error = fault if isinstance(fault, CommandError) else as_command_error(fault)
+        if error is None:
+            raise
+        raise CommandError(
+            f"{what}, but the cluster that runs here has not taken it in: {error.message}",
+            hint=error.hint or again, exit_code=error.exit_code, code=error.code,
+        ) from None  # fmt: skip
+    return f"the cluster that runs here has taken it in; its next turns run under {done.digest[:19]}"
 
 
 def _say_findings(findings: Iterable[Finding], colour: str) -> None:
@@ -277,88 +294,4 @@ def _say_findings(findings: Iterable[Finding], colour: str) -> None:
             say_prose("      next: ", one.mend)
 
 
-@package.group("trust", cls=Family)
-def trust_() -> None:
-    """Name the keys whose packages are believed.
-
-    They count where governance.signatures is "signed": hobus config set governance.signatures signed.
-    """
-
-
-@trust_.command()
-@click.argument("name")
-@click.argument("public_key", metavar="KEY")
-@with_json
-@with_home
-def add(*, home: Home, name: str, public_key: str) -> Output:
-    """Trust KEY, the public key of a maker of packages, under NAME.
-
-    KEY is what hobus package key printed for its maker; have it from the maker itself, not from where the bundle was.
-    """
-    limits = config_of(home).governance
-    with changing(home) as store:
-        keys = trust.with_key(trust.trusted(home), name, public_key, limits)
-        with doing("the key cannot be kept"):
-            store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
-    document = {"name": name, "public_key": public_key, "fingerprint": signing.fingerprint(public_key)}
-
-    def show() -> None:
-        say(styled("trusted", "green"), f"  {signing.fingerprint(public_key)} as {name}")
-        if limits.signatures == "dev":
-            note(styled(_DEV, "yellow", to_stderr=True))
-
-    return Output(document, show)
-
-
-@trust_.command("list")
-@with_json
-@with_home
-def list_trusted(*, home: Home) -> Output:
-    """List the keys whose packages are believed."""
-    rows = [
-        {"name": name, "fingerprint": signing.fingerprint(public), "public_key": public}
-        for name, public in trust.trusted(home).items()
-    ]
-    cells = [(row["name"], row["fingerprint"], row["public_key"]) for row in rows]
-    return Output(
-        {"keys": rows}, lambda: table(("NAME", "FINGERPRINT", "KEY"), cells, empty="no key is trusted", spare=["KEY"])
-    )
-
-
-@trust_.command("remove")
-@click.argument("name")
-@with_json
-@with_home
-def remove_trusted(*, home: Home, name: str) -> Output:
-    """Trust the key of NAME no longer; packages that it signed then fail gate G5 where signatures count."""
-    with changing(home) as store:
-        keys = trust.trusted(home)
-        if name not in keys:
-            raise UsageFault(f"no key is trusted as {name[:64]}", hint=next_here("package trust list"))
-        gone = keys.pop(name)
-        with doing("the key cannot be taken away"):
-            store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
-        hit = [one.package_id for one in installed_in(home).values() if one.public_key == gone]
-    policy = config_of(home).governance.signatures
-    document = {"name": name, "fingerprint": signing.fingerprint(gone), "packages": hit, "signatures": policy}
-    return Output(document, lambda: _show_untrusted(name, gone, hit, policy))
-
-
-def _show_untrusted(name: str, gone: str, hit: Sequence[str], policy: str) -> None:
-    say(styled("removed", "green"), f"  {signing.fingerprint(gone)}, which was {name}")
-    if hit and policy == "signed":
-        which = ", ".join(hit)
-        note(
-            styled(
-                f"{which}: gate G5 fails now, and no cluster of this home starts before it is", "red", to_stderr=True
-            )
-        )
-        note(
-            f"next: {next_here(f'package remove {hit[0]}')}, or upgrade it to a version that somebody signed who counts"
-        )
-    elif hit:
-        note(
-            styled(
-                f"{', '.join(hit)} would fail gate G5 if governance.signatures were signed", "yellow", to_stderr=True
-            )
-        )
+package.add_command(trust_)

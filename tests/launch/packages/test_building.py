@@ -93,6 +93,19 @@ def test_what_is_no_plain_file_in_its_place_is_told_all_at_once(make, tmp_path):
     assert len(said) == 7
 
 
+def test_a_name_that_cannot_travel_is_told_and_no_defect(make, tmp_path):
+    """Not UTF-8, of another script, with a space; and a text with half of a character in the draft."""
+    source = parts.draft(tmp_path / "draft", title="\ud800")
+    with pytest.raises(UsageFault, match="half of a character"):
+        make(source)
+    for name in (b"A\xff.json", "\u0410.json".encode(), b"A B.json", b"A\n.json", b"-\x1b[31m.json"):
+        with open(os.fsencode(source / "agents") + b"/" + name, "w") as file:  # noqa: PTH123 - a name in bytes
+            file.write("{}")
+    with pytest.raises(UsageFault) as caught:
+        make(source)
+    assert caught.value.message.count("no file of a package has such a name") == 5
+
+
 def test_too_many_files_are_refused_before_they_are_read(make, tmp_path):
     """With the limit's name."""
     source = parts.draft(tmp_path / "draft")

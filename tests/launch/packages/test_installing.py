@@ -101,6 +101,16 @@ def test_only_a_higher_version_takes_the_place(home, tmp_path):
         upgrade(home, parts.other(tmp_path, "BOSS", 300))
 
 
+def test_an_upgrade_by_another_maker_is_said(home, tmp_path):
+    """Under `dev`, where any key counts, too: by who looks and by who upgrades."""
+    install(home, parts.clerk(tmp_path))
+    path = parts.clerk(tmp_path, "2.0.0", key_file=parts.key(tmp_path, "other.key"))
+    for warnings in (inspect(home, path).warnings, upgrade(home, path).warnings):
+        (one,) = warnings
+        assert (one.gate, one.severity) == ("G5", "warn") and "signed the version that is installed" in one.reason
+    assert upgrade(home, parts.clerk(tmp_path, "3.0.0", key_file=parts.key(tmp_path, "other.key"))).warnings == []
+
+
 def test_nobodys_file_is_ever_replaced(home, tmp_path):
     """Neither the home's own, nor another package's, nor a shipped one; the owner is named."""
     own(home, {"agents/CLERK.json": parts.files_of()["agents/CLERK.json"] + b"\n"})
@@ -163,7 +173,7 @@ def test_who_answers_by_default_is_not_taken_away(home, tmp_path):
     )
     found = refused(remove, home, "PKG-CLERK-001")
     assert any("agents/MINE.json" in file and "FMWK-200" in reason for _, file, reason in found)
-    with pytest.raises(UsageFault, match="no package PKG-GHOST is installed; there: PKG-CLERK-001"):
+    with pytest.raises(UsageFault, match="no package 'PKG-GHOST' is installed; there: PKG-CLERK-001"):
         remove(home, "PKG-GHOST")
 
 
@@ -192,14 +202,12 @@ def test_under_signed_only_a_trusted_key_counts(home, tmp_path):
     (found,) = refused(install, home, path)
     assert found[0] == "G5" and "no key of `hobus package trust list`" in found[2]
     keys = {"maker": inspect(home, path).incoming.signature.public_key}
-    with changing(home) as store:
-        store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
+    trust.trust(home, "maker", keys["maker"], parts.LIMITS)
     install(home, path)
     assert inspect(home, path).trusted_as == "maker" and judged(home, layers_of(home)).failures == []
     other = parts.clerk(tmp_path, "2.0.0", key_file=parts.key(tmp_path, "other.key"))
-    keys = {"other": inspect(home, other).incoming.signature.public_key}
-    with changing(home) as store:
-        store.keep_trusted(trust.file_of(home).name, trust.text_of(keys))
+    trust.trust(home, "other", inspect(home, other).incoming.signature.public_key, parts.LIMITS)
+    assert trust.distrust(home, "maker") == keys["maker"]
     assert [one.gate for one in judged(home, layers_of(home)).failures] == ["G5"]
     assert {one[0] for one in refused(install, home, parts.other(tmp_path, "BOSS", 300))} == {"G5"}
     upgrade(home, other)
@@ -241,6 +249,17 @@ def test_nothing_is_installed_where_a_pointer_is_damaged(home, tmp_path):
 
 
 def test_looking_changes_nothing(home, tmp_path):
-    """Not even a directory is made."""
+    """Not even a directory is made; nor by what is refused at once."""
+    with pytest.raises(UsageFault, match="comes with hobus itself"):
+        remove(home, "PKG-PROMPTS-001")
+    for name in ("", "..", "PKG-GHOST"):
+        with pytest.raises(UsageFault, match="is installed; there: none"):
+            remove(home, name)
+    with pytest.raises(UsageFault, match="nothing to upgrade"):
+        upgrade(home, parts.clerk(tmp_path))
+    with pytest.raises(UsageFault, match="no key is trusted as"):
+        trust.distrust(home, "maker")
+    with pytest.raises(UsageFault, match="no public key"):
+        trust.trust(home, "maker", "x", parts.LIMITS)
     found = inspect(home, parts.clerk(tmp_path))
     assert (found.would, found.failures, found.before) == ("install", [], None) and not home.root.exists()

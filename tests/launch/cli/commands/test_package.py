@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import RefusedFault
 from tests.launch.packages import parts
 
 
@@ -115,3 +117,27 @@ def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
     said = package("trust", "remove", "maker")
     assert "PKG-CLERK-001: gate G5 fails now" in said and "package remove PKG-CLERK-001" in said
     assert "no key of `hobus package trust list`" in package("list")
+
+
+def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, tmp_path, monkeypatch):
+    """By a reload; where that fails the package is in force on disk, and the command says which of both happened."""
+    asked: list[object] = []
+
+    def reload(home):
+        asked.append(home.root)
+        raise RefusedFault("another reload is under way", hint="hobus ps")
+
+    monkeypatch.setattr("hobus.launch.cli.commands.package.holder", lambda _home: 1)
+    monkeypatch.setattr("hobus.launch.launcher.reload.reload", reload)
+    said = package("install", str(parts.clerk(tmp_path)), code=exit_codes.REFUSED)
+    assert (
+        "PKG-CLERK-001 1.0.0 is installed, but the cluster that runs here has not taken it in: another reload" in said
+    )
+    assert len(asked) == 1 and "PKG-CLERK-001" in package("list")
+    assert not package("install", str(parts.clerk(tmp_path))).count("cluster"), "nothing is otherwise than before"
+    said = package("upgrade", str(parts.clerk(tmp_path, "2.0.0")), "--no-reload")
+    assert "does not know it yet: hobus reload" in said and len(asked) == 1
+    monkeypatch.setattr(
+        "hobus.launch.launcher.reload.reload", lambda _home: SimpleNamespace(digest="sha256:" + "0" * 64)
+    )
+    assert "its next turns run under sha256:0000" in package("remove", "PKG-CLERK-001")

@@ -1,0 +1,95 @@
+"""`hobus package trust`: whose packages are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import next_here
+from hobus.launch.console.output import note, say, styled, table
+from hobus.launch.packages import signing, trust
+from hobus.launch.packages.installing import installed_in
+from hobus.launch.packages.judging import config_of
+
+DEV = "the key of a package need not be trusted here (governance.signatures: dev)"
+
+
+@click.group("trust", cls=Family)
+def trust_() -> None:
+    """Name the keys whose packages are believed.
+
+    They count where governance.signatures is "signed": hobus config set governance.signatures signed.
+    """
+
+
+@trust_.command()
+@click.argument("name")
+@click.argument("public_key", metavar="KEY")
+@with_json
+@with_home
+def add(*, home: Home, name: str, public_key: str) -> Output:
+    """Trust KEY, the public key of a maker of packages, under NAME.
+
+    KEY is what hobus package key printed for its maker; have it from the maker itself, not from where the bundle was.
+    """
+    limits = config_of(home).governance
+    trust.trust(home, name, public_key, limits)
+    document = {"name": name, "public_key": public_key, "fingerprint": signing.fingerprint(public_key)}
+
+    def show() -> None:
+        say(styled("trusted", "green"), f"  {signing.fingerprint(public_key)} as {name}")
+        if limits.signatures == "dev":
+            note(styled(DEV, "yellow", to_stderr=True))
+
+    return Output(document, show)
+
+
+@trust_.command("list")
+@with_json
+@with_home
+def list_trusted(*, home: Home) -> Output:
+    """List the keys whose packages are believed."""
+    rows = [
+        {"name": name, "fingerprint": signing.fingerprint(public), "public_key": public}
+        for name, public in trust.trusted(home).items()
+    ]
+    cells = [(row["name"], row["fingerprint"], row["public_key"]) for row in rows]
+    return Output(
+        {"keys": rows}, lambda: table(("NAME", "FINGERPRINT", "KEY"), cells, empty="no key is trusted", spare=["KEY"])
+    )
+
+
+@trust_.command("remove")
+@click.argument("name")
+@with_json
+@with_home
+def remove_trusted(*, home: Home, name: str) -> Output:
+    """Trust the key of NAME no longer; packages that it signed then fail gate G5 where signatures count."""
+    gone = trust.distrust(home, name)
+    hit = [one.package_id for one in installed_in(home).values() if one.public_key == gone]
+    policy = config_of(home).governance.signatures
+    document = {"name": name, "fingerprint": signing.fingerprint(gone), "packages": hit, "signatures": policy}
+    return Output(document, lambda: _show_untrusted(name, gone, hit, policy))
+
+
+def _show_untrusted(name: str, gone: str, hit: Sequence[str], policy: str) -> None:
+    say(styled("removed", "green"), f"  {signing.fingerprint(gone)}, which was {name}")
+    if hit and policy == "signed":
+        which = ", ".join(hit)
+        note(
+            styled(
+                f"{which}: gate G5 fails now, and no cluster of this home starts before it is", "red", to_stderr=True
+            )
+        )
+        note(
+            f"next: {next_here(f'package remove {hit[0]}')}, or upgrade it to a version that somebody signed who counts"
+        )
+    elif hit:
+        note(
+            styled(
+                f"{', '.join(hit)} would fail gate G5 if governance.signatures were signed", "yellow", to_stderr=True
+            )
+        )
