@@ -427,7 +427,7 @@ def test_a_read_costs_what_is_fresh_and_not_what_ever_was(monkeypatch):
 
 @given(FACTS, st.integers(0, 450), st.integers(-1, 25))
 def test_a_page_of_overlays_says_of_each_what_a_look_at_all_says(facts, hours, seq):
-    """Of one principal, of one signal and of all."""
+    """Of one principal and of all."""
     as_of, memory = moment(hours, seq), memory_of(*facts)
     asked = {"signal_id": None, "active_only": False}
     states = [one.state for one in memory.artifacts.overlays(as_of, principal=None, **asked)]
