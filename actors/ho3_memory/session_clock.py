@@ -46,7 +46,7 @@ class SessionClock:
         return self._as_of(seq)[2]
 
     def _as_of(self, seq: int) -> tuple[int, float, SessionClock]:
-        """The sequence, when the first session began that it does not know, and the clock; kept for what is asked next."""
+        """The sequence, when the first session began that it does not know, and the clock; kept for the next one."""
         if self._earlier is None or self._earlier[0] != seq:
             first_us = next((at_us for at_us, one in self._begins if one > seq), inf)
             self._earlier = seq, first_us, SessionClock(one for one in self._begins if one[1] <= seq)
