@@ -98,7 +98,7 @@ def _fault_of_events(artifact: Artifact, sources: Mapping[str, str]) -> str:
 
 def _fault_of_principal(artifact: Artifact, memory: AgentMemory, config: Ho3Config, seq: int) -> str:
     """Whose it is, is decided by its events and the configuration; and by a person, who may want none of it."""
-    known = memory.overlay_log(artifact.artifact_id)
+    known = memory.artifacts.log(artifact.artifact_id)
     now = None if known is None else known.now
     if now is not None and now.artifact.principal != artifact.principal:
         return "this id is another principal's artifact"
@@ -115,7 +115,9 @@ def _fault_of_principal(artifact: Artifact, memory: AgentMemory, config: Ho3Conf
         return ""
     # What was said last counts, whatever its event time: it may have been said while this was being made.
     now_on = PointInTime(LAST_US, seq)
-    off = [memory.switched_off(signal_id, artifact.principal, now_on) for signal_id in artifact.source_signal_ids]
+    off = [
+        memory.artifacts.switched_off(signal_id, artifact.principal, now_on) for signal_id in artifact.source_signal_ids
+    ]
     by = next(filter(None, off), "")
     return f"a person switched its signal off with {by}, until it is switched on again" if by else ""
 

@@ -90,7 +90,7 @@ class Memory(Actor):
         """What waits for a person, and what was refused."""
         memory, moment, as_of = await self._asked(message, call)
         return m.Review(
-            pending=memory.pending(moment, message.principal),
+            pending=memory.artifacts.pending(moment, message.principal),
             quarantined=memory.quarantined(moment, message.principal),
             as_of=as_of,
         )
@@ -145,7 +145,7 @@ class Memory(Actor):
         acceptance.demand_acceptable(
             artifact, sources, memory, self._config, self._vocabulary, seq=self._store.applied_seq
         )
-        log = memory.overlay_log(artifact.artifact_id)
+        log = memory.artifacts.log(artifact.artifact_id)
         if not acceptance.is_news(log, artifact):
             return self._overlay_logged(message.agent_id, artifact, is_new=False)
         earlier = 0 if log is None else log.change_count
@@ -253,7 +253,7 @@ class Memory(Actor):
         return m.OverlayChanged(overlay=self._known_overlay(message, call))
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
-        log = self._store.memory(agent_id).overlay_log(artifact.artifact_id)
+        log = self._store.memory(agent_id).artifacts.log(artifact.artifact_id)
         return m.OverlayLogged(
             overlay_id=overlay_id(agent_id, artifact.artifact_id),
             artifact_id=artifact.artifact_id,
@@ -272,7 +272,7 @@ class Memory(Actor):
             raise BusError(
                 "rejected", f"a reason of {len(change.reason)} characters; at most {chars_max} (ho3.reason_max_chars)"
             )
-        log = self._store.memory(change.agent_id).overlay_log(change.artifact_id)
+        log = self._store.memory(change.agent_id).artifacts.log(change.artifact_id)
         moment = PointInTime(micros(change.at), self._store.applied_seq)
         overlay = None if log is None else log.overlay(moment, is_superseded=False)
         if overlay is None or change.principal not in (None, overlay.artifact.principal):

@@ -8,28 +8,25 @@ about; how many entries the record has does not matter to them.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import insort
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
-from hashlib import sha256
 from math import inf
 
+from hobus.actors.ho3_memory.artifacts import Artifacts
 from hobus.actors.ho3_memory.event_rows import SignalEvent
-from hobus.actors.ho3_memory.event_time import PointInTime, decay, micros, timestamp_of
+from hobus.actors.ho3_memory.event_time import PointInTime, decay, newest_time, timestamp_of
 from hobus.actors.ho3_memory.evidence import NOTHING, Level
 from hobus.actors.ho3_memory.freshness import Freshness, open_reach_us, reach_us
 from hobus.actors.ho3_memory.gate import GateFacts, judge
 from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
 from hobus.actors.ho3_memory.names import Names
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, state_of
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, state_of
 from hobus.actors.ho3_memory.records import Fact
 from hobus.actors.ho3_memory.session_clock import SessionClock
-from hobus.actors.ho3_memory.shelf import Shelf
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
-from hobus.bus.messages.base import made_of
-from hobus.bus.messages.ids import overlay_id
-from hobus.bus.messages.memory import Accumulator, Bias, GateResult, InForce, Overlay, OverlayState, Quarantined
+from hobus.bus.messages.memory import Accumulator, Bias, GateResult, Quarantined
 from hobus.config.schema import Ho3Config
 
 _NEVER_FRESH = Freshness()
@@ -52,14 +49,7 @@ class AgentMemory:
         self._fresh: dict[str | None, Freshness] = {}
         self._reach_us, self._open_reach_us = reach_us(config), open_reach_us(config)
         self._has_clock = config.gate_mode == "bistable" and config.evidence_half_life_sessions > 0
-        self._overlays: dict[str, OverlayLog] = {}  # by artifact id
-        self._lines: OrderedDict[str, tuple[KeptArtifact, InForce]] = (
-            OrderedDict()
-        )  # as prompts need them, read of late
-        self._shelves: dict[str | None, Shelf] = {}
-        self._resting_on: dict[str, dict[str, None]] = {}  # signal -> ids of artifacts that name it
-        self._switched: dict[Whose, dict[str, None]] = {}  # ids of those of them that a person ever switched
-        self._windows: dict[Whose, list[tuple[int, int]]] = {}  # (window_end, sequence) of its overlays, sorted
+        self.artifacts = Artifacts(agent_id, config)
         self._failures: dict[Whose, list[tuple[int, int]]] = {}  # (time, sequence), sorted
         self._refused: list[Fact] = []  # failures with a line
         self.event_count = 0
@@ -72,7 +62,7 @@ class AgentMemory:
         if fact.kind == "signal":
             return self._apply_signal(fact)
         if fact.kind == "overlay":
-            return self._change(fact)
+            return self.artifacts.change(fact)
         if fact.submission_id in self._entries:
             return False
         self._entries.add(fact.submission_id)
@@ -81,7 +71,7 @@ class AgentMemory:
             if fact.line:
                 self._refused.append(fact)
             return True
-        return self._change(fact)
+        return self.artifacts.change(fact)
 
     def _apply_signal(self, fact: Fact) -> bool:
         event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
@@ -119,27 +109,6 @@ class AgentMemory:
             for signal_id in fresh.since(changed_us):
                 self._signals[whose, signal_id].clock_changed(changed_us)
 
-    def _change(self, fact: Fact) -> bool:
-        """An artifact was logged, or a person said something of it; in whatever order these come here."""
-        log = self._overlays.get(fact.about)
-        if log is None:
-            log = self._overlays[fact.about] = OverlayLog(overlay_id(self.agent_id, fact.about))
-        if not log.append(fact):
-            return False
-        if fact.artifact is not None:
-            for signal_id in dict.fromkeys(fact.artifact.source_signal_ids):
-                whose = (fact.artifact.principal, signal_id)
-                insort(self._windows.setdefault(whose, []), (micros(fact.artifact.window_end), fact.seq))
-                self._resting_on.setdefault(signal_id, {})[fact.about] = None
-        if log.now is None:
-            return True
-        made = log.now.artifact
-        self._shelves.setdefault(made.principal, Shelf()).put(log)
-        if log.was_switched:
-            for signal_id in made.source_signal_ids:
-                self._switched.setdefault((made.principal, signal_id), {})[fact.about] = None
-        return True
-
     # --- what is known ----------------------------------------------------------------------------------------------
 
     def principals_of(self, event_ids: Iterable[str]) -> dict[str, str]:
@@ -149,10 +118,6 @@ class AgentMemory:
     def has_entry(self, submission_id: str) -> bool:
         """Whether this entry (of a failure, or a change) is here."""
         return submission_id in self._entries
-
-    def overlay_log(self, artifact_id: str) -> OverlayLog | None:
-        """An artifact's life."""
-        return self._overlays.get(artifact_id)
 
     def principal_count(self, signal_id: str, as_of: PointInTime) -> int:
         """Distinct principals of a signal's events; 0 where nothing is shared."""
@@ -187,10 +152,10 @@ class AgentMemory:
         facts = GateFacts(
             tally=self._tally(whose, as_of),
             level=self._level(whose, as_of),
-            consolidated_us=_newest(self._windows.get(whose), as_of),
-            failed_us=_newest(self._failures.get(whose), as_of),
+            consolidated_us=self.artifacts.consolidated_us(signal_id, principal, as_of),
+            failed_us=newest_time(self._failures.get(whose), as_of),
             principal=principal,
-            switched_off=self.switched_off(signal_id, principal, as_of),
+            switched_off=self.artifacts.switched_off(signal_id, principal, as_of),
         )
         return judge(signal_id, facts, as_of.at_us, self._config)
 
@@ -201,39 +166,6 @@ class AgentMemory:
             return own
         shared = self.gate(signal_id, None, as_of)
         return shared if shared.crossed else own
-
-    def switched_off(self, signal_id: str, principal: str | None, as_of: PointInTime) -> str:
-        """The artifact with which a person switched a principal's signal off; empty: nobody did, or it is on again.
-
-        The last word decides, in the log's order.
-        """
-        last = (-1, False, "")
-        for artifact_id in self._switched.get((principal, signal_id), {}):
-            last = max(last, (*self._overlays[artifact_id].last_switch(as_of), artifact_id))
-        return last[2] if last[1] else ""
-
-    def overlays(
-        self, as_of: PointInTime, *, signal_id: str | None, principal: str | None, active_only: bool, after: int = -1
-    ) -> Iterator[Overlay]:
-        """The overlays as of then behind this place in append order; of one signal or principal, if that is named."""
-        for log, standing, state in self._states(as_of, signal_id=signal_id, principal=principal, after=after):
-            if state == "active" or not active_only:
-                yield log.shown(standing, state, as_of)
-
-    def _states(
-        self, as_of: PointInTime, *, signal_id: str | None = None, principal: str | None = None, after: int = -1
-    ) -> Iterator[tuple[OverlayLog, Standing, OverlayState]]:
-        asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, {})
-        logs = [self._overlays[name] for name in asked if self._overlays[name].first_seq > after]
-        as_of_ts, superseded = timestamp_of(as_of.at_us), cache(partial(self._superseded, as_of))
-        for log in sorted(logs, key=lambda one: one.first_seq):
-            standing = log.standing(as_of)
-            if standing is not None and principal in (None, standing.artifact.principal):
-                is_superseded = log.overlay_id in superseded(standing.artifact.principal)
-                yield log, standing, state_of(standing, as_of_ts, is_superseded=is_superseded)
-
-    def _superseded(self, as_of: PointInTime, principal: str | None) -> set[str]:
-        return self._shelves[principal].superseded(as_of)
 
     def active_biases(
         self, as_of: PointInTime, *, principal: str, session_id: str | None, after: int = -1
@@ -251,7 +183,7 @@ class AgentMemory:
         ]
         for log, artifact, share in sorted([*own, *shared], key=lambda one: one[0].first_seq):
             if log.first_seq > after:
-                yield Bias(overlay_id=log.overlay_id, artifact=self._line(log, artifact), decay=share)
+                yield Bias(overlay_id=log.overlay_id, artifact=self.artifacts.line(log, artifact), decay=share)
 
     def _in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str | None
@@ -260,15 +192,12 @@ class AgentMemory:
 
         What rests on signals alone that went quiet so long ago that nothing is left of them is not looked at.
         """
-        shelf = self._shelves.get(principal)
-        if shelf is None:
-            return
         fresh = self._fresh.get(principal, _NEVER_FRESH)
         asked = None if self._reach_us == inf else fresh.since(as_of.at_us - self._reach_us)
         open_since_us = as_of.at_us - self._open_reach_us
         as_of_ts = timestamp_of(as_of.at_us)
         weighed = cache(partial(self.weighed, principal=principal, as_of=as_of))  # each signal is looked at once
-        for log, standing in shelf.standing(as_of, asked):
+        for log, standing in self.artifacts.standing(principal, as_of, asked):
             artifact = standing.artifact
             if state_of(standing, as_of_ts, is_superseded=False) != "active":
                 continue
@@ -284,24 +213,6 @@ class AgentMemory:
             has_evidence = artifact.is_stated or any(is_open for _, is_open in behind)
             if share >= self._config.bias_decay_floor and has_evidence:
                 yield log, artifact, share
-
-    def _line(self, log: OverlayLog, kept: KeptArtifact) -> InForce:
-        """An artifact as a prompt needs it, its events as number and digest."""
-        known = self._lines.get(log.overlay_id)
-        if known is None or known[0] is not kept:
-            artifact = kept.whole()
-            ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
-            digest, count = sha256(ids.encode()).hexdigest(), len(artifact.source_event_ids)
-            known = kept, made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
-            self._lines[log.overlay_id] = known
-            if len(self._lines) > self._config.page_max:
-                self._lines.popitem(last=False)
-        return known[1]
-
-    def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
-        """What waits for a person, in append order; the newest `ho3.page_max`."""
-        found = [one for one in self._states(as_of, principal=principal) if one[2] == "pending"]
-        return [log.shown(standing, state, as_of) for log, standing, state in found[-self._config.page_max :]]
 
     def quarantined(self, as_of: PointInTime, principal: str | None) -> list[Quarantined]:
         """Lines that were refused, in order of event time; the newest `ho3.page_max`."""
@@ -321,7 +232,7 @@ class AgentMemory:
     def counts(self, as_of: PointInTime) -> tuple[int, int, int, int]:
         """Signals, events, overlays, and how many of them are active."""
         tallies = [(name, log.tally(as_of).event_count) for (whose, name), log in self._signals.items() if whose]
-        states = [state for _, _, state in self._states(as_of)]
+        states = self.artifacts.states(as_of)
         signal_count = len({name for name, count in tallies if count})
         return signal_count, sum(count for _, count in tallies), len(states), states.count("active")
 
@@ -348,11 +259,3 @@ class AgentMemory:
             return None
         log = self._signals.get(whose)
         return NOTHING if log is None else log.level(as_of)
-
-
-def _newest(timed: list[tuple[int, int]] | None, as_of: PointInTime) -> int | None:
-    """The latest time among entries that count; `timed` holds (time, sequence), sorted."""
-    if not timed:
-        return None
-    until = timed[: bisect_right(timed, as_of.at_us, key=lambda one: one[0])]
-    return next((at_us for at_us, seq in reversed(until) if seq <= as_of.seq), None)

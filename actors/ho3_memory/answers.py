@@ -32,7 +32,7 @@ def overlays(
     asked: m.ReadOverlays, memory: AgentMemory, moment: PointInTime, as_of: m.AsOf, *, page_max: int
 ) -> m.Overlays:
     """Overlays, in append order."""
-    found = memory.overlays(
+    found = memory.artifacts.overlays(
         moment,
         signal_id=asked.signal_id,
         principal=asked.principal,
@@ -71,5 +71,5 @@ def _place_of_signal(found: m.Accumulator) -> str:
 
 def _place(memory: AgentMemory, artifact: m.ArtifactFacts) -> int:
     """Where an artifact stands in append order."""
-    log = memory.overlay_log(artifact.artifact_id)
+    log = memory.artifacts.log(artifact.artifact_id)
     return m.FIRST_PAGE if log is None else log.first_seq

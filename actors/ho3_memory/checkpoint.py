@@ -9,7 +9,7 @@ record is for the reader to ask the ledger: position and chain hash are in it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import structlog
 from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.memory import Artifact
-from hobus.bus.port import Disk
+from hobus.bus.port import Disk, FileHandle
 
 _MAGIC = b"HO3C"
 _HEAD = struct.Struct(">4sI32s")  # magic, bytes of the payload, digest
@@ -53,22 +53,24 @@ def encode(facts: Iterable[Fact], position: RecordPosition, digest: bytes) -> tu
     return _HEAD.pack(_MAGIC, len(payload), following) + payload, following
 
 
-def frames(data: bytes) -> Iterator[CheckpointFrame]:
-    """Every whole frame from the beginning."""
-    frame = _next(data, NO_FRAME)
+def frames(read: Callable[[int, int], bytes], size_bytes: int) -> Iterator[CheckpointFrame]:
+    """Every whole frame from the beginning, one in memory at a time; `read` gives so many bytes from an offset."""
+    frame = _next(read, size_bytes, NO_FRAME)
     while frame is not None:
         yield frame
-        frame = _next(data, frame)
+        frame = _next(read, size_bytes, frame)
 
 
-def _next(data: bytes, before: CheckpointFrame) -> CheckpointFrame | None:
-    head = data[before.end : before.end + _HEAD.size]
+def _next(read: Callable[[int, int], bytes], size_bytes: int, before: CheckpointFrame) -> CheckpointFrame | None:
+    head = read(before.end, _HEAD.size)
     if len(head) < _HEAD.size:
         return None
     magic, length, digest = _HEAD.unpack(head)
     start = before.end + _HEAD.size
-    payload = data[start : start + length]
-    if magic != _MAGIC or len(payload) < length or sha256(before.digest + payload).digest() != digest:
+    if magic != _MAGIC or start + length > size_bytes:
+        return None
+    payload = read(start, length)
+    if sha256(before.digest + payload).digest() != digest:
         return None
     try:
         form, position, rows = unpack(payload)
@@ -103,32 +105,32 @@ class CheckpointFile:
     def load(self) -> Iterator[CheckpointFrame]:
         """Its whole frames; a torn or changed rest is passed over, and written over by the next frame."""
         self.discard()
-        data = self._read()
-        for frame in frames(data):
-            self._end, self._digest = frame.end, frame.digest
-            yield frame
-        if self._end < len(data):
-            _log.warning("checkpoint_cut", whole_bytes=self._end, file_bytes=len(data))
+        handle = self._opened()
+        if handle is None:
+            return
+        try:
+            for frame in frames(handle.read_at, handle.size()):
+                self._end, self._digest = frame.end, frame.digest
+                yield frame
+            if self._end < (size_bytes := handle.size()):
+                _log.warning("checkpoint_cut", whole_bytes=self._end, file_bytes=size_bytes)
+        except OSError as error:
+            _log.warning("checkpoint_unreadable", error=str(error), whole_bytes=self._end)
+        finally:
+            handle.close()
 
     def discard(self) -> None:
         """The next frame is the first."""
         self._end, self._digest = 0, NO_FRAME.digest
 
-    def _read(self) -> bytes:
+    def _opened(self) -> FileHandle | None:
         try:
-            handle = self._disk.open(FILE, write=False)
+            return self._disk.open(FILE, write=False)
         except FileNotFoundError:
-            return b""
+            return None
         except OSError as error:
             _log.warning("checkpoint_unreadable", error=str(error))
-            return b""
-        try:
-            return handle.read_at(0, handle.size())
-        except OSError as error:
-            _log.warning("checkpoint_unreadable", error=str(error))
-            return b""
-        finally:
-            handle.close()
+            return None
 
     def append(self, facts: Iterable[Fact], position: RecordPosition) -> None:
         """One more frame, synced. Raises OSError: then the frame does not count, now or later."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -38,6 +39,14 @@ def timestamp_of(at_us: int) -> str:
 def micros_of_clock(now_s: float) -> int:
     """The clock's reading (seconds) as event time."""
     return micros(iso(now_s))
+
+
+def newest_time(timed: list[tuple[int, int]] | None, as_of: PointInTime) -> int | None:
+    """The latest time among entries that count; `timed` holds (time, sequence), sorted."""
+    if not timed:
+        return None
+    until = timed[: bisect_right(timed, as_of.at_us, key=lambda one: one[0])]
+    return next((at_us for at_us, seq in reversed(until) if seq <= as_of.seq), None)
 
 
 def hours_us(hours: float) -> int:

@@ -18,6 +18,7 @@ class SessionClock:
         self._begin_of: dict[int, tuple[int, int]] = {}
         self._begins: list[tuple[int, int]] = sorted(begins)  # (time, sequence) of each session's first entry
         self._newest_seq = max((seq for _, seq in self._begins), default=-1)
+        self._earlier: tuple[int, float, SessionClock] | None = None  # of the sequence that was asked about last
 
     def note(self, session: int, at_us: int, seq: int) -> int | None:
         """An event of this session; from when on the clock stands otherwise than before, None: it does not."""
@@ -29,6 +30,7 @@ class SessionClock:
             del self._begins[bisect_left(self._begins, known)]
         insort(self._begins, begin)
         self._newest_seq = max(self._newest_seq, seq)
+        self._earlier = None
         return at_us if known is None else min(at_us, known[0])
 
     def at(self, at_us: int) -> int:
@@ -37,8 +39,15 @@ class SessionClock:
 
     def counts_all(self, at_us: int, seq: int) -> bool:
         """Whether none of the sessions begun by then came into the log later than this sequence."""
-        return seq >= self._newest_seq or all(one <= seq for _, one in self._begins[: self.at(at_us)])
+        return seq >= self._newest_seq or at_us < self._as_of(seq)[1]
 
     def as_of(self, seq: int) -> SessionClock:
         """As it was when the log ended here."""
-        return SessionClock(one for one in self._begins if one[1] <= seq)
+        return self._as_of(seq)[2]
+
+    def _as_of(self, seq: int) -> tuple[int, float, SessionClock]:
+        """The sequence, when the first session began that it does not know, and the clock; kept for the next one."""
+        if self._earlier is None or self._earlier[0] != seq:
+            first_us = next((at_us for at_us, one in self._begins if one > seq), inf)
+            self._earlier = seq, first_us, SessionClock(one for one in self._begins if one[1] <= seq)
+        return self._earlier

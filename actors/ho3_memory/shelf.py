@@ -104,8 +104,20 @@ class Shelf:
         self._holding = {log.overlay_id: log.now for log in self._logs.values() if log.now and log.now.has_held}
         return self._left
 
+    @property
+    def logs(self) -> Collection[OverlayLog]:
+        """All that ever stood here."""
+        return self._logs.values()
+
+    def is_superseded(self, log: OverlayLog, standing: Standing, as_of: PointInTime) -> bool:
+        """Whether newer ones have superseded this one, which stood like this as of then; at the cost of its signals."""
+        if as_of.at_us < self._newest.at_us or as_of.seq < self._newest.seq:
+            left = self._stood(as_of, standing.artifact.source_signal_ids)
+            return all(one is not log for one, _ in left)
+        return log.overlay_id not in self._kept_left(as_of)
+
     def superseded(self, as_of: PointInTime) -> set[str]:
-        """Ids of the overlays that newer ones have superseded."""
+        """Ids of the overlays that newer ones have superseded, of all."""
         return self._logs.keys() - {log.overlay_id for log, _ in self.standing(as_of)}
 
 

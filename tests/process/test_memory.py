@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -78,22 +79,40 @@ def lines_shown(cluster: Cluster) -> list[str]:
     return [(body or b"").decode() for body in cluster.entries("CONTEXT_ASSEMBLED")[-1].bodies[1:]]
 
 
+def remembered_of(cluster: Cluster, key: str, method: str = "GET", path: str = "") -> Any:
+    """What the door says of a key's memory."""
+    asked = Request(
+        f"http://{cluster.home.bound(http=True)}/v1/memory{path}",
+        method=method,
+        headers={"authorization": f"Bearer {key}"},
+    )
+    with urlopen(asked, timeout=30) as answer:  # noqa: S310 - of this test's own door
+        found = json.load(answer)
+    return found["lines"] if method == "GET" else found
+
+
 def test_a_strangers_sessions_reach_nobody_elses_prompt(cluster: Cluster) -> None:
-    """Five one-turn sessions of one key: learned, and in that key's prompts; in those of this machine's clients, nothing."""
+    """Six one-turn sessions of one key: learned, and in that key's prompts; in those of this machine's clients, nothing."""
     cluster.up("--http", "127.0.0.1:0")
     key = cluster("token create", "--role", "http", "--name", "mallory").out.strip()
     with Client(f"http://{cluster.home.bound(http=True)}", key, timeout_s=30) as stranger:
-        for _ in range(5):
+        for _ in range(6):
             assert stranger.ask(QUESTION).outcome == "success"
         eventually(lambda: len(cluster.entries("HO3_OVERLAY")) == 3)
         assert stranger.ask(QUESTION).outcome == "success"
         assert len(lines_shown(cluster)) == 3
         stranger.ask(PREFERENCE)
+    remembered = remembered_of(cluster, key)
+    assert len(remembered) == 4 and remembered[-1]["line"] == PREFERENCE
+    assert remembered_of(cluster, key, "DELETE", f"/{remembered[-1]['artifact_id']}")["state"] == "off"
+    assert [one["artifact_id"] for one in remembered_of(cluster, key)] == [
+        one["artifact_id"] for one in remembered[:-1]
+    ]
     assert {artifact["principal"] for artifact in artifacts(cluster)} == {"key/mallory"}
     result = cluster.ask(QUESTION)
     assert lines_shown(cluster) == [] and result["consolidation_candidates"] == []
     assert "of 0 events" not in cluster("memory gate", "tool:list_packages", "--principal", "key/mallory").out
-    assert "of 1 event (opens at 4.5), 1 of 3 sessions" in cluster("memory gate", "tool:list_packages").out
+    assert "of 1 event (opens at 4.25), 1 of 3 sessions" in cluster("memory gate", "tool:list_packages").out
     assert "ho3.shared_types" in cluster("memory gate", "tool:list_packages", "--everybody").out
     check_record(cluster.entries())
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory import agent_memory
+from hobus.actors.ho3_memory import agent_memory, artifacts
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.actors.ho3_memory.overlay_log import state_of
@@ -60,12 +60,12 @@ def test_a_fact_counts_once():
     memory = memory_of(*facts)
     before = (
         memory.counts(moment(100)),
-        list(memory.overlays(moment(100), signal_id=None, principal=None, active_only=False)),
+        list(memory.artifacts.overlays(moment(100), signal_id=None, principal=None, active_only=False)),
     )
     assert not any(memory.apply(fact) for fact in facts)
     assert before == (
         memory.counts(moment(100)),
-        list(memory.overlays(moment(100), signal_id=None, principal=None, active_only=False)),
+        list(memory.artifacts.overlays(moment(100), signal_id=None, principal=None, active_only=False)),
     )
     assert memory.failure_times(SIGNAL, LOCAL) == [us(9)] and memory.event_count == 5
 
@@ -136,7 +136,7 @@ def test_overlays_come_in_append_order_by_signal_and_activity():
     )
 
     def names(**question):
-        found = memory.overlays(moment(20), principal=None, **question)
+        found = memory.artifacts.overlays(moment(20), principal=None, **question)
         return [overlay.artifact.artifact_id for overlay in found]
 
     assert names(signal_id=None, active_only=False) == [one.artifact_id, two.artifact_id, three.artifact_id]
@@ -272,7 +272,9 @@ def test_a_newer_artifact_of_a_signal_supersedes_the_older_one_from_its_event_ti
     memory = memory_of(*habit(), logged(old, 5), logged(new, 6), off(7, 20, new.artifact_id))
     assert [lines(memory, moment(hours)) for hours in (1, 9, 10, 19, 20)] == [["old"], ["old"], ["new"], ["new"], []]
     assert lines(memory, moment(15, seq=5)) == ["old"]
-    states = [one.state for one in memory.overlays(moment(19), signal_id=None, principal=None, active_only=False)]
+    states = [
+        one.state for one in memory.artifacts.overlays(moment(19), signal_id=None, principal=None, active_only=False)
+    ]
     assert states == ["superseded", "active"]
 
 
@@ -282,7 +284,7 @@ def test_what_waits_or_was_rejected_supersedes_nothing_until_it_is_confirmed():
     rule = artifact("rule", hours=5, context_line="rule", artifact_type="constraint")
     memory = memory_of(*habit(), logged(old, 5), logged(rule, 6))
     assert lines(memory, moment(9)) == ["old"]
-    assert [one.artifact.context_line for one in memory.pending(moment(9), None)] == ["rule"]
+    assert [one.artifact.context_line for one in memory.artifacts.pending(moment(9), None)] == ["rule"]
     memory.apply(off(7, 10, rule.artifact_id))
     assert lines(memory, moment(11)) == ["old"]
     memory.apply(on(8, 12, rule.artifact_id))
@@ -309,15 +311,19 @@ def test_a_person_closes_a_signals_gate_with_its_artifact_and_opens_it_again():
     """The events count on; the last word decides, whichever of its artifacts it is about."""
     one, two = artifact("one", hours=4), artifact("two", hours=300)
     memory = memory_of(*habit(), logged(one, 5), off(6, 5, one.artifact_id), seen(7, 400, 7))
-    assert memory.switched_off(SIGNAL, LOCAL, moment(400)) == one.artifact_id
+    assert memory.artifacts.switched_off(SIGNAL, LOCAL, moment(400)) == one.artifact_id
     gate = memory.gate(SIGNAL, LOCAL, moment(400))
     assert not gate.crossed and gate.count == 6
-    assert memory.switched_off(SIGNAL, LOCAL, moment(4)) == "" == memory.switched_off(SIGNAL, BOB, moment(400))
+    assert (
+        memory.artifacts.switched_off(SIGNAL, LOCAL, moment(4))
+        == ""
+        == memory.artifacts.switched_off(SIGNAL, BOB, moment(400))
+    )
     memory.apply(on(8, 401, one.artifact_id))
     assert memory.gate(SIGNAL, LOCAL, moment(402)).crossed
     memory.apply(logged(two, 9))
     memory.apply(off(10, 403, two.artifact_id))
-    assert memory.switched_off(SIGNAL, LOCAL, moment(404)) == two.artifact_id
+    assert memory.artifacts.switched_off(SIGNAL, LOCAL, moment(404)) == two.artifact_id
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------------
@@ -363,7 +369,7 @@ def bytes_of(memory, as_of):
     """Every answer, as the wire has it."""
     answers = [
         *memory.signals(as_of, signal_id=None, principal=None, min_count=0, with_ids=True),
-        *memory.overlays(as_of, signal_id=None, principal=None, active_only=False),
+        *memory.artifacts.overlays(as_of, signal_id=None, principal=None, active_only=False),
         *memory.active_biases(as_of, principal=LOCAL, session_id=None),
         *(memory.gate(signal_id, LOCAL, as_of) for signal_id in SIGNALS),
     ]
@@ -419,6 +425,28 @@ def test_a_read_costs_what_is_fresh_and_not_what_ever_was(monkeypatch):
     assert len(looked) == 2
 
 
+@given(FACTS, st.integers(0, 450), st.integers(-1, 25))
+def test_a_page_of_overlays_says_of_each_what_a_look_at_all_says(facts, hours, seq):
+    """Of one principal and of all."""
+    as_of, memory = moment(hours, seq), memory_of(*facts)
+    asked = {"signal_id": None, "active_only": False}
+    states = [one.state for one in memory.artifacts.overlays(as_of, principal=None, **asked)]
+    assert states == memory.artifacts.states(as_of)
+    assert states == [one.state for one in memory.artifacts.overlays(as_of, principal=LOCAL, **asked)]
+    assert list(memory.artifacts.overlays(as_of, principal=BOB, **asked)) == []
+
+
+def test_a_page_of_ones_own_lines_costs_nothing_of_anothers(monkeypatch):
+    """A thousand of one principal, one of another who asks: one is looked at."""
+    looked = []
+    monkeypatch.setattr(artifacts, "state_of", lambda *args, **kwargs: looked.append(args) or state_of(*args, **kwargs))
+    memory = memory_of(*[logged(artifact(str(number), hours=number), number) for number in range(1000)])
+    memory.apply(logged(artifact("theirs", principal=BOB), 1000))
+    for as_of in (moment(2000), moment(2000, seq=1000), moment(-1)):
+        list(memory.artifacts.overlays(as_of, signal_id=None, principal=BOB, active_only=False))
+    assert len(looked) == 2
+
+
 @given(FACTS, MODES, st.integers(0, 450), st.integers(-1, 25))
 def test_no_signal_has_two_lines_in_one_prompt(facts, mode, hours, seq):
     """At most one artifact per signal, and it is the newest of those that ever held; nothing pending or off is among them."""
@@ -427,7 +455,7 @@ def test_no_signal_has_two_lines_in_one_prompt(facts, mode, hours, seq):
     shown = list(memory.active_biases(as_of, principal=LOCAL, session_id=None))
     signals = [signal_id for bias in shown for signal_id in bias.artifact.source_signal_ids]
     assert len(signals) == len(set(signals))
-    there = list(memory.overlays(as_of, signal_id=None, principal=LOCAL, active_only=False))
+    there = list(memory.artifacts.overlays(as_of, signal_id=None, principal=LOCAL, active_only=False))
     active = {one.artifact.artifact_id for one in there if one.state == "active"}
     assert {bias.artifact.artifact_id for bias in shown} <= active
     assert all(one.artifact.enabled for one in there if one.state in ("active", "pending", "superseded"))

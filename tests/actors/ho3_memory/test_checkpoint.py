@@ -36,9 +36,28 @@ def file_of(*groups):
     return data
 
 
+def frames_in(data, read=None):
+    """Its whole frames."""
+    return frames(read or (lambda offset, size: data[offset : offset + size]), len(data))
+
+
+def test_a_file_is_read_frame_by_frame():
+    """However long it is, what is asked for at once is one frame; and never more than there is, whatever a head says."""
+    data, asked = file_of(*[FACTS] * 20), []
+
+    def some(offset, size):
+        asked.append(size)
+        return data[offset : offset + size]
+
+    assert len(list(frames_in(data, some))) == 20
+    assert max(asked) < 2 * len(data) / 20
+    torn = data[:4] + struct.pack(">I", 2**32 - 1) + data[8:]
+    assert list(frames_in(torn, lambda _offset, size: torn[:size] if size < 100 else pytest.fail("read"))) == []
+
+
 def read(data):
     """Facts and last position of every whole frame."""
-    found = list(frames(data))
+    found = list(frames_in(data))
     return [fact for frame in found for fact in frame.facts], found[-1].position if found else None
 
 
@@ -46,7 +65,7 @@ def test_every_kind_of_fact_comes_back():
     """With the position of the last frame; `end` is the whole file."""
     data = file_of(FACTS[:2], FACTS[2:], [])
     assert read(data) == (FACTS, position(2))
-    assert [frame.end for frame in frames(data)][-1] == len(data)
+    assert [frame.end for frame in frames_in(data)][-1] == len(data)
     assert read(b"") == ([], None)
 
 

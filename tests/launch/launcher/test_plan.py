@@ -88,6 +88,7 @@ def test_a_plan_that_is_made_apart_is_the_same(tmp_path):
     options = StartOptions(scale=["ho1=2"])
     here, apart = make_plan(home_of(tmp_path), options), PlanApart(home_of(tmp_path), options, handed=None).made()
     assert (apart.snapshot, apart.origin, apart.counts) == (here.snapshot, here.origin, here.counts)
+    assert apart.snapshot.contents == here.snapshot.contents != b""  # the launcher records the files themselves
 
 
 def test_what_is_wrong_is_told_as_if_it_were_made_here(tmp_path):
