@@ -13,7 +13,7 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import pack
 from hobus.config.assets import HOME_PACKAGE
 from hobus.config.files import SHIPPED_ROOT, Layers, governed_names
-from hobus.config.manifests import hash_of
+from hobus.config.in_force import digest_of
 from hobus.config.snapshot import Snapshot, contents_in, load_snapshot
 
 ADMIN = "agents/ADMIN.json"
@@ -33,7 +33,7 @@ def test_each_file_has_the_digest_that_manifests_state_and_its_owner() -> None:
     snapshot = load_snapshot()
     assert sorted(snapshot.files) == governed_names(SHIPPED_ROOT)
     for name, file in snapshot.files.items():
-        assert file.sha256 == hash_of(SHIPPED_ROOT / name)
+        assert file.sha256 == digest_of((SHIPPED_ROOT / name).read_bytes())
     listed = {one.path: (one.sha256, package) for package, owner in snapshot.packages.items() for one in owner.assets}
     found = {name: (file.sha256, file.package_id) for name, file in snapshot.files.items()}
     assert listed == {name: one for name, one in found.items() if not name.startswith("packages/")}
