@@ -10,7 +10,9 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import is_session_stream, read_body
 from hobus.bus.record.journal import recorded
+from hobus.config.snapshot import contents_in
 from hobus.launch.console.output import clock_time, plain
+from hobus.launch.sessions.provenance import SNAPSHOT
 
 
 def entry_document(entry: Entry, config_digest: str | None = None) -> dict[str, Any]:
@@ -35,11 +37,21 @@ def shown_bodies(entry: Entry) -> list[Any]:
 def _shown(entry: Entry, number: int) -> Any:
     if number == 0 and is_session_stream(entry.stream) and (taken := recorded(entry)) is not None:
         return plain(named(taken.event))
+    if (entry.event_type, number) == (SNAPSHOT, 1) and entry.bodies[1] is not None:
+        return _files(entry.bodies[1])
     try:
         found = read_body(entry, number)
     except ValueError:  # of another version, or forged: as it is
         found = None
     return readable(entry.bodies[number]) if found is None else plain(named(found))
+
+
+def _files(body: bytes) -> Any:
+    """The governed files beside a configuration, each as text; what is not that, as it is."""
+    try:
+        return {path: readable(content) for path, content in contents_in(body).items()}
+    except ValueError:
+        return readable(body)
 
 
 def readable(body: bytes | None) -> Any:

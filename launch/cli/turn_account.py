@@ -119,7 +119,7 @@ def turn_account(entries: Sequence[Entry], session_id: str, wanted: str, *, call
             f"{called} {wanted[:80]}: {shown_session(session_id)} has no such turn; it has {_there(turns)}",
             hint=next_here(f"session show {shown_session(session_id)}{_of_last(turns)}"),
         )
-    return TurnAccount(session_id, turn, entries_of_turn(entries, _beginning(entries, turn)))
+    return TurnAccount(session_id, turn, entries_of_turn(entries, beginning_of(entries, turn)))
 
 
 def _there(turns: Sequence[TurnSeen]) -> str:
@@ -135,7 +135,7 @@ def _of_last(turns: Sequence[TurnSeen]) -> str:
     return f" --turn {turns[-1].run or turns[-1].input_id}" if turns else ""
 
 
-def _beginning(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
+def beginning_of(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
     """The entry that began it: of one that was answered without a run, the one that ended it."""
     asked = [one for one in entries if one.event_type == "RunRequested" and one.provenance.run_seq == turn.run]
     ended = [one for one in entries if one.event_type in ENDS and turn.input_id in one.submission_id]

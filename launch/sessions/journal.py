@@ -9,13 +9,15 @@ from pathlib import Path
 
 from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import every_page
-from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Entry, Query, Read, session_stream
+from hobus.bus.messages.ids import snapshot_id
+from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Entry, Found, Lookup, Query, Read, session_stream
 from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import say_prose
+from hobus.launch.sessions.provenance import SNAPSHOT, Configuration, configuration_in
 from hobus.launch.sessions.summary import LAST, Standing, is_enough
 from hobus.launch.sessions.turns import BEGINNINGS, session_of
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
@@ -25,7 +27,6 @@ from hobus.ledger_service.verify import is_ledger
 PAGE = 500
 """Entries asked for at once."""
 _STARTS_MAX = 10_000
-_EXECUTORS = "ho1m"
 
 
 class FromLedger:
@@ -64,11 +65,17 @@ class FromLedger:
             raise no_such(session_id, called="SESSION")
         return entries
 
-    async def of_executors(self, session_id: str, limit: int) -> list[Entry]:
-        """What executors recorded last of a session: starts of tools, ends of orders; oldest first, with bodies."""
-        where = {"stream": _EXECUTORS, "session_id": session_id}
+    async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
+        """What a named stream has last of a session; oldest first, with bodies."""
+        where = {"stream": stream, "session_id": session_id}
         question = Query(where=where, limit=limit, newest_first=True, with_bodies=True)
         return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
+
+    async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
+        """Those that the record has, by digest."""
+        question = Lookup(submission_ids=[snapshot_id(one) for one in digests], with_bodies=True)
+        found = await self.bus.request("ledger", question, expect=Found, timeout_s=self.timeout_s)
+        return {one.digest: one for one in (configuration_in(entry) for entry in found.entries if entry is not None)}
 
     async def behind(self, session_id: str, after: int) -> AsyncGenerator[Entry]:
         """Each entry of a journal behind this sequence, with its bodies, page after page."""
@@ -110,10 +117,16 @@ class FromDirectory:
             raise no_such(session_id, called="SESSION")
         return found
 
-    async def of_executors(self, session_id: str, limit: int) -> list[Entry]:
+    async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
         """From the end backwards."""
-        wanted = EntryFilter(stream=_EXECUTORS, session=session_id)
+        wanted = EntryFilter(stream=stream, session=session_id)
         return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
+
+    async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
+        """One pass over the record."""
+        snapshots = read_entries(self._path, EntryFilter(event_type=SNAPSHOT), with_bodies=True)
+        found = map(configuration_in, snapshots)
+        return {one.digest: one for one in found if one.digest in set(digests)}
 
     def standings(self) -> dict[str, Standing]:
         """Stream of each session -> where it stands, by one pass over the record."""

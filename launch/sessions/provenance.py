@@ -153,6 +153,12 @@ def named_by_run(turn: Sequence[Entry]) -> str:
     return next((said.config_digest for said in _payloads(turn, PromptSent) if said.config_digest), "")
 
 
+def digests_named(turn: Sequence[Entry]) -> list[str]:
+    """Of every configuration that a turn names: its run's and its prompts', each once."""
+    named = [named_by_run(turn), *(said.config_digest for said in _payloads(turn, PromptSent))]
+    return list(dict.fromkeys(one for one in named if one))
+
+
 def used_in(turn: Sequence[Entry], known: Mapping[str, Configuration]) -> tuple[Used, ...]:
     """What a turn was made under, each once: its agent first, its settings last. `turn`: its entries, with bodies."""
     digest = named_by_run(turn)

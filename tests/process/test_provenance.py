@@ -53,7 +53,9 @@ def test_an_old_turn_is_explained_by_the_files_that_made_it(cluster: Cluster):
         assert (one["digest"], one["package_id"]) == (digest_of(content), owner)
     assert {one["provenance"]["package_id"] for one in entries if one["provenance"]["run_seq"] == 2} == {HOME_PACKAGE}
 
+    assert cluster("session show", name, "--json").json["made_of"] == whys[1]["made_of"]  # asked of the ledger
     assert cluster("down").code == 0
+    assert cluster("session show", name, "--json").json["made_of"] == whys[1]["made_of"]  # read from its files
     file.unlink()
     for turn, content in zip(turns, (shipped, own), strict=True):
         listed = cluster("asset list", turn, "--json").json["assets"]

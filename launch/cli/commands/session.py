@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.provenance_view import configurations_of, show_used
-from hobus.launch.cli.turn_account import entries_of_session, run_in, turn_account
+from hobus.launch.cli.turn_account import beginning_of, entries_of_session, run_in, turn_account
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
@@ -41,15 +42,18 @@ from hobus.launch.console.output import (
     thousands,
     zone,
 )
+from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
-from hobus.launch.sessions.journal import FromLedger, end_of, journals_of
-from hobus.launch.sessions.provenance import Used, used_in
+from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of
+from hobus.launch.sessions.provenance import Used, digests_named, used_in
 from hobus.launch.sessions.replay import Replay, replay
 from hobus.launch.sessions.summary import LAST, Standing, standing_of
 from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
 from hobus.launch.sessions.which import no_such
 
 _SHOWN_CHARS = 60
+_OF_EXECUTORS = "ho1m"
+_OF_PROMPTS = ("prompts", "ho2_context_authority")
 
 _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in TRANSITIONS.items())
 
@@ -189,11 +193,10 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         used = used_in(account.entries, configurations_of(home))
         document = account.document() | {"made_of": [one._asdict() for one in used]}
         return Output(document, lambda: (account.show(), _show_used(used)))
-    session_id, view, entries, ends = asyncio.run(_looked_at(home, given, limit))
+    session_id, view, entries, ends, used = asyncio.run(_looked_at(home, given, limit))
     standing = standing_of(entries)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
     texts = texts_in(ends)[-limit:]
-    used = _of_last_turn(home, session_id, turns)
     document = _facts(session_id, standing) | {
         "view": None if view is None else view.model_dump(mode="json"),
         "active_intents": standing.state.intents.active_ids,
@@ -223,7 +226,9 @@ async def _meant(home: Home, given: str) -> str:
         return session_id
 
 
-async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionView | None, list[Entry], list[Entry]]:
+async def _looked_at(
+    home: Home, given: str, limit: int
+) -> tuple[str, SessionView | None, list[Entry], list[Entry], tuple[Used, ...]]:
     """The session's owner is asked too; where there is none, the record alone speaks, and that is said."""
     async with journals_of(home) as journals:
         session_id = await journals.named(given)
@@ -241,16 +246,19 @@ async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionVi
                 view = await steering.read_view(journals, session_id)
             except RuntimeFault as fault:
                 note(f"no supervisor answers ({fault.code}): this is what the record says")
-        return session_id, view, entries, await journals.of_executors(session_id, LAST)
+        ends = await journals.beside(_OF_EXECUTORS, session_id, LAST)
+        return session_id, view, entries, ends, await _used_last(journals, session_id, entries)
 
 
-def _of_last_turn(home: Home, session_id: str, turns: list[TurnSeen]) -> tuple[Used, ...]:
+async def _used_last(journals: Journals, session_id: str, journal: list[Entry]) -> tuple[Used, ...]:
     """What the session's last turn was made under; nothing of one that has no turn yet."""
+    turns = turns_in(journal)
     if not turns:
         return ()
-    last = str(turns[-1].run or turns[-1].input_id)
-    account = turn_account(entries_of_session(home, session_id), session_id, last, called="--turn")
-    return used_in(account.entries, configurations_of(home))
+    of_streams = [await journals.beside(stream, session_id, LAST) for stream in _OF_PROMPTS]
+    entries = sorted(chain(journal, *of_streams), key=lambda one: one.sequence)
+    turn = entries_of_turn(entries, beginning_of(entries, turns[-1]))
+    return used_in(turn, await journals.configurations(digests_named(turn)))
 
 
 def _show_used(used: tuple[Used, ...]) -> None:

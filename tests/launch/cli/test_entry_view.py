@@ -83,3 +83,17 @@ def test_what_stands_in_a_payload_is_shown_by_name():
 def test_followed_entries_are_filtered_like_read_ones(wanted, is_shown):
     """`tail` shows what `show` would."""
     assert wanted.accepts(entry()) == is_shown
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (pack({"agents/A.json": b"{}", "b.txt": b"\xff"}), {"agents/A.json": "{}", "b.txt": "ff"}),
+        (b"odd", "odd"),
+        (None, None),
+    ],
+)
+def test_the_files_beside_a_configuration_are_shown_as_text(body, shown):
+    """Each under its path; what is no file of a configuration as what it is."""
+    found = entry(stream="governance", event_type="CONFIG_SNAPSHOT", bodies=[pack({"config": {}}), body])
+    assert entry_document(found)["bodies"] == [{"config": {}}, shown]
