@@ -8,7 +8,7 @@ an entry itself.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from msgspec.msgpack import Decoder
 from pydantic import Field
@@ -173,9 +173,7 @@ class Query(Message, wire="ledger.query"):
     limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
     newest_first: bool = Field(default=False, description="from the head backwards")
     with_bodies: bool = Field(default=False, description="give the bodies too")
-    before: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
-        default=None, description="only entries with a smaller sequence; None: up to the head"
-    )
+    before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
 
 
 class Tail(Message, wire="ledger.tail"):

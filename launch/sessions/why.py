@@ -386,9 +386,8 @@ def _memory_of(found: Evidence, snapshot: Snapshot | None) -> AgentMemory | None
 
 def _memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapshot | None) -> MemoryShown | None:
     """What CONTEXT_ASSEMBLED names, with where it came from; None without one."""
-    entry, context = next(
-        ((one, said) for one in found.turn if isinstance(said := _body(one), ContextAssembled)), (None, None)
-    )
+    assembled = ((one, said) for one in found.turn if isinstance(said := _body(one), ContextAssembled))
+    entry, context = next(((one, said) for one, said in assembled if not said.contract_id), (None, None))
     if entry is None or context is None:
         return None
     budget = TokenBudget(context.budget, 1 if snapshot is None else snapshot.config.attention.chars_per_token)

@@ -74,6 +74,22 @@ def test_the_most_specific_wins_framework_before_class_before_tier() -> None:
         assert chosen(*reversed(ranked[:count])) == ranked[count - 1].template_id
 
 
+def test_templates_of_other_prompts_are_no_rivals_of_those_of_answers() -> None:
+    """Each kind of prompt has its own; one that names several kinds fills all of them."""
+    answers, sorting = template("ATT-A-001"), template("ATT-B-001", contract=["PRC-CLASSIFY-001"])
+    known = {one.template_id: one for one in (answers, sorting)}
+    assert choose(known, ADMIN) is answers
+    assert choose(known, ADMIN, contract="PRC-CLASSIFY-001") is sorting
+    assert choose(known, ADMIN, contract="PRC-CONSOLIDATE-001") is None
+    both = template("ATT-C-001", contract=["PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001"], tier=["hot"])
+    assert [
+        choose(known | {"ATT-C-001": both}, ADMIN, contract=one) for one in ("PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001")
+    ] == [both, both]
+    assert "does not apply" in override_fault(known, ADMIN, "ATT-B-001")
+    agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
+    assert choose(known, agent, contract="PRC-CLASSIFY-001") is sorting
+
+
 def test_an_agent_s_own_list_is_all_that_is_looked_at() -> None:
     """One of these, though another one is more specific."""
     agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
@@ -195,6 +211,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["/etc/passwd"], "max_size_bytes": 1}}]},
         "pipeline.0.config.paths.0: is absolute",
     ),
+    "a stage that a classification has no place for": (
+        {"applies_to": {"contract": ["PRC-CLASSIFY-001"], "tier": ["hot"]}, "pipeline": [{"stage": "a", "type": "memory"}],
+         "budget": {"max_context_tokens": "classify_budget", "max_queries": 1, "timeout_ms": 1}},
+        "pipeline.0.type: prompts under PRC-CLASSIFY-001 have no place for what it gives, only for: liveness, history",
+    ),
+    "prompts that have no context": ({"applies_to": {"contract": ["PRC-DEGRADED-001"]}}, "applies_to.contract.0"),
     "a threshold above 1": (
         {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "relevance_threshold": 1.1}}]},
         "pipeline.0.config.relevance_threshold",

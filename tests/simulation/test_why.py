@@ -136,7 +136,10 @@ def test_the_template_of_a_context_is_told_with_each_stage_and_what_it_gave(taug
     """One of the turn's entries; its size is what its stages and warnings are told of."""
     _, entries, turns, _ = taught
     for turn in turns:
-        [context] = turn.contexts
+        before, context, *learned = turn.contexts
+        assert (before.what, before.template_id) == ("classification", "ATT-CLASSIFY-001")
+        assert [stage.type for stage in before.stages] == ["liveness", "history"]
+        assert {(one.what, one.template_id) for one in learned} <= {("consolidation", "ATT-CONSOLIDATE-001")}
         assert next(one for one in entries if one.sequence == context.sequence).event_type == "CONTEXT_ASSEMBLED"
         assert (context.template_id, context.stopped_by, context.warnings) == ("ATT-ADMIN-001", "completion", ())
         assert [stage.type for stage in context.stages] == ["liveness", "memory", "history", "horizontal_search"]

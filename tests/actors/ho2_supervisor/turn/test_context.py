@@ -103,6 +103,35 @@ def test_the_record_says_by_which_template_and_what_ended_it() -> None:
         assert sent[0] < entry.sequence < sent[1]
 
 
+def test_a_classification_is_shown_what_its_template_says() -> None:
+    """What the session is for and the newest line by the shipped one; without them by one without these stages."""
+    with Rig() as rig:
+        turns(rig, 2)
+        _, second = [order for order in rig.pool.orders if order.wo_type == "classify"]
+        assert text_of(second, "active_intent") and text_of(second, "history") == f"- user: {QUESTION} 1 (turn 1)"
+        [*_, (_, payload)] = contexts(rig)
+        [beside] = payload.beside
+        assert (beside.template_id, beside.contract_id) == ("ATT-CLASSIFY-001", "PRC-CLASSIFY-001")
+        assert beside.template_hash == rig.snapshot.template_hashes()["ATT-CLASSIFY-001"]
+        assert [(stage.type, stage.status) for stage in beside.stages] == [("liveness", "ok"), ("history", "ok")]
+        assert (beside.stopped_by, beside.fallback, beside.warnings, beside.chosen_by) == (
+            "completion",
+            "",
+            (),
+            "selectors",
+        )
+    alone = {"applies_to": {"contract": ["PRC-CLASSIFY-001"]}, "template_id": "ATT-ALONE-001"}
+    tiny = {"max_context_tokens": 4, "max_queries": 0, "timeout_ms": 1000}
+    with Rig(templates=[template(HISTORY), template({"type": "liveness"}, HISTORY, **alone, budget=tiny)]) as rig:
+        turns(rig, 2)
+        _, second = [order for order in rig.pool.orders if order.wo_type == "classify"]
+        assert (text_of(second, "active_intent"), text_of(second, "history")) == ("see", "")
+        assert contexts(rig)[-1][1].beside[0].max_context_tokens == 4
+    with Rig(("ho2.classify", False)) as rig:
+        turns(rig, 1)
+        assert contexts(rig)[-1][1].beside == ()
+
+
 def test_no_text_of_a_person_stands_in_a_context_s_own_body() -> None:
     """History is named part by part, by the refs under which its texts were recorded first."""
     with Rig(templates=[template(MOMENT, HISTORY)]) as rig:
