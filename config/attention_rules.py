@@ -160,7 +160,9 @@ def attention_faults(
     faults = [
         f"attention/{template_id}.json: {fault}"
         for template_id, template in templates.items()
-        for fault in _template_faults(template, config.budget, frameworks, agents)
+        for fault in _template_faults(
+            template, config.budget, frameworks, agents, stages_max=config.attention.stages_max
+        )
     ]
     for agent in agents.values():
         faults += _agent_faults(agent, templates)
@@ -175,7 +177,12 @@ def attention_faults(
 
 
 def _template_faults(
-    template: Template, budget: BudgetConfig, frameworks: Mapping[str, Framework], agents: Mapping[str, Agent]
+    template: Template,
+    budget: BudgetConfig,
+    frameworks: Mapping[str, Framework],
+    agents: Mapping[str, Agent],
+    *,
+    stages_max: int,
 ) -> Iterator[str]:
     purposes: list[BudgetPurpose] = [USES[contract][0] for contract in prompts_of(template)]
     named = [agent.budget.get(purpose, BUDGET_SETTINGS[purpose]) for agent in agents.values() for purpose in purposes]
@@ -189,6 +196,8 @@ def _template_faults(
     yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
     if not template.pipeline:
         yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
+    if len(template.pipeline) > stages_max:
+        yield f"pipeline: has {len(template.pipeline)} stages; at most {stages_max} are taken (attention.stages_max)"
     names: set[str] = set()
     for number, stage in enumerate(template.pipeline):
         path = f"pipeline.{number}"
@@ -237,6 +246,9 @@ def _stage_faults(stage: AnyStage) -> Iterator[str]:
 
 
 def _event_faults(query: LedgerQuery) -> Iterator[str]:
+    for name, value in query.filters.items():
+        if isinstance(value, int) != (name == "run_seq"):
+            yield f"filters.{name}: is {value!r}; write {'the number of a run' if name == 'run_seq' else 'a text'}"
     if query.event_type is not None and query.event_type not in EVENT_TYPES:
         yield f"event_type: the record has no entries {query.event_type[:64]!r}; see: hobus ledger show --help"
 

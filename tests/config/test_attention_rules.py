@@ -217,6 +217,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "pipeline.0.type: prompts under PRC-CLASSIFY-001 have no place for what it gives, only for: liveness, history",
     ),
     "prompts that have no context": ({"applies_to": {"contract": ["PRC-DEGRADED-001"]}}, "applies_to.contract.0"),
+    "more stages than a turn records": (
+        {"pipeline": [{"stage": f"s{n}", "type": "memory"} for n in range(33)]}, "pipeline: has 33 stages; at most 32 are taken",
+    ),
+    "a run that is no number": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 1, "filters": {"run_seq": "x"}}}]},
+        "pipeline.0.config.filters.run_seq: is 'x'; write the number of a run",
+    ),
+    "a reason that is no text": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 1, "filters": {"reason": 5}}}]},
+        "pipeline.0.config.filters.reason: is 5; write a text",
+    ),
     "a threshold above 1": (
         {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "relevance_threshold": 1.1}}]},
         "pipeline.0.config.relevance_threshold",

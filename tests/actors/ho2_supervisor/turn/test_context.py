@@ -14,10 +14,12 @@ from bench.builders import shipped_snapshot
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
-from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import Degradation
 from hobus.bus.record.payloads.orders import ContextAssembled
 from tests.actors.ho2_supervisor.attention.assembling import template
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Pool, Rig, calls, classified, question_and_answer, text_of
@@ -188,6 +190,28 @@ def test_facts_of_the_record_are_those_of_before_the_turn() -> None:
         assert [line.split("(")[1] for line in shown.splitlines()] == [
             f"RunCompleted:{SESSION}-3)", f"RunCompleted:{SESSION}-2)",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [({}, ""), ({"filters": {"stream": "governance"}, "scope": "cluster"}, ""), ({"event_type": "PROJECTION_COMPUTED"}, "PROJECTION_COMPUTED")],
+)  # fmt: skip
+def test_facts_of_every_kind_and_stream_are_listed(config: dict[str, Any], kind: str) -> None:
+    """Also where no kind is named, and of streams whose texts a supervisor may not read."""
+    query = {"type": "ledger_query", "config": {"max_entries": 3, **config}}
+    with Rig(templates=[template(query)]) as rig:
+        if "filters" in config:
+            note = Degradation("i0")
+            rig.run(rig.ledger_client("host").write([WriteEntry(
+                submission_id="DEGRADATION:x", stream="governance", event_type="DEGRADATION", at_us=1, bodies=[pack_payload(note)]
+            )]))  # fmt: skip
+        for number in range(1, 4):
+            turns(rig, 1, first=number)
+            rig.run(rig.host.sleep(1))
+        [*_, (_, payload)] = contexts(rig)
+        assert (payload.stages[0].status, payload.warnings) == ("ok", ())
+        shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
+        assert shown and all(kind in line for line in shown.splitlines())
 
 
 @pytest.mark.parametrize(("queries", "runs"), [(9, [9, 8, 7, 6, 5, 4]), (2, [9, 8, 7, 6])])
