@@ -77,15 +77,21 @@ def prompts_of(template: Template) -> tuple[Prompts, ...]:
 
 def override_fault(templates: Mapping[str, Template], agent: Agent, template_id: str) -> str:
     """Why nobody can ask for this template for this agent, and what to do; empty: it can be asked for."""
-    template, known = templates.get(template_id), ", ".join(templates) or "none"
+    template = templates.get(template_id)
     if template is None:
-        return f"there is no attention template {template_id[:64]!r}; there are {known} (none: as selectors choose)"
-    if not _matches(template.applies_to, agent) or ANSWERS not in prompts_of(template):
+        fitting = [name for name, one in templates.items() if _fills_answers_of(agent, one)]
+        may_have = ", ".join(fitting) or "none"
+        return f"there is no attention template {template_id[:64]!r}; agent {agent.agent_id} may have {may_have}"
+    if not _fills_answers_of(agent, template):
         return (
             f"attention template {template_id} does not apply to agent {agent.agent_id}: widen its applies_to, or ask "
             "for another one"
         )
     return ""
+
+
+def _fills_answers_of(agent: Agent, template: Template) -> bool:
+    return ANSWERS in prompts_of(template) and _matches(template.applies_to, agent)
 
 
 def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:

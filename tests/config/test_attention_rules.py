@@ -291,7 +291,12 @@ def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
 def test_an_override_that_cannot_be_is_told_with_the_way_out() -> None:
     """Unknown: what there is; of other agents: its selectors."""
     known = {"ATT-OTHER-001": template("ATT-OTHER-001", agent_class=["RESIDENT"])}
-    assert "there are ATT-OTHER-001" in override_fault(known, ADMIN, "ATT-NONE-001")
+    assert "agent ADMIN may have none" in override_fault(known, ADMIN, "ATT-NONE-001")
+    more = known | {
+        name: template(name, contract=[of])
+        for name, of in (("ATT-A-001", "PRC-SYNTHESIZE-001"), ("ATT-B-001", "PRC-CLASSIFY-001"))
+    }
+    assert override_fault(more, ADMIN, "ATT-NONE-001").endswith("may have ATT-A-001")
     assert "widen its applies_to" in override_fault(known, ADMIN, "ATT-OTHER-001")
     assert override_fault({"ATT-X-001": template("ATT-X-001")}, ADMIN, "ATT-X-001") == ""
     assert len(override_fault(known, ADMIN, "ATT-" + "X" * 100_000)) < 300

@@ -429,7 +429,9 @@ def test_a_run_or_a_session_asks_for_its_template_by_name() -> None:
         assert [(one.template_id, one.chosen_by) for _, one in contexts(rig)] == [("ATT-PLAIN-001", "selectors")]
 
 
-@pytest.mark.parametrize(("wanted", "says"), [("ATT-NONE-001", "there are ATT-"), ("ATT-RESIDENT-001", "widen its")])
+@pytest.mark.parametrize(
+    ("wanted", "says"), [("ATT-NONE-001", "may have ATT-PLAIN-001"), ("ATT-RESIDENT-001", "widen its")]
+)
 def test_a_template_that_cannot_be_is_refused_before_anything_is_recorded(wanted: str, says: str) -> None:
     """Of a session and of a run; the same input can be sent again with one that there is."""
     with Rig(templates=[PLAIN, RESIDENTS]) as rig:
@@ -465,6 +467,19 @@ def test_a_run_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -
         assert "there is no attention template 'ATT-OTHER-001'" in payload.warnings[0]
         with pytest.raises(SessionFault, match="attention_template"):
             rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-OTHER-001")))
+
+
+def test_a_session_whose_template_is_gone_says_how_to_go_on() -> None:
+    """By another one for this turn; nothing is recorded of what was refused."""
+    with Rig(templates=[PLAIN, OTHER]) as rig:
+        rig.run(rig.start_session(session_config=named("ATT-OTHER-001")))
+        rig.run(rig.turn("i1", QUESTION))
+        rig.world.kill(rig.instances[0])
+        rig.snapshot = replace(rig.snapshot, templates={PLAIN.template_id: PLAIN})
+        rig.supervise()
+        with pytest.raises(SessionFault, match="name another one for this turn"):
+            rig.run(rig.turn("i2", QUESTION))
+        assert rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-PLAIN-001"))).outcome == "success"
 
 
 def silent_at_first() -> Callable[[WorkOrder], Answer]:
