@@ -12,19 +12,41 @@ from itertools import combinations
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.record.catalog import EVENT_TYPES
-from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
-from hobus.config.attention_template import AnyStage, AppliesTo, LedgerQuery, Template, Tokens
+from hobus.config.assets import BUDGET_SETTINGS, Agent, BudgetPurpose, Contract, Framework, RequiredContext
+from hobus.config.attention_template import (
+    ANSWERS,
+    CLASSIFICATIONS,
+    CONSOLIDATIONS,
+    AnyStage,
+    AppliesTo,
+    LedgerQuery,
+    Prompts,
+    Template,
+    Tokens,
+)
 from hobus.config.parse import checked
 from hobus.config.registries import FIELDS
 from hobus.config.schema import AdminConfig, BudgetConfig
 
 Specificity = tuple[bool, bool, bool]
-_CAP = BUDGET_SETTINGS["projection"]
-"""What no context of a turn goes beyond, whatever its template says, unless its agent names another setting for it."""
 
 
-def choose(templates: Mapping[str, Template], agent: Agent, override: str | None = None) -> Template | None:
-    """The template that fills this agent's contexts; None: no selectors match.
+_OF_ANSWERS = (
+    "ledger_query", "registry_query", "file_read", "horizontal_search", "custom", "history", "liveness", "memory",
+)  # fmt: skip
+USES: Mapping[Prompts, tuple[BudgetPurpose, tuple[str, ...]]] = {
+    ANSWERS: ("projection", _OF_ANSWERS),
+    CLASSIFICATIONS: ("classify", ("liveness", "history")),
+    CONSOLIDATIONS: ("consolidate", ("history",)),
+}
+"""Contract -> the budget that caps its contexts, and the types of stages that its prompts have a place for."""
+_GIVES_NOTHING = ("tier_select", "structuring", "halting")
+
+
+def choose(
+    templates: Mapping[str, Template], agent: Agent, override: str | None = None, *, contract: Prompts = ANSWERS
+) -> Template | None:
+    """The template that fills this agent's contexts of prompts under this contract; None: no selectors match.
 
     Raises ConfigError for an override that cannot be, for a template of the agent's own list that there is not, and for
     two that are equally specific.
@@ -34,23 +56,42 @@ def choose(templates: Mapping[str, Template], agent: Agent, override: str | None
             raise ConfigError(fault)
         return templates[override]
     listed = [_named(templates, template_id, f"agents/{agent.agent_id}.json") for template_id in agent.attention]
-    best = _most_specific(listed or templates.values(), agent)
+    best = _candidates(listed, templates, agent, contract)
     if len(best) > 1:
         raise ConfigError(_ambiguous(agent, best))
     return best[0] if best else None
 
 
+def _candidates(
+    listed: Sequence[Template], templates: Mapping[str, Template], agent: Agent, contract: Prompts
+) -> list[Template]:
+    """Of the agent's own list, if any of it is for such prompts, else of all."""
+    own = [template for template in listed if contract in prompts_of(template)]
+    return _most_specific(own or templates.values(), agent, contract)
+
+
+def prompts_of(template: Template) -> tuple[Prompts, ...]:
+    """The contracts of the prompts that it fills."""
+    return template.applies_to.contract or (ANSWERS,)
+
+
 def override_fault(templates: Mapping[str, Template], agent: Agent, template_id: str) -> str:
     """Why nobody can ask for this template for this agent, and what to do; empty: it can be asked for."""
-    template, known = templates.get(template_id), ", ".join(templates) or "none"
+    template = templates.get(template_id)
     if template is None:
-        return f"there is no attention template {template_id[:64]!r}; there are {known} (none: as selectors choose)"
-    if not _matches(template.applies_to, agent):
+        fitting = [name for name, one in templates.items() if _fills_answers_of(agent, one)]
+        may_have = ", ".join(fitting) or "none"
+        return f"there is no attention template {template_id[:64]!r}; agent {agent.agent_id} may have {may_have}"
+    if not _fills_answers_of(agent, template):
         return (
             f"attention template {template_id} does not apply to agent {agent.agent_id}: widen its applies_to, or ask "
             "for another one"
         )
     return ""
+
+
+def _fills_answers_of(agent: Agent, template: Template) -> bool:
+    return ANSWERS in prompts_of(template) and _matches(template.applies_to, agent)
 
 
 def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
@@ -59,10 +100,12 @@ def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
     return found
 
 
-def context_tokens(template: Template, budget: BudgetConfig, agent: Agent) -> int:
+def context_tokens(
+    template: Template, budget: BudgetConfig, agent: Agent, *, purpose: BudgetPurpose = "projection"
+) -> int:
     """What a context of this agent that this template fills may take; what names the cap has that of the agent."""
-    cap, named = agent.budget_tokens("projection", budget), template.budget.max_context_tokens
-    return cap if named == _CAP else min(tokens_of(named, budget), cap)
+    cap, named = agent.budget_tokens(purpose, budget), template.budget.max_context_tokens
+    return cap if named == BUDGET_SETTINGS[purpose] else min(tokens_of(named, budget), cap)
 
 
 def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Template:
@@ -73,8 +116,8 @@ def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Tem
     return template
 
 
-def _most_specific(templates: Iterable[Template], agent: Agent) -> list[Template]:
-    matching = [template for template in templates if _matches(template.applies_to, agent)]
+def _most_specific(templates: Iterable[Template], agent: Agent, contract: Prompts) -> list[Template]:
+    matching = [one for one in templates if contract in prompts_of(one) and _matches(one.applies_to, agent)]
     top = max((_specificity(template.applies_to) for template in matching), default=None)
     return [template for template in matching if _specificity(template.applies_to) == top]
 
@@ -92,8 +135,11 @@ def _specificity(selectors: AppliesTo) -> Specificity:
     return bool(selectors.framework_id), bool(selectors.agent_class), bool(selectors.tier)
 
 
-def _overlap(one: AppliesTo, other: AppliesTo) -> bool:
-    """Whether there could be an agent that both match equally."""
+def _overlap(template: Template, second: Template) -> bool:
+    """Whether there could be an agent that both match equally, in prompts of one kind."""
+    if not set(prompts_of(template)) & set(prompts_of(second)):
+        return False
+    one, other = template.applies_to, second.applies_to
     pairs = ((one.framework_id, other.framework_id), (one.agent_class, other.agent_class), (one.tier, other.tier))
     return _specificity(one) == _specificity(other) and all(not a or set(a) & set(b) for a, b in pairs)
 
@@ -120,22 +166,35 @@ def attention_faults(
     faults = [
         f"attention/{template_id}.json: {fault}"
         for template_id, template in templates.items()
-        for fault in _template_faults(template, config.budget, frameworks, agents)
+        for fault in _template_faults(
+            template, config.budget, frameworks, agents, stages_max=config.attention.stages_max
+        )
     ]
     for agent in agents.values():
         faults += _agent_faults(agent, templates)
     faults += _pair_faults(templates, agents)
     for contract_id, contract in contracts.items():
+        if contract_id in (CLASSIFICATIONS, CONSOLIDATIONS) and contract.required_context != RequiredContext():
+            faults.append(
+                f"contracts/{contract_id}.json: required_context: its prompts have no place for it; leave it out"
+            )
         faults += [f"contracts/{contract_id}.json: {fault}" for fault in _required_faults(contract, frameworks)]
     return faults
 
 
 def _template_faults(
-    template: Template, budget: BudgetConfig, frameworks: Mapping[str, Framework], agents: Mapping[str, Agent]
+    template: Template,
+    budget: BudgetConfig,
+    frameworks: Mapping[str, Framework],
+    agents: Mapping[str, Agent],
+    *,
+    stages_max: int,
 ) -> Iterator[str]:
-    named = [agent.budget.get("projection", _CAP) for agent in agents.values()]
+    purposes: list[BudgetPurpose] = [USES[contract][0] for contract in prompts_of(template)]
+    named = [agent.budget.get(purpose, BUDGET_SETTINGS[purpose]) for agent in agents.values() for purpose in purposes]
     cap = max(
-        (name for name in (_CAP, *named) if name in BudgetConfig.model_fields), key=partial(tokens_of, budget=budget)
+        (name for name in (*(BUDGET_SETTINGS[one] for one in purposes), *named) if name in BudgetConfig.model_fields),
+        key=partial(tokens_of, budget=budget),
     )
     for framework_id in template.applies_to.framework_id:
         if framework_id not in frameworks:
@@ -143,6 +202,8 @@ def _template_faults(
     yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
     if not template.pipeline:
         yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
+    if len(template.pipeline) > stages_max:
+        yield f"pipeline: has {len(template.pipeline)} stages; at most {stages_max} are taken (attention.stages_max)"
     names: set[str] = set()
     for number, stage in enumerate(template.pipeline):
         path = f"pipeline.{number}"
@@ -150,6 +211,10 @@ def _template_faults(
             yield f"{path}.stage: a stage {stage.stage!r} is there twice; rename one"
         names.add(stage.stage)
         yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage))
+        for contract in prompts_of(template):
+            if stage.type not in (*_GIVES_NOTHING, *USES[contract][1]):
+                places = ", ".join(USES[contract][1])
+                yield f"{path}.type: prompts under {contract} have no place for what it gives, only for: {places}"
         tokens = getattr(stage.config, "max_tokens", None)
         if tokens is not None:
             yield from _tokens_faults(f"{path}.config.max_tokens", tokens, budget, cap)
@@ -187,6 +252,9 @@ def _stage_faults(stage: AnyStage) -> Iterator[str]:
 
 
 def _event_faults(query: LedgerQuery) -> Iterator[str]:
+    for name, value in query.filters.items():
+        if isinstance(value, int) != (name == "run_seq"):
+            yield f"filters.{name}: is {value!r}; write {'the number of a run' if name == 'run_seq' else 'a text'}"
     if query.event_type is not None and query.event_type not in EVENT_TYPES:
         yield f"event_type: the record has no entries {query.event_type[:64]!r}; see: hobus ledger show --help"
 
@@ -211,23 +279,25 @@ def _agent_faults(agent: Agent, templates: Mapping[str, Template]) -> Iterator[s
             )
     if unknown:
         return
-    best = _most_specific([templates[name] for name in agent.attention] or templates.values(), agent)
-    if len(best) > 1:
-        yield _ambiguous(agent, best)
+    for contract in USES:
+        best = _candidates([templates[name] for name in agent.attention], templates, agent, contract)
+        if len(best) > 1:
+            yield _ambiguous(agent, best)
 
 
 def _pair_faults(templates: Mapping[str, Template], agents: Mapping[str, Agent]) -> Iterator[str]:
     """Of templates that no agent lists, and that no agent meets yet: the next agent would."""
     listed = {template_id for agent in agents.values() for template_id in agent.attention}
     met = {
-        frozenset(template.template_id for template in _most_specific(templates.values(), agent))
+        frozenset(template.template_id for template in _most_specific(templates.values(), agent, contract))
         for agent in agents.values()
         if not agent.attention
+        for contract in USES
     }
     open_ones = [template for template_id, template in templates.items() if template_id not in listed]
     for one, other in combinations(open_ones, 2):
         is_told = any({one.template_id, other.template_id} <= ids for ids in met)
-        if not is_told and _overlap(one.applies_to, other.applies_to):
+        if not is_told and _overlap(one, other):
             yield (
                 f"attention/{one.template_id}.json: applies_to: {one.template_id} and {other.template_id} apply to the "
                 "same agents equally; narrow one, or list one in the `attention` of an agent"

@@ -23,6 +23,11 @@ LedgerField = Literal["decision", "origin", "reason", "run_seq", "stream", "work
 SearchSource = Literal["ledger"]
 Scope = Literal["session", "agent", "cluster"]
 Registry = Literal["frameworks", "specs", "packages", "file_ownership"]
+Prompts = Literal["PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001", "PRC-CONSOLIDATE-001"]
+"""Contracts of the prompts whose contexts templates fill: answers, classifications, consolidations."""
+ANSWERS: Prompts = "PRC-SYNTHESIZE-001"
+CLASSIFICATIONS: Prompts = "PRC-CLASSIFY-001"
+CONSOLIDATIONS: Prompts = "PRC-CONSOLIDATE-001"
 Handler = Literal["moment"]
 """What a custom stage may name: the functions of `ho2_supervisor/attention/handlers.py`."""
 
@@ -218,6 +223,12 @@ AnyStage = (
 
 class AppliesTo(Asset):
     """Selectors: each one that is stated must match; the most specific template wins."""
+
+    contract: tuple[Prompts, ...] = Field(
+        default=(),
+        description="of the prompt: PRC-SYNTHESIZE-001 (answers), PRC-CLASSIFY-001 or PRC-CONSOLIDATE-001; nothing "
+        "stated: answers",
+    )
 
     framework_id: tuple[FrameworkId, ...] = Field(default=(), description="the agent's; before agent_class")
     agent_class: tuple[AgentClass, ...] = Field(default=(), description="the agent's; before tier")

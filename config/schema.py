@@ -334,6 +334,7 @@ class AttentionConfig(Section):
         description="questions of an assembly where no template applies: for what the contract requires"
     )
     required_timeout_ms: Positive = Field(description="wall time of such an assembly")
+    stages_max: Positive = Field(description="stages of one template: each turn records what became of each of them")
 
 
 class ClassifyLabels(Section):

@@ -38,8 +38,11 @@ BY_REF: dict[str, dict[str, frozenset[str]]] = {
 }
 """role -> stream -> event types whose bodies it gets one by one alone, by exact id, once key or ref: never a page."""
 
-LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING}
-"""role -> streams whose entries it lists besides, without their bodies: for an executor's `query_ledger` tool."""
+LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING, "ho2": _EVERYTHING}
+"""role -> streams whose entries it lists besides, without their bodies.
+
+For an executor's `query_ledger` tool, and for stages of attention templates that ask for facts of the record.
+"""
 
 SHARED = frozenset({("governance", "CONFIG_SNAPSHOT")})
 """Entries, by stream and type, that every role with a line in READS reads: the configuration that it runs under."""

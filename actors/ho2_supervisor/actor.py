@@ -153,7 +153,8 @@ class Supervisor(Actor):
             session = await self._take_over.owned(session_id)
             is_new = not session.record.state.is_started
             if is_new and (
-                fault := provider_fault(wanted, self._config.gateway) or self._template_fault(wanted, None, agent_id)
+                fault := provider_fault(wanted, self._config.gateway)
+                or self._template_fault(wanted, None, agent_id, is_started=False)
             ):
                 raise SessionFault("invalid_input", fault)
             if is_new:
@@ -328,13 +329,17 @@ class Supervisor(Actor):
             is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"
             if not is_held_up or not await self._is_over(session):
                 state = session.record.state
-                fault = self._template_fault(state.session_config, message.run_overrides, state.agent_id)
+                fault = self._template_fault(
+                    state.session_config, message.run_overrides, state.agent_id, is_started=True
+                )
                 return session, SessionFault("invalid_input", fault) if decision == "begin" and fault else decision
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
-    def _template_fault(self, base: SessionConfig, overrides: SessionConfig | None, agent_id: str | None) -> str:
+    def _template_fault(
+        self, base: SessionConfig, overrides: SessionConfig | None, agent_id: str | None, *, is_started: bool
+    ) -> str:
         agent = self._snapshot.agents.get(agent_id or "")
-        return template_fault(base, overrides, agent, self._snapshot.templates)
+        return template_fault(base, overrides, agent, self._snapshot.templates, is_started=is_started)
 
     async def _is_over(self, session: OwnedSession) -> bool:
         """Whether the active run is none any more. The host may have answered its input while this process stood still.

@@ -107,14 +107,21 @@ def settings_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
     return f"output_schema {fault}" if fault else ""
 
 
-def template_fault(base: SessionConfig, overrides: SessionConfig | None, agent: Agent | None, known: Templates) -> str:
-    """Why no context can be filled by the attention template that is asked for; empty: it can, or none is."""
+def template_fault(
+    base: SessionConfig, overrides: SessionConfig | None, agent: Agent | None, known: Templates, *, is_started: bool
+) -> str:
+    """Why no context can be filled by the attention template that is asked for; empty: it can, or none is.
+
+    Of a session that is started it was there once.
+    """
     wanted = named_template(base, overrides)
     if wanted is None or agent is None:
         return ""
     whose = "session_config" if overrides is None or overrides.attention_template is None else "run_overrides"
-    fault = override_fault(known, agent, wanted)
-    return f"{whose}.attention_template: {fault}" if fault else ""
+    if not (fault := override_fault(known, agent, wanted)):
+        return ""
+    mend = "; name another one for this turn (run_overrides), or begin another session" if is_started else ""
+    return f"{whose}.attention_template: {fault}{mend if whose == 'session_config' else ''}"
 
 
 def provider_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:

@@ -8,12 +8,12 @@ an entry itself.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from msgspec.msgpack import Decoder
 from pydantic import Field
 
-from hobus.bus.messages.base import Count, Message, Record, Sendable, pack
+from hobus.bus.messages.base import Count, Message, Record, pack
 from hobus.bus.messages.failure import Failure
 from hobus.bus.record.entry import (
     Ack,
@@ -173,9 +173,7 @@ class Query(Message, wire="ledger.query"):
     limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
     newest_first: bool = Field(default=False, description="from the head backwards")
     with_bodies: bool = Field(default=False, description="give the bodies too")
-    before: Annotated[Sendable, Field(ge=0)] | None = Field(
-        default=None, description="only entries with a smaller sequence; None: up to the head"
-    )
+    before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
 
 
 class Tail(Message, wire="ledger.tail"):

@@ -141,7 +141,8 @@ def _context(context: ContextSeen) -> Iterator[Part]:
             f"context of order {context.shown_by}, shown again: {context.tokens} tokens (#{context.sequence})"
         )
         return
-    named = f"context by {context.template_id} {context.template_version}".rstrip()
+    whose = "context" if context.what == "answer" else f"context of the {context.what}"
+    named = f"{whose} by {context.template_id} {context.template_version}".rstrip()
     yield Heading(f"{named}, {_CHOSEN.get(context.chosen_by, context.chosen_by)} (#{context.sequence})")
     used = f"{thousands(context.tokens)} of {counted(context.max_tokens, 'token')}"
     asked = counted(context.queries, "question")

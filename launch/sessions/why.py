@@ -386,16 +386,19 @@ def _memory_of(found: Evidence, snapshot: Snapshot | None) -> AgentMemory | None
 
 def _memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapshot | None) -> MemoryShown | None:
     """What CONTEXT_ASSEMBLED names, with where it came from; None without one."""
-    entry, context = next(
-        ((one, said) for one in found.turn if isinstance(said := _body(one), ContextAssembled)), (None, None)
-    )
+    assembled = ((one, said) for one in found.turn if isinstance(said := _body(one), ContextAssembled))
+    entry, context = next(((one, said) for one, said in assembled if not said.contract_id), (None, None))
     if entry is None or context is None:
         return None
     budget = TokenBudget(context.budget, 1 if snapshot is None else snapshot.config.attention.chars_per_token)
     as_of = PointInTime(micros(context.as_of_ts), -1 if context.as_of_seq is None else context.as_of_seq)
     whose = _Whose(entry.provenance.session_id, _principal(found.session))
     in_force = [] if memory is None else _in_force(memory, as_of, whose)
-    stored = [] if memory is None else list(memory.overlays(as_of, signal_id=None, principal=None, active_only=False))
+    stored = (
+        []
+        if memory is None
+        else list(memory.artifacts.overlays(as_of, signal_id=None, principal=None, active_only=False))
+    )
     lines = [ERASED if line is None else line.decode("utf-8", "replace") for line in entry.bodies[1:]]
     sources = _Sources(found.memory, in_force, stored, context.as_of_ts)
     return MemoryShown(
@@ -478,7 +481,7 @@ def _left_out(
     labels = Labels(domain=list(context.domain_labels), task=list(context.task_labels))
     in_force = {one.artifact.artifact_id: one for one in _in_force(memory, as_of, whose)}
     matching = {one.artifact_id for one in select_biases(list(in_force.values()), labels, _UNBOUND, context.as_of_ts)}
-    for overlay in memory.overlays(as_of, signal_id=None, principal=None, active_only=False):
+    for overlay in memory.artifacts.overlays(as_of, signal_id=None, principal=None, active_only=False):
         artifact = overlay.artifact
         if artifact.artifact_id in context.artifact_ids:
             continue

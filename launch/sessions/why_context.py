@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ContextAssembled, FragmentTrace, StageTrace
+from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS
 from hobus.launch.sessions.account import short
 
 
@@ -16,6 +17,8 @@ class ContextSeen:
     """What a prompt was given beside its message, and how that came about."""
 
     sequence: int
+    what: str
+    """answer, classification, consolidation."""
     template_id: str
     template_version: str
     chosen_by: str
@@ -36,7 +39,7 @@ class ContextSeen:
 def contexts_in(turn: Iterable[Entry]) -> tuple[ContextSeen, ...]:
     """Each context of the turn, in the order of the record; what was erased is left out."""
     assembled = ((one, _payload(one)) for one in turn if one.event_type == "CONTEXT_ASSEMBLED")
-    return tuple(_context(one.sequence, said) for one, said in assembled if said is not None)
+    return tuple(seen for one, said in assembled if said is not None for seen in _contexts(one.sequence, said))
 
 
 def _payload(entry: Entry) -> ContextAssembled | None:
@@ -46,9 +49,37 @@ def _payload(entry: Entry) -> ContextAssembled | None:
         return None
 
 
+_WHAT = {CLASSIFICATIONS: "classification", CONSOLIDATIONS: "consolidation"}
+
+
+def _contexts(sequence: int, said: ContextAssembled) -> Iterator[ContextSeen]:
+    """The classification's goes before the answer's, as it was assembled."""
+    for one in said.beside:
+        yield ContextSeen(
+            sequence=sequence,
+            what=_WHAT.get(one.contract_id, "other"),
+            template_id=one.template_id,
+            template_version=one.template_version,
+            chosen_by=one.chosen_by,
+            tokens=one.tokens_assembled,
+            max_tokens=one.max_context_tokens,
+            queries=0,
+            elapsed_ms=sum(stage.duration_ms for stage in one.stages),
+            stopped_by=one.stopped_by,
+            fallback=one.fallback,
+            is_cached=False,
+            shown_by="",
+            stages=one.stages,
+            fragments=(),
+            warnings=one.warnings,
+        )
+    yield _context(sequence, said)
+
+
 def _context(sequence: int, said: ContextAssembled) -> ContextSeen:
     return ContextSeen(
         sequence=sequence,
+        what=_WHAT.get(said.contract_id, "answer"),
         template_id=said.template_id,
         template_version=said.template_version,
         chosen_by=said.chosen_by,

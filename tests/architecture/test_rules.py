@@ -54,6 +54,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.attention.pipeline": "asks sources that wait",
     "hobus.actors.ho2_supervisor.attention.sources": "asks the record for facts",
     "hobus.actors.ho2_supervisor.turn.context": "a turn's context and its record",
+    "hobus.actors.ho2_supervisor.turn.classify_context": "the context of a turn's classification",
     "hobus.actors.ho2_supervisor.turn.lookups": "asks for files and texts of the record",
     "hobus.actors.ho2_supervisor.drive": "drives a run to its one answer",
     "hobus.actors.ho2_supervisor.turn.effects": "journals steps, and sends orders to the executors",

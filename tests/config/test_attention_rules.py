@@ -74,6 +74,22 @@ def test_the_most_specific_wins_framework_before_class_before_tier() -> None:
         assert chosen(*reversed(ranked[:count])) == ranked[count - 1].template_id
 
 
+def test_templates_of_other_prompts_are_no_rivals_of_those_of_answers() -> None:
+    """Each kind of prompt has its own; one that names several kinds fills all of them."""
+    answers, sorting = template("ATT-A-001"), template("ATT-B-001", contract=["PRC-CLASSIFY-001"])
+    known = {one.template_id: one for one in (answers, sorting)}
+    assert choose(known, ADMIN) is answers
+    assert choose(known, ADMIN, contract="PRC-CLASSIFY-001") is sorting
+    assert choose(known, ADMIN, contract="PRC-CONSOLIDATE-001") is None
+    both = template("ATT-C-001", contract=["PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001"], tier=["hot"])
+    assert [
+        choose(known | {"ATT-C-001": both}, ADMIN, contract=one) for one in ("PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001")
+    ] == [both, both]
+    assert "does not apply" in override_fault(known, ADMIN, "ATT-B-001")
+    agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
+    assert choose(known, agent, contract="PRC-CLASSIFY-001") is sorting
+
+
 def test_an_agent_s_own_list_is_all_that_is_looked_at() -> None:
     """One of these, though another one is more specific."""
     agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
@@ -195,6 +211,23 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["/etc/passwd"], "max_size_bytes": 1}}]},
         "pipeline.0.config.paths.0: is absolute",
     ),
+    "a stage that a classification has no place for": (
+        {"applies_to": {"contract": ["PRC-CLASSIFY-001"], "tier": ["hot"]}, "pipeline": [{"stage": "a", "type": "memory"}],
+         "budget": {"max_context_tokens": "classify_budget", "max_queries": 1, "timeout_ms": 1}},
+        "pipeline.0.type: prompts under PRC-CLASSIFY-001 have no place for what it gives, only for: liveness, history",
+    ),
+    "prompts that have no context": ({"applies_to": {"contract": ["PRC-DEGRADED-001"]}}, "applies_to.contract.0"),
+    "more stages than a turn records": (
+        {"pipeline": [{"stage": f"s{n}", "type": "memory"} for n in range(33)]}, "pipeline: has 33 stages; at most 32 are taken",
+    ),
+    "a run that is no number": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 1, "filters": {"run_seq": "x"}}}]},
+        "pipeline.0.config.filters.run_seq: is 'x'; write the number of a run",
+    ),
+    "a reason that is no text": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 1, "filters": {"reason": 5}}}]},
+        "pipeline.0.config.filters.reason: is 5; write a text",
+    ),
     "a threshold above 1": (
         {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "relevance_threshold": 1.1}}]},
         "pipeline.0.config.relevance_threshold",
@@ -258,7 +291,12 @@ def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
 def test_an_override_that_cannot_be_is_told_with_the_way_out() -> None:
     """Unknown: what there is; of other agents: its selectors."""
     known = {"ATT-OTHER-001": template("ATT-OTHER-001", agent_class=["RESIDENT"])}
-    assert "there are ATT-OTHER-001" in override_fault(known, ADMIN, "ATT-NONE-001")
+    assert "agent ADMIN may have none" in override_fault(known, ADMIN, "ATT-NONE-001")
+    more = known | {
+        name: template(name, contract=[of])
+        for name, of in (("ATT-A-001", "PRC-SYNTHESIZE-001"), ("ATT-B-001", "PRC-CLASSIFY-001"))
+    }
+    assert override_fault(more, ADMIN, "ATT-NONE-001").endswith("may have ATT-A-001")
     assert "widen its applies_to" in override_fault(known, ADMIN, "ATT-OTHER-001")
     assert override_fault({"ATT-X-001": template("ATT-X-001")}, ADMIN, "ATT-X-001") == ""
     assert len(override_fault(known, ADMIN, "ATT-" + "X" * 100_000)) < 300

@@ -96,14 +96,14 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
     ],
 )
 def test_readers_read_their_own_streams(role: str, streams: set[str]):
-    """With bodies; all streams at once only who may read each; executors list without bodies what their tool shows."""
+    """With bodies; all streams at once only who may read each; executors and supervisors list all without bodies."""
     every = [*STREAMS, SESSION, "nowhere", "session/x"]
     journals = SESSION in streams
     assert may_read(role, EVERY_SESSION, with_bodies=True) == journals
     assert may_read(role, EVERY_SESSION, with_bodies=False) == (journals or role == "ho1")
     assert {stream for stream in every if may_read(role, stream, with_bodies=True)} == streams
     assert may_read(role, None, with_bodies=True) == (streams == {*STREAMS, SESSION})
-    listed = {*STREAMS, SESSION} if role == "ho1" else streams
+    listed = {*STREAMS, SESSION} if role in ("ho1", "ho2") else streams
     assert {stream for stream in every if may_read(role, stream, with_bodies=False)} == listed
     assert may_read(role, None, with_bodies=False) == (listed == {*STREAMS, SESSION})
     assert may_read_entry(role, "governance", "CONFIG_SNAPSHOT", with_bodies=True) == (role in READS)
@@ -228,8 +228,10 @@ async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
         ("host", GetBody(ref=f"{SENT}/0")),
         ("gateway", Read(stream="ho1m", limit=1)),
         ("gateway", GetBody(ref=f"{DEGRADED}/0")),
-        ("ho2", Read(stream="governance", limit=1)),
-        ("ho2", Tail(after=-1, limit=1)),
+        ("ho2", Read(stream="governance", limit=1, with_bodies=True)),
+        ("ho2", Tail(after=-1, limit=1, with_bodies=True)),
+        ("ho2", Query(where={"event_type": "CONTEXT_ASSEMBLED"}, limit=1, with_bodies=True)),
+        ("ho2", GetBody(ref=f"{DEGRADED}/0")),
         ("ho1", Query(where={}, limit=1, with_bodies=True)),
         ("ho1", Query(where={"stream": SESSION}, limit=1, with_bodies=True)),
         ("ho1", GetBody(ref=f"{TAKEN}/0")),
@@ -255,6 +257,8 @@ async def test_a_read_outside_the_scope_is_denied_by_name(role: str, question):
     [
         ("operator", Tail(after=-1, limit=9, with_bodies=True)),
         ("ho2", Read(stream=SESSION, limit=9, with_bodies=True)),
+        ("ho2", Query(limit=9)),
+        ("ho2", Query(where={"event_type": "DEGRADATION"}, limit=9)),
         ("ho2", GetBody(ref=f"{SENT}/0")),
         ("host", Read(stream=SESSION, limit=9)),
         ("http", Read(stream=SESSION, limit=9, with_bodies=True)),

@@ -74,8 +74,11 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
         before = len(cluster.entries("RunRequested"))
         with pytest.raises(HttpError) as refused:
             http.ask(QUESTION, session_id=session_id, template="ATT-NONE-001")
-        assert refused.value.status == 400 and "there are ATT-ADMIN-001" in str(refused.value)
-    for wanted, says in (("ATT-NONE-001", "there are ATT-ADMIN-001"), ("ATT-MOMENT-001", "widen its applies_to")):
+        assert refused.value.status == 400 and "agent ADMIN may have ATT-ADMIN-001" in str(refused.value)
+    for wanted, says in (
+        ("ATT-NONE-001", "agent ADMIN may have ATT-ADMIN-001"),
+        ("ATT-MOMENT-001", "widen its applies_to"),
+    ):
         refused_here = cluster("ask", "--template", wanted, QUESTION)
         assert refused_here.code == exit_codes.USAGE and says in refused_here.err, refused_here
         assert cluster("chat", "--template", wanted, stdin=b"hello\n").code == exit_codes.USAGE

@@ -13,6 +13,10 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import DeactivateOverlay, OverlayChanged
 from hobus.bus.record.entry import Provenance
 from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.turn_account import turn_account
+from hobus.launch.cli.turn_why import ExplainedTurn
+from hobus.launch.cli.why_view import lines_of, parts_of
+from hobus.launch.console.output import as_json
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
@@ -155,7 +159,10 @@ def test_the_template_of_a_context_is_told_with_each_stage_and_what_it_gave(taug
     """One of the turn's entries; its size is what its stages and warnings are told of."""
     _, entries, turns, _ = taught
     for turn in turns:
-        [context] = turn.contexts
+        before, context, *learned = turn.contexts
+        assert (before.what, before.template_id) == ("classification", "ATT-CLASSIFY-001")
+        assert [stage.type for stage in before.stages] == ["liveness", "history"]
+        assert {(one.what, one.template_id) for one in learned} <= {("consolidation", "ATT-CONSOLIDATE-001")}
         assert next(one for one in entries if one.sequence == context.sequence).event_type == "CONTEXT_ASSEMBLED"
         assert (context.template_id, context.stopped_by, context.warnings) == ("ATT-ADMIN-001", "completion", ())
         assert [stage.type for stage in context.stages] == ["liveness", "memory", "history", "horizontal_search"]
@@ -171,6 +178,33 @@ def test_two_turns_differ_in_what_they_were_asked_and_shown(taught):
     assert (message.before, message.after) == (QUESTION, OTHER)
     assert differences(turns[0], turns[0]) == []
     assert settings_of(turns[0])["memory"] != settings_of(turns[3])["memory"] == []
+
+
+@pytest.mark.parametrize("which", ["everything", "payload", "texts"])
+def test_whatever_is_erased_the_rest_is_told(taught, which):
+    """Each entry of a turn in its turn, and all of them at once: no explanation ends, and every line of it is text."""
+    _, entries, _, session_id = taught
+    config = snapshot(("ho3.enabled", True))
+    last = [one for one in entries if one.provenance.session_id == session_id and one.provenance.run_seq == 3]
+    for gone in [[one] for one in last] + [last]:
+        ids = {one.submission_id for one in gone if one.event_type != "RunRequested"}
+        left = [erased(one, which) if one.submission_id in ids else one for one in entries]
+        of_session = [one for one in left if one.provenance.session_id == session_id]
+        account = turn_account(of_session, session_id, "3", called="TURN")
+        memory = [one for one in left if one.stream in STREAMS]
+        found = explain(Evidence(turn=account.entries, session=of_session, memory=memory, snapshot=config))
+        for in_full in (False, True):
+            assert all(
+                isinstance(line, str) for line in lines_of(parts_of(ExplainedTurn(account, found), in_full=in_full))
+            )
+        assert as_json(ExplainedTurn(account, found).document())
+
+
+def erased(entry: Entry, which: str) -> Entry:
+    """The entry without its payload, its texts, or both."""
+    keeps = {"everything": lambda _: False, "payload": lambda number: number > 0, "texts": lambda number: number == 0}
+    bodies = tuple(body if keeps[which](number) else None for number, body in enumerate(entry.bodies))
+    return entry._replace(bodies=bodies)
 
 
 def test_without_its_configuration_the_rest_is_told_and_that_is_said(taught):

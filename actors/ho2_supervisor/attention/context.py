@@ -6,10 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
-from hobus.config.assets import Agent, Contract
+from hobus.config.assets import Agent, BudgetPurpose, Contract
+from hobus.config.attention_rules import USES
+from hobus.config.attention_template import Prompts
 
 Source = Literal["ledger", "registry", "file", "search", "liveness", "memory", "history", "custom"]
 Status = Literal["ok", "truncated", "timeout", "empty", "skipped", "failed"]
@@ -33,6 +35,18 @@ class AttentionRequest:
     """Event time of the turn: nothing later is shown."""
     user_input: str
     template_override: str | None = None
+
+    @property
+    def prompts(self) -> Prompts:
+        """The kind of prompt. Raises AssertionError for one that has no context."""
+        if self.contract.contract_id not in USES:
+            raise AssertionError(f"no context is assembled for {self.contract.contract_id}")
+        return cast("Prompts", self.contract.contract_id)
+
+    @property
+    def purpose(self) -> BudgetPurpose:
+        """The budget that caps it."""
+        return USES[self.prompts][0]
 
 
 class Fragment(NamedTuple):

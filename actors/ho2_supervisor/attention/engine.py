@@ -22,7 +22,6 @@ from hobus.actors.ho2_supervisor.attention.context import (
 )
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
-from hobus.config.assets import Agent
 from hobus.config.attention_rules import choose, context_tokens, override_fault
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
@@ -60,7 +59,7 @@ class Engine:
 
     def template_for(self, request: AttentionRequest) -> Template | None:
         """The template that fills this context; None: none applies. Raises ConfigError where two do, or none is it."""
-        return choose(self.templates, request.agent, request.template_override)
+        return choose(self.templates, request.agent, request.template_override, contract=request.prompts)
 
     def sound(self, request: AttentionRequest) -> tuple[AttentionRequest, tuple[str, ...]]:
         """The request without an override that cannot be: one of before a restart; and a warning about that."""
@@ -68,20 +67,27 @@ class Engine:
         fault = "" if override is None else override_fault(self.templates, request.agent, override)
         return (replace(request, template_override=None), (fault,)) if fault else (request, ())
 
+    async def tried(self, request: AttentionRequest, template: Template | None, sources: Sources) -> AssembledContext:
+        """The context; without any of its fragments where the template's fallback says that it failed."""
+        try:
+            return await self.assemble(request, template, sources)
+        except AssemblyFailed as failed:
+            return replace(failed.tried, fragments=())
+
     async def assemble(
         self, request: AttentionRequest, template: Template | None, sources: Sources
     ) -> AssembledContext:
         """The context. Raises AssemblyFailed where the template's fallback says so."""
         required = merging.required_of(request.contract)
         if template is None:
-            context = await self._minimal(request.agent, required, sources)
+            context = await self._minimal(request, required, sources)
             warning = f"no attention template applies to agent {request.agent.agent_id}"
             return replace(context, warnings=(warning, *context.warnings), chosen_by="default")
         key = key_of(request, template)
         if (cached := self.cache.fresh(key, self.now())) is not None:
             return cached
         pipeline = merging.merged(template, required, self.config.attention)
-        context, is_enough = await self._run(request.agent, template, pipeline, required, sources)
+        context, is_enough = await self._run(request, template, pipeline, required, sources)
         context = replace(context, chosen_by=_chosen_by(request, template))
         if context.stopped_by in LIMITS:
             context = _limited(context, template.fallback.on_timeout, self.cache.last(key))
@@ -89,24 +95,29 @@ class Engine:
             on_empty = template.fallback.on_empty
             context = replace(context, fallback=on_empty)
             if on_empty == "use_default":
-                context = _instead(context, await self._minimal(request.agent, required, sources))
+                context = _instead(context, await self._minimal(request, required, sources))
         if context.fallback == "fail":
             raise AssemblyFailed(context)
         if context.stopped_by not in LIMITS:
             self.cache.keep(key, context, self.now())
         return context
 
-    async def _minimal(self, agent: Agent, required: Required, sources: Sources) -> AssembledContext:
-        tokens_max = agent.budget_tokens("projection", self.config.budget)
+    async def _minimal(self, request: AttentionRequest, required: Required, sources: Sources) -> AssembledContext:
+        tokens_max = request.agent.budget_tokens(request.purpose, self.config.budget)
         template = merging.minimal(self.config.attention, tokens_max, required)
-        context, _ = await self._run(agent, template, template.pipeline, required, sources)
+        context, _ = await self._run(request, template, template.pipeline, required, sources)
         return context
 
     async def _run(
-        self, agent: Agent, template: Template, pipeline: tuple[AnyStage, ...], required: Required, sources: Sources
+        self,
+        request: AttentionRequest,
+        template: Template,
+        pipeline: tuple[AnyStage, ...],
+        required: Required,
+        sources: Sources,
     ) -> tuple[AssembledContext, bool]:
         """What the pipeline gives, and whether its haltings are satisfied."""
-        tokens_max = context_tokens(template, self.config.budget, agent)
+        tokens_max = context_tokens(template, self.config.budget, request.agent, purpose=request.purpose)
         account = Account(
             tokens_max=tokens_max,
             queries_max=template.budget.max_queries,

@@ -13,18 +13,22 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, get_args
 
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.actors.ho2_supervisor.turn.work_orders import planned
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
 from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
+from hobus.bus.record.payloads.orders import ContextAssembled, StageTrace
 from hobus.config.assets import Agent
+from hobus.config.attention_template import CONSOLIDATIONS
 from hobus.config.schema import AdminConfig, ClassifyLabels, Ho3Config
 from hobus.config.snapshot import Snapshot
 
-CONTRACT = "PRC-CONSOLIDATE-001"
+CONTRACT = CONSOLIDATIONS
 _KEYS = frozenset({"artifact_type", "labels", "context_line", "weight"})
 _TYPES: Mapping[Any, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 _EVENT = re.compile(r"EVT-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([1-9][0-9]*)-")
@@ -134,37 +138,66 @@ def excerpts_room(agent: Agent, config: AdminConfig) -> int:
     return agent.budget_tokens("consolidate", config.budget) * config.attention.chars_per_token // 2
 
 
-def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) -> list[Segment]:
+def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) -> list[Fragment]:
     """The turns in the order given, of each at most `chars_max` characters; a whole text keeps its ref.
 
     As many as fit `room` characters together, the first in any case.
     """
-    segments: list[Segment] = []
+    fragments: list[Fragment] = []
     for turn in turns:
-        shown = _shown(turn, chars_max)
-        room -= sum(len(segment.text or "") for segment in shown)
-        if segments and room < 0:
+        fragment = Fragment("history", turn.input_id, _shown(turn, chars_max))
+        room -= len(fragment.content)
+        if fragments and room < 0:
             break
-        segments += shown
-    return segments
+        fragments.append(fragment)
+    return fragments
 
 
-def _shown(turn: DeliveredTurn, chars_max: int) -> list[Segment]:
+def segments_of(excerpts: Sequence[Fragment]) -> list[Segment]:
+    """The excerpts as the prompt pack names them."""
+    parts = [part for fragment in excerpts for part in fragment.parts]
+    return [Segment(name="recent_events", ref=part.ref, text=part.text) for part in parts]
+
+
+def record_of(crossing: Crossing, context: AssembledContext) -> ContextAssembled:
+    """CONTEXT_ASSEMBLED of a consolidation: which excerpts there are its order says."""
+    return ContextAssembled(
+        as_of_ts=crossing.as_of_ts,
+        as_of_seq=crossing.as_of_seq,
+        in_force=0,
+        budget=0,
+        tokens_used=0,
+        template_id=context.template_id,
+        template_version=context.template_version,
+        template_hash=context.template_hash,
+        context_hash=context.context_hash,
+        max_context_tokens=context.max_context_tokens,
+        tokens_assembled=context.budget_used.tokens_assembled,
+        queries_executed=context.budget_used.queries_executed,
+        elapsed_ms=context.budget_used.elapsed_ms,
+        stopped_by=context.stopped_by,
+        stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
+        fallback=context.fallback,
+        warnings=context.warnings,
+        is_cached=context.is_cached,
+        chosen_by=context.chosen_by,
+        contract_id=CONTRACT,
+    )
+
+
+def _shown(turn: DeliveredTurn, chars_max: int) -> tuple[TextPart, ...]:
     asked, answered = turn.input_text or "", turn.reply_text or ""
     used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
-    segments = [Segment(name="recent_events", text="user: "), _excerpt(turn.input_ref, asked, chars_max)]
+    parts = [TextPart(None, "user: "), _excerpt(turn.input_ref, asked, chars_max)]
     if room := chars_max - len(asked[:chars_max]):
-        segments += [
-            Segment(name="recent_events", text=f"\nassistant{used}: "),
-            _excerpt(turn.reply_ref, answered, room),
-        ]
-    return [*segments, Segment(name="recent_events", text="\n")]
+        parts += [TextPart(None, f"\nassistant{used}: "), _excerpt(turn.reply_ref, answered, room)]
+    return (*parts, TextPart(None, "\n"))
 
 
-def _excerpt(ref: str, text: str, chars_max: int) -> Segment:
+def _excerpt(ref: str, text: str, chars_max: int) -> TextPart:
     if ref and len(text) <= chars_max:
-        return Segment(name="recent_events", ref=ref, text=text)
-    return Segment(name="recent_events", text=text if len(text) <= chars_max else text[: chars_max - 1] + "…")
+        return TextPart(ref, text)
+    return TextPart(None, text if len(text) <= chars_max else text[: chars_max - 1] + "…")
 
 
 def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: Ho3Config) -> Judged:

@@ -8,10 +8,12 @@ and the next turn that logs the signal names it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import structlog
 
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment
+from hobus.actors.ho2_supervisor.attention.pipeline import Room
 from hobus.actors.ho2_supervisor.learning import consolidation
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Judged
 from hobus.actors.ho2_supervisor.learning.learning import HO3, code_of
@@ -37,6 +39,8 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ConsolidationDispatched, QualityGate
 from hobus.bus.record.payloads.prompts import PromptReceived
 from hobus.config.assets import Agent
+from hobus.config.attention_rules import tokens_of
+from hobus.config.attention_template import OfTurn
 from hobus.config.schema import Ho3Config
 
 _log = structlog.get_logger("ho2_supervisor")
@@ -136,11 +140,10 @@ class Consolidations:
 
     async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
         """The order, durable in stream ho2m before anybody sees it."""
-        turns = await self._turns_behind(crossing.evidence.event_ids)
+        context = await self._context(crossing, wo_id)
         package_id = self._resources.packages.get(crossing.agent.agent_id, "")
-        room = consolidation.excerpts_room(crossing.agent, self._config)
         planned = consolidation.order_of(
-            crossing, wo_id, consolidation.excerpts_of(turns, self._memory.excerpt_max_chars, room=room),
+            crossing, wo_id, consolidation.segments_of(context.of("history")),
             config=self._config, memory=self._memory, package_id=package_id,
             digest=self._resources.snapshot.digest, planned_at=iso(self._bus.now()),
         )  # fmt: skip
@@ -157,7 +160,32 @@ class Consolidations:
         [ack] = await self._client.write([entry], trace=trace)
         if not ack.is_first:
             raise LedgerError("conflict", f"{wo_id} was dispatched by another supervisor meanwhile")
+        assembled = self._resources.entry(
+            "CONTEXT_ASSEMBLED", consolidation.record_of(crossing, context), stream="ho2_context_authority",
+            provenance=_provenance(order), parents=[dispatched_id(wo_id)], trace=trace,
+        )  # fmt: skip
+        self._client.submit([assembled], trace=trace)
         return order
+
+    async def _context(self, crossing: Crossing, wo_id: str) -> AssembledContext:
+        """The turns behind the events, by the template of consolidations."""
+        attention = self._resources.attention
+        request = AttentionRequest(
+            agent=crossing.agent, contract=self._resources.snapshot.contracts[consolidation.CONTRACT],
+            session_id=crossing.run_id.session_id, work_order_id=wo_id, at=crossing.as_of_ts, user_input="",
+        )  # fmt: skip
+        room = consolidation.excerpts_room(crossing.agent, self._config)
+
+        async def said(config: OfTurn, _room: Room) -> AsyncGenerator[Fragment, None]:
+            chars = room
+            if config.max_tokens is not None:
+                tokens = tokens_of(config.max_tokens, self._config.budget)
+                chars = min(room, tokens * self._config.attention.chars_per_token)
+            turns = await self._turns_behind(crossing.evidence.event_ids)
+            for fragment in consolidation.excerpts_of(turns, self._memory.excerpt_max_chars, room=chars):
+                yield fragment
+
+        return await attention.tried(request, attention.template_for(request), {"history": said})
 
     async def _turns_behind(self, event_ids: Sequence[str]) -> list[DeliveredTurn]:
         """The newest of them first; a turn whose texts were erased, or that was never answered, shows nothing."""

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
-from hobus.actors.ho2_supervisor.attention.engine import AssemblyFailed
-from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room, Sources
+from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.sources import own_sources
-from hobus.actors.ho2_supervisor.learning.learning import Recalled, beside
-from hobus.actors.ho2_supervisor.turn import history, intents, projected, recall, work_orders
+from hobus.actors.ho2_supervisor.learning.learning import Recalled
+from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
+from hobus.actors.ho2_supervisor.turn import classify_context, history, intents, projected, recall
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
@@ -25,9 +25,9 @@ from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Segment
-from hobus.bus.record.payloads.orders import ContextAssembled, FragmentTrace, StageTrace
+from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, StageTrace
 from hobus.config.attention_rules import tokens_of
-from hobus.config.attention_template import OfTurn, Template
+from hobus.config.attention_template import ANSWERS, CLASSIFICATIONS, OfTurn, Template
 
 OTHER = "assembled_context"
 """What prompt packs call all but memory and history."""
@@ -42,35 +42,37 @@ class Shown(NamedTuple):
 
 
 async def understood(
-    run: Run, limits: HistoryLimits, classify: Callable[[], Coroutine[Any, Any, Classification]]
+    run: Run, limits: HistoryLimits, classify: Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
 ) -> tuple[Classification, Shown]:
     """The message's labels, and the context of its prompts; memory is read while the message is classified."""
     recorded = await _recorded(run)
     if recorded is not None:
-        labels = await classify()
+        labels = await classify(())  # its order stands in the journal
         intents.settle(run, labels)
         return labels, Shown(recorded, [])
+    beside = await classify_context.assembled(run, limits) if run.is_classified else classify_context.NOTHING
     request, warnings = run.resources.attention.sound(_request_of(run))
     template = run.resources.attention.template_for(request)
     found = Recalled()
     if run.learning is not None and _has_memory(template):
         recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
-        labels, found = await beside(classify(), recalled)
+        labels, found = await at_once(classify(beside.segments), recalled)
     else:
-        labels = await classify()
+        labels = await classify(beside.segments)
     intents.settle(run, labels)
     sources = _sources(run, request, limits, labels, found)
     mode = run.config.projection.mode
     alive = projected.fragments(run) if mode != "off" else []
-    context = await _assembled(run, request, template, sources | _liveness(run, alive if mode == "enforce" else []))
+    attention = run.resources.attention
+    context = await attention.tried(request, template, sources | _liveness(run, alive if mode == "enforce" else []))
     context = replace(context, warnings=(*warnings, *context.warnings))
-    _record(run, context, labels, found)
+    _record(run, context, labels, found, beside.context)
     entries: list[WriteEntry] = []
     if mode == "enforce":
         entries = [projected.computed(run, mode, context)]
     elif mode == "shadow":
         other = replace(request, work_order_id=f"{request.work_order_id}/projection")
-        projection = await _assembled(run, other, template, sources | _liveness(run, alive))
+        projection = await attention.tried(other, template, sources | _liveness(run, alive))
         entries = [projected.computed(run, mode, projection), projected.compared(run, context, projection)]
     return labels, Shown(segments_of(run, context), entries)
 
@@ -92,7 +94,7 @@ def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
 def _request_of(run: Run) -> AttentionRequest:
     return AttentionRequest(
         agent=run.agent,
-        contract=run.resources.snapshot.contracts[work_orders.SYNTHESIZE_CONTRACT],
+        contract=run.resources.snapshot.contracts[ANSWERS],
         session_id=run.session.session_id,
         work_order_id=run.answer_order_id,
         at=run.requested.at,
@@ -103,15 +105,6 @@ def _request_of(run: Run) -> AttentionRequest:
 
 def _has_memory(template: Template | None) -> bool:
     return template is not None and any(stage.type == "memory" and stage.enabled for stage in template.pipeline)
-
-
-async def _assembled(
-    run: Run, request: AttentionRequest, template: Template | None, sources: Sources
-) -> AssembledContext:
-    try:
-        return await run.resources.attention.assemble(request, template, sources)
-    except AssemblyFailed as failed:
-        return replace(failed.tried, fragments=())
 
 
 # --- what the turn itself has -----------------------------------------------------------------------------------------
@@ -189,7 +182,9 @@ def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
     _write(run, payload, [line.text for line in lines])
 
 
-def _record(run: Run, context: AssembledContext, labels: Classification, found: Recalled) -> None:
+def _record(
+    run: Run, context: AssembledContext, labels: Classification, found: Recalled, beside: AssembledContext | None
+) -> None:
     """CONTEXT_ASSEMBLED leaves before the prompt does."""
     lines = context.of("memory")
     cpt = run.config.attention.chars_per_token
@@ -220,8 +215,25 @@ def _record(run: Run, context: AssembledContext, labels: Classification, found: 
         ),
         is_cached=context.is_cached,
         chosen_by=context.chosen_by,
+        beside=() if beside is None else (_beside(beside),),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
+
+
+def _beside(context: AssembledContext) -> ContextBeside:
+    return ContextBeside(
+        contract_id=CLASSIFICATIONS,
+        template_id=context.template_id,
+        template_version=context.template_version,
+        template_hash=context.template_hash,
+        max_context_tokens=context.max_context_tokens,
+        tokens_assembled=context.budget_used.tokens_assembled,
+        stopped_by=context.stopped_by,
+        stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
+        fallback=context.fallback,
+        warnings=context.warnings,
+        chosen_by=context.chosen_by,
+    )
 
 
 def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:

@@ -15,7 +15,6 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
-from hobus.bus.messages.work_order import Segment
 
 ERASED = "[erased]"
 NAME = "history"
@@ -199,9 +198,9 @@ def _said(ref: str, text: str | None) -> TextPart:
     return TextPart(None, ERASED) if text is None else TextPart(ref, text)
 
 
-def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
-    """The newest turn as one line: enough to tell a first message from a later one."""
-    return [Segment(name=NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
+def newest_lines(history: History, limits: HistoryLimits) -> list[tuple[str, str]]:
+    """(input id, line) of the newest turn: enough to tell a first message from a later one."""
+    return [(turn.input_id, digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
 
 
 @lru_cache(maxsize=64)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho2_supervisor.session.intents import IntentFact, Intents, has_own_words
-from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.attention.context import Fragment
+from hobus.actors.ho2_supervisor.session.intents import IntentFact, has_own_words
 from hobus.actors.ho2_supervisor.turn import intent_rules
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import ERASED, one_line
 from hobus.actors.ho2_supervisor.turn.intent_rules import ActiveIntents, ClassifyResult
 from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import intent_id
-from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import IntentDeclared
 
 
@@ -30,20 +30,17 @@ def settle(run: Run, labels: Classification) -> None:
         run.effects.step(event, bodies=_words(event, objective))
 
 
-def active_objective(run: Run) -> list[Segment]:
-    """What the session is for so far, as a classification is told it; nothing where nothing is."""
-    return objective_segments(run.session.record, run.memo.intents, "active_intent")
+def active_objective(run: Run) -> list[Fragment]:
+    """What the session is for so far, as a classification is told it; by ref where the words stand alone in the record.
 
-
-def objective_segments(record: SessionRecord, intents: Intents, name: str) -> list[Segment]:
-    """The newest active intent's words; by ref where they stand alone in the record."""
-    intent = intents.newest
+    Nothing where nothing is.
+    """
+    intent = run.memo.intents.newest
     if intent is None:
         return []
-    words, ref = record.objectives.get(intent.objective_ref), intent.objective_ref
-    if words is None:
-        return [Segment(name=name, text=ERASED)]
-    return [Segment(name=name, ref=ref if has_own_words(ref) else None, text=words)]
+    words, ref = run.session.record.objectives.get(intent.objective_ref), intent.objective_ref
+    part = TextPart(None, ERASED) if words is None else TextPart(ref if has_own_words(ref) else None, words)
+    return [Fragment("liveness", intent.intent_id, (part,))]
 
 
 def _words(event: IntentFact, objective: str) -> list[bytes]:

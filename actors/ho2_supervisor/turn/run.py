@@ -85,7 +85,7 @@ class Run:
         """
         if self.requested.continues is not None:
             return False
-        first = self.memo.orders.get(work_order_id(self._step(1, 1)))
+        first = self.memo.orders.get(self.first_order_id)
         return self.config.ho2.classify if first is None else first["wo_type"] == "classify"
 
     @property
@@ -210,6 +210,11 @@ class Run:
     def is_round_recorded(self, number: int) -> bool:
         """Whether an earlier drive of this run began this round."""
         return self._is_recorded(self._step(number, 1))
+
+    @property
+    def first_order_id(self) -> str:
+        """Of its first order: the classification, where there is one."""
+        return work_order_id(self._step(1, 1))
 
     @property
     def answer_order_id(self) -> str:

@@ -5,6 +5,7 @@ After a crash it runs again from the top, and what the journal holds answers at 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +15,6 @@ from hobus.actors.ho2_supervisor.turn import (
     classification,
     context,
     direct_call,
-    history,
-    intents,
     quality_gate,
     tool_batch,
     turn_record,
@@ -116,7 +115,7 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
 async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment], list[WriteEntry]]:
     """The message's labels, the prompt's inputs, what was once shown as it was, and what leaves with the prompt."""
     labels, shown = await context.understood(
-        run, history_limits(run.config, run.agent), lambda: _classify(run, progress)
+        run, history_limits(run.config, run.agent), lambda beside: _classify(run, progress, beside)
     )
     inputs = [
         Segment(name="system", text=run.agent.system_prompt),
@@ -127,20 +126,18 @@ async def _understand(run: Run, progress: Progress) -> tuple[Classification, lis
     return labels, inputs, shown.entries
 
 
-async def _classify(run: Run, progress: Progress) -> Classification:
-    """The message's labels; none without a classification, or when it failed. A gateway's refusal ends the turn."""
+async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> Classification:
+    """The message's labels, asked for beside this context; none without a classification, or when it failed.
+
+    A gateway's refusal ends the turn.
+    """
     if not run.is_classified:
         return Classification()
     config = run.config
-    inputs = [
-        _message_to_classify(run),
-        *intents.active_objective(run),
-        *history.newest_lines(run.history, history_limits(config, run.agent)),
-    ]
     receipt = await run.effects.order(
         work_orders.classify(
             await run.new_round(),
-            inputs=inputs,
+            inputs=[_message_to_classify(run), *beside],
             token_budget=run.agent.budget_tokens("classify", config.budget),
             timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
         )

@@ -23,9 +23,9 @@ from hobus.bus.messages.work_order import (
     WorkOrderType,
 )
 from hobus.config.assets import Agent
+from hobus.config.attention_template import ANSWERS, CLASSIFICATIONS
 
-CLASSIFY_CONTRACT = "PRC-CLASSIFY-001"
-SYNTHESIZE_CONTRACT = "PRC-SYNTHESIZE-001"
+CLASSIFY_CONTRACT, SYNTHESIZE_CONTRACT = CLASSIFICATIONS, ANSWERS
 CREATED_BY = "ho2"
 LLM_TYPES = frozenset({"classify", "synthesize", "consolidate"})
 WORK_ORDER_TYPES = LLM_TYPES | {"tool_call"}

@@ -245,6 +245,22 @@ class FragmentTrace(NamedTuple):
     relevance_score: Annotated[float | None, Field(description="0 to 1; None: asked for by name")] = None
 
 
+class ContextBeside(NamedTuple):
+    """The context of another prompt of the turn: of its classification."""
+
+    contract_id: Annotated[str, Field(description="of the prompt")]
+    template_id: Annotated[str, Field(description="`ATT-…` that filled it")]
+    template_version: Annotated[str, Field(description="of the template")]
+    template_hash: Annotated[bytes, Field(description="SHA-256 of its canonical bytes")]
+    max_context_tokens: Annotated[int, Field(description="that it may take")]
+    tokens_assembled: Annotated[int, Field(description="that it takes")]
+    stopped_by: Annotated[str, Field(description="as of the answer's")]
+    stages: Annotated[tuple[StageTrace, ...], Field(description="of the pipeline, in order")]
+    fallback: Annotated[str, Field(description="as of the answer's")] = ""
+    warnings: Annotated[tuple[str, ...], Field(description="as of the answer's")] = ()
+    chosen_by: Annotated[str, Field(description="as of the answer's")] = "selectors"
+
+
 class ContextAssembled(NamedTuple):
     """CONTEXT_ASSEMBLED: what a prompt was given beside its message, by which template; learned lines stand behind."""
 
@@ -283,3 +299,7 @@ class ContextAssembled(NamedTuple):
     shown_by: Annotated[
         str, Field(description="the order whose context is shown again, as results of its calls came; empty: none")
     ] = ""
+    beside: Annotated[
+        tuple[ContextBeside, ...], Field(description="contexts of the turn's other prompts: of its classification")
+    ] = ()
+    contract_id: Annotated[str, Field(description="of the prompt; empty: of answers")] = ""

@@ -415,7 +415,7 @@ async def test_use_cached_gives_the_last_whole_context_however_old() -> None:
 CHANGED: dict[str, Any] = {
     "another order": {"work_order_id": "WO-x"},
     "another session": {"session_id": "y"},
-    "another contract": {"contract": SYNTHESIZE.model_copy(update={"contract_id": "PRC-OTHER-001"})},
+    "another contract": {"contract": SYNTHESIZE.model_copy(update={"contract_id": "PRC-CLASSIFY-001"})},
     "another version of it": {"contract": SYNTHESIZE.model_copy(update={"version": "9.0.0"})},
     "another class": {"agent": ADMIN.model_copy(update={"agent_class": "RESIDENT"})},
     "another template": {"template_override": "ATT-OTHER-001"},
@@ -426,9 +426,8 @@ CHANGED: dict[str, Any] = {
 async def test_a_context_is_used_again_for_the_same_and_for_nothing_else(changed: str) -> None:
     """Within its time; whatever of the key differs is assembled anew."""
     other = template(MEMORY, template_id="ATT-OTHER-001")
-    assembling = Assembling(
-        [template(MEMORY, applies_to={"tier": ["hot"]}), other], {"memory": fragments("memory", "a")}
-    )
+    both = {"tier": ["hot"], "contract": ["PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001"]}
+    assembling = Assembling([template(MEMORY, applies_to=both), other], {"memory": fragments("memory", "a")})
     first = await assembling.assembled()
     again = await assembling.assembled()
     assert (again, len(assembling.asked)) == (replace(first, is_cached=True), 1)

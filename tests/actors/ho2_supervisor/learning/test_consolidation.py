@@ -12,6 +12,7 @@ from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.actors.ho2_supervisor.turn.work_orders import faults
 from hobus.bus.messages.ids import RunId, artifact_id, gate_window_key
 from hobus.bus.messages.memory import Accumulator, Labels
+from hobus.bus.messages.work_order import Segment
 from hobus.config.schema import ClassifyLabels, Ho3Config
 from tests.actors.ho2_supervisor.remembering import crossed
 from tests.actors.ho2_supervisor.rig import SESSION, snapshot
@@ -43,9 +44,9 @@ def test_excerpts_fit_their_room_together_and_the_first_is_always_there() -> Non
     turns = [turn("x" * 40, "y" * 40) for _ in range(5)]
 
     def count(room: int) -> int:
-        return sum(s.text == "user: " for s in consolidation.excerpts_of(turns, 100, room=room))
+        return len(consolidation.excerpts_of(turns, 100, room=room))
 
-    one = sum(len(s.text or "") for s in consolidation.excerpts_of(turns[:1], 100, room=0))
+    one = sum(len(fragment.content) for fragment in consolidation.excerpts_of(turns[:1], 100, room=0))
     assert [count(room) for room in (0, 2 * one - 1, 2 * one, 99 * one)] == [1, 1, 2, 5]
     tokens = ON.agents["ADMIN"].budget_tokens("consolidate", ON.config.budget)
     room = consolidation.excerpts_room(ON.agents["ADMIN"], ON.config)
@@ -159,14 +160,17 @@ def turn(asked: str, answered: str | None, tools: tuple[str, ...] = ()) -> Deliv
     return DeliveredTurn("i", "R/1", "C/2", asked, answered, tools)
 
 
+def excerpts(turns: list[DeliveredTurn], chars_max: int) -> list[Segment]:
+    """As a prompt has them."""
+    return consolidation.segments_of(consolidation.excerpts_of(turns, chars_max, room=1000))
+
+
 def test_excerpts_are_bounded_and_whole_texts_keep_their_refs() -> None:
     """Of each turn at most so many characters, what was asked first; what was cut is the excerpt's own text."""
-    shown = consolidation.excerpts_of(
-        [turn("12345", "67890", ("list_tools",)), turn("1234567890x", "y")], 10, room=1000
-    )
+    shown = excerpts([turn("12345", "67890", ("list_tools",)), turn("1234567890x", "y")], 10)
     assert "".join(s.text for s in shown) == ("user: 12345\nassistant (used list_tools): 67890\nuser: 123456789…\n")
     assert [s.ref for s in shown if s.ref] == ["R/1", "C/2"]
-    cut = consolidation.excerpts_of([turn("12345", "6789012345")], 10, room=1000)
+    cut = excerpts([turn("12345", "6789012345")], 10)
     assert "".join(s.text for s in cut) == "user: 12345\nassistant: 6789…\n"
     assert [s.ref for s in cut if s.ref] == ["R/1"]
 
@@ -174,7 +178,7 @@ def test_excerpts_are_bounded_and_whole_texts_keep_their_refs() -> None:
 def test_the_order_names_no_model_and_shows_bounded_ids() -> None:
     """Valid as it is planned; its domain tag routes it; a signal with thousands of events makes no endless prompt."""
     order = consolidation.order_of(
-        crossing(5000), "WO-CONS-x-1", consolidation.excerpts_of([turn("a", "b")], 100, room=1000), config=ON.config,
+        crossing(5000), "WO-CONS-x-1", excerpts([turn("a", "b")], 100), config=ON.config,
         memory=memory(), package_id="PKG-X", digest="d", planned_at=AS_OF,
     )  # fmt: skip
     assert faults(order, ()) == []

@@ -14,10 +14,12 @@ from bench.builders import shipped_snapshot
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
-from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import Degradation
 from hobus.bus.record.payloads.orders import ContextAssembled
 from tests.actors.ho2_supervisor.attention.assembling import template
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Pool, Rig, calls, classified, question_and_answer, text_of
@@ -103,6 +105,35 @@ def test_the_record_says_by_which_template_and_what_ended_it() -> None:
         assert sent[0] < entry.sequence < sent[1]
 
 
+def test_a_classification_is_shown_what_its_template_says() -> None:
+    """What the session is for and the newest line by the shipped one; without them by one without these stages."""
+    with Rig() as rig:
+        turns(rig, 2)
+        _, second = [order for order in rig.pool.orders if order.wo_type == "classify"]
+        assert text_of(second, "active_intent") and text_of(second, "history") == f"- user: {QUESTION} 1 (turn 1)"
+        [*_, (_, payload)] = contexts(rig)
+        [beside] = payload.beside
+        assert (beside.template_id, beside.contract_id) == ("ATT-CLASSIFY-001", "PRC-CLASSIFY-001")
+        assert beside.template_hash == rig.snapshot.template_hashes()["ATT-CLASSIFY-001"]
+        assert [(stage.type, stage.status) for stage in beside.stages] == [("liveness", "ok"), ("history", "ok")]
+        assert (beside.stopped_by, beside.fallback, beside.warnings, beside.chosen_by) == (
+            "completion",
+            "",
+            (),
+            "selectors",
+        )
+    alone = {"applies_to": {"contract": ["PRC-CLASSIFY-001"]}, "template_id": "ATT-ALONE-001"}
+    tiny = {"max_context_tokens": 4, "max_queries": 0, "timeout_ms": 1000}
+    with Rig(templates=[template(HISTORY), template({"type": "liveness"}, HISTORY, **alone, budget=tiny)]) as rig:
+        turns(rig, 2)
+        _, second = [order for order in rig.pool.orders if order.wo_type == "classify"]
+        assert (text_of(second, "active_intent"), text_of(second, "history")) == ("see", "")
+        assert contexts(rig)[-1][1].beside[0].max_context_tokens == 4
+    with Rig(("ho2.classify", False)) as rig:
+        turns(rig, 1)
+        assert contexts(rig)[-1][1].beside == ()
+
+
 def test_no_text_of_a_person_stands_in_a_context_s_own_body() -> None:
     """History is named part by part, by the refs under which its texts were recorded first."""
     with Rig(templates=[template(MOMENT, HISTORY)]) as rig:
@@ -159,6 +190,28 @@ def test_facts_of_the_record_are_those_of_before_the_turn() -> None:
         assert [line.split("(")[1] for line in shown.splitlines()] == [
             f"RunCompleted:{SESSION}-3)", f"RunCompleted:{SESSION}-2)",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [({}, ""), ({"filters": {"stream": "governance"}, "scope": "cluster"}, ""), ({"event_type": "PROJECTION_COMPUTED"}, "PROJECTION_COMPUTED")],
+)  # fmt: skip
+def test_facts_of_every_kind_and_stream_are_listed(config: dict[str, Any], kind: str) -> None:
+    """Also where no kind is named, and of streams whose texts a supervisor may not read."""
+    query = {"type": "ledger_query", "config": {"max_entries": 3, **config}}
+    with Rig(templates=[template(query)]) as rig:
+        if "filters" in config:
+            note = Degradation("i0")
+            rig.run(rig.ledger_client("host").write([WriteEntry(
+                submission_id="DEGRADATION:x", stream="governance", event_type="DEGRADATION", at_us=1, bodies=[pack_payload(note)]
+            )]))  # fmt: skip
+        for number in range(1, 4):
+            turns(rig, 1, first=number)
+            rig.run(rig.host.sleep(1))
+        [*_, (_, payload)] = contexts(rig)
+        assert (payload.stages[0].status, payload.warnings) == ("ok", ())
+        shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
+        assert shown and all(kind in line for line in shown.splitlines())
 
 
 @pytest.mark.parametrize(("queries", "runs"), [(9, [9, 8, 7, 6, 5, 4]), (2, [9, 8, 7, 6])])
@@ -376,7 +429,9 @@ def test_a_run_or_a_session_asks_for_its_template_by_name() -> None:
         assert [(one.template_id, one.chosen_by) for _, one in contexts(rig)] == [("ATT-PLAIN-001", "selectors")]
 
 
-@pytest.mark.parametrize(("wanted", "says"), [("ATT-NONE-001", "there are ATT-"), ("ATT-RESIDENT-001", "widen its")])
+@pytest.mark.parametrize(
+    ("wanted", "says"), [("ATT-NONE-001", "may have ATT-PLAIN-001"), ("ATT-RESIDENT-001", "widen its")]
+)
 def test_a_template_that_cannot_be_is_refused_before_anything_is_recorded(wanted: str, says: str) -> None:
     """Of a session and of a run; the same input can be sent again with one that there is."""
     with Rig(templates=[PLAIN, RESIDENTS]) as rig:
@@ -412,6 +467,19 @@ def test_a_run_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -
         assert "there is no attention template 'ATT-OTHER-001'" in payload.warnings[0]
         with pytest.raises(SessionFault, match="attention_template"):
             rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-OTHER-001")))
+
+
+def test_a_session_whose_template_is_gone_says_how_to_go_on() -> None:
+    """By another one for this turn; nothing is recorded of what was refused."""
+    with Rig(templates=[PLAIN, OTHER]) as rig:
+        rig.run(rig.start_session(session_config=named("ATT-OTHER-001")))
+        rig.run(rig.turn("i1", QUESTION))
+        rig.world.kill(rig.instances[0])
+        rig.snapshot = replace(rig.snapshot, templates={PLAIN.template_id: PLAIN})
+        rig.supervise()
+        with pytest.raises(SessionFault, match="name another one for this turn"):
+            rig.run(rig.turn("i2", QUESTION))
+        assert rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-PLAIN-001"))).outcome == "success"
 
 
 def silent_at_first() -> Callable[[WorkOrder], Answer]:

@@ -1,0 +1,70 @@
+"""What a message is classified beside: what its session is for, and what was said last; by a template."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
+from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
+from hobus.actors.ho2_supervisor.turn import history, intents
+from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
+from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.messages.work_order import Segment
+from hobus.config.attention_rules import tokens_of
+from hobus.config.attention_template import CLASSIFICATIONS, OfTurn
+
+OBJECTIVE = "active_intent"
+"""What the prompt pack calls what the session is for."""
+
+
+class Beside(NamedTuple):
+    """What a classification's prompt shows beside its message."""
+
+    segments: list[Segment]
+    context: AssembledContext | None
+    """None: nothing is classified."""
+
+
+NOTHING = Beside([], None)
+
+
+async def assembled(run: Run, limits: HistoryLimits) -> Beside:
+    """The context of this run's classification: the same whenever it is driven."""
+    attention = run.resources.attention
+    request = AttentionRequest(
+        agent=run.agent,
+        contract=run.resources.snapshot.contracts[CLASSIFICATIONS],
+        session_id=run.session.session_id,
+        work_order_id=run.first_order_id,
+        at=run.requested.at,
+        user_input=run.input_text,
+    )
+    context = await attention.tried(request, attention.template_for(request), _sources(run, limits))
+    shown = ((OBJECTIVE, context.of("liveness")), (history.NAME, context.of("history")))
+    segments = [
+        Segment(name=name, ref=part.ref, text=part.text) for name, fragments in shown for part in parts_of(fragments)
+    ]
+    return Beside(segments, context)
+
+
+def _sources(run: Run, limits: HistoryLimits) -> dict[str, FragmentSource]:
+    def fits(fragment: Fragment, config: OfTurn, room: Room) -> bool:
+        cpt, left = run.config.attention.chars_per_token, room.account.chars_left
+        if config.max_tokens is not None:
+            left = min(left, tokens_of(config.max_tokens, run.config.budget) * cpt)
+        return fragment.chars <= left
+
+    async def alive(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+        for fragment in intents.active_objective(run):
+            if fits(fragment, config, room):
+                yield fragment
+
+    async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+        for input_id, line in history.newest_lines(run.history, limits):
+            fragment = Fragment("history", input_id, (TextPart(None, line),))
+            if fits(fragment, config, room):
+                yield fragment
+
+    return {"liveness": alive, "history": said}
