@@ -66,7 +66,7 @@ def _of_package(package: Package, of: Linked) -> Iterator[Finding]:
         for asset in package.assets:
             if not any(_lies_in(asset.path, pattern) for pattern in framework.path_authorizations):
                 reason = f"assets: {asset.path[:100]!r} lies outside of what {framework.framework_id} authorizes"
-                mend = f"add its place to path_authorizations of {framework.framework_id}, or take it off the package"
+                mend = "take it off the package, or give that a framework whose path_authorizations have its place"
                 yield Finding("G1", place, reason, mend)
 
 

@@ -7,7 +7,7 @@ read as `hobus ledger verify` does, beside its writer.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,13 +107,16 @@ def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError) -
     except ConfigError:
         return
     told = set(error.facts.get("faults", ()))
-    if any(one.gate not in _LOADING and _fault_of(one) not in told for one in failed(found)):
+    if any(_is_breach(home, one, told) for one in failed(found)):
         demand_passed(home, found)
 
 
-def _fault_of(finding: Finding) -> str:
-    """As the load words it."""
-    return f"{finding.file}: {finding.reason}; {finding.mend}"
+def _is_breach(home: Home, finding: Finding, told: Collection[str]) -> bool:
+    """Whether it is more than a mistake in the home's own files, which the load tells; of what is installed it is."""
+    if finding.gate in _LOADING:
+        return False
+    is_told = f"{finding.file}: {finding.reason}; {finding.mend}" in told
+    return not is_told or Path(finding.file).is_relative_to(home.packages)
 
 
 def _verify(home: Home, view: View, *, apart: bool = False) -> Verify | None:

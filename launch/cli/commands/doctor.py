@@ -35,7 +35,7 @@ def doctor(*, home: Home) -> Output:
     found = [
         *checkup.machine(),
         settings,
-        *checkup.gates(home),
+        *checkup.gates(home, is_loaded=snapshot is not None),
         *of_tools,
         *checkup.place(home, snapshot, clock),
         *of_cluster,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.run import View
 from hobus.launch.cluster.home import Home, home_of
@@ -124,3 +125,16 @@ def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home)
     with pytest.raises(CommandError) as refused:
         start(home)
     assert "PKG-GHOST-001" in refused.value.message and "ho2.runs_max" in refused.value.message
+
+
+def test_an_installed_package_that_is_gone_is_a_matter_of_integrity(home: Home) -> None:
+    """Of the home's own files a stray one is a mistake; what was installed was whole once."""
+    name = "PKG-CLERK-001-1.0.0-0123456789abcdef"
+    write(home.packages, "installed.json", json.dumps({"format": 1, "directories": [name]}))
+    with pytest.raises(CommandError) as refused:
+        start(home)
+    assert refused.value.exit_code == exit_codes.INTEGRITY and f"G0  {home.packages / name}" in refused.value.message
+    write(home.packages, "installed.json", json.dumps({"format": 1, "directories": []}))
+    write(home.config, "agents/CLERK.txt", "x")
+    with pytest.raises(ConfigError, match="no governed file has this place"):
+        start(home)

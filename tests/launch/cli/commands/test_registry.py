@@ -115,3 +115,6 @@ def test_the_checkup_has_a_line_for_the_gates(run, tmp_path):
     clerk(tmp_path / "config", dependencies=["PKG-GHOST-001"])
     said = run("doctor", code=exit_codes.FAILED)
     assert "gate G1" in said and "next: install it first, or remove it here" in said
+    write(tmp_path / "config", "admin_config.json", '{"ho2": {"runs_max": -1}}')
+    said = run("doctor", code=exit_codes.FAILED)
+    assert said.count("ho2.runs_max") == 1 and "gate G1" in said and "gate G2" not in said
