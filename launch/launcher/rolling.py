@@ -32,7 +32,7 @@ from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.control import ReloadCommand
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.options import SCALABLE
-from hobus.launch.launcher.recording import record_snapshot
+from hobus.launch.launcher.recording import Run, record_snapshot
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import RUNNING, LeaveAsked, Member, number_of
 
@@ -44,16 +44,6 @@ _log = structlog.get_logger()
 
 class NotTaken(Exception):
     """Somebody does not run under the new configuration: who, and why."""
-
-
-@dataclass(slots=True)
-class Run:
-    """Under what a cluster runs; the launcher's, changed here."""
-
-    snapshot: Snapshot
-    origin: str
-    given: Mapping[str, Mapping[str, str]]
-    """Role -> variables of the user's environment that its processes get."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,8 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.launcher.control import ReloadCommand
 from hobus.launch.launcher.members import Crew
-from hobus.launch.launcher.rolling import Rolling, Run, named_in
+from hobus.launch.launcher.recording import Run
+from hobus.launch.launcher.rolling import Rolling, named_in
 from hobus.launch.launcher.supervision import Seen, plan
 
 
