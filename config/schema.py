@@ -530,7 +530,7 @@ class Ho1Config(Section):
     retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
-    snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
+    snapshots_kept: Positive = Field(description="configurations of other digests kept per process")
     file_max_bytes: Positive = Field(
         description="of a file that is read for a context, at most so much, from its beginning"
     )

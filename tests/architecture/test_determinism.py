@@ -18,6 +18,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "hobus.launch.launcher.stop": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
     "hobus.launch.cli.commands.logs": ("time.sleep",),  # waits for files to grow
     "hobus.launch.launcher.operate": ("time.sleep",),  # the same, for what a command asked of them
+    "hobus.launch.launcher.reload": ("time.sleep",),  # the same, for another configuration
     "hobus.launch.launcher.up_already": ("time.sleep",),  # the same, for those of a start that somebody else asked for
     "hobus.launch.cli.commands.ps": ("time.sleep",),  # between two looks
 }

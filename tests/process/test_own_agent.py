@@ -60,7 +60,7 @@ def test_the_page_from_its_first_command_to_its_last(tmp_path, monkeypatch):
                 assert done.returncode == 0, done.stdout + done.stderr
                 ran.append("pytest")
                 continue
-            if words == ["hobus", "down"]:
+            if words == ["hobus", "reload"]:
                 approve_in_chat(cluster.home.root, env)
                 add_the_server(tmp_path / ".hobus" / "config")
             answer = hobus(*words[1:], env=env)

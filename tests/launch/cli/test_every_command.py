@@ -51,7 +51,7 @@ OF_THE_RECORD = {
 }  # fmt: skip
 OF_THE_LOGS = {"logs": []}
 OF_A_CLUSTER = {
-    "ps": [], "scale": ["ho1=2"], "restart": ["ho1/1"], "drain": ["ho1/1"], "ask": ["hi"], "chat": [],
+    "ps": [], "reload": [], "scale": ["ho1=2"], "restart": ["ho1/1"], "drain": ["ho1/1"], "ask": ["hi"], "chat": [],
     "session steer": ["SES-12345678", "x"], "session followup": ["SES-12345678", "x"], "session pause": ["SES-12345678"],
     "session resume": ["SES-12345678"], "session cancel": ["SES-12345678"], "session approve": ["SES-12345678"],
     "session deny": ["SES-12345678"], "session end": ["SES-12345678"], "tap": [],
