@@ -6,11 +6,13 @@ Rules are in `supervision.py`; here are the processes, the timers and the words 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -38,14 +40,16 @@ from hobus.launch.launcher.control import Command, ReloadCommand
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
-from hobus.launch.launcher.recording import record_snapshot
-from hobus.launch.launcher.rolling import Rolling, Run
+from hobus.launch.launcher.recording import Run, record_snapshot
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
 from hobus.launch.launcher.supervision import RUNNING, STOP_ORDER, DrainAsked, Member, Seen, Unheard
 from hobus.launch.launcher.supervision import plan as members_of
 from hobus.launch.launcher.zygote import Newborn, end_unused
+
+if TYPE_CHECKING:
+    from hobus.launch.launcher.rolling import Rolling
 
 _CHANGING = ("starting", "draining")
 """States that are looked at more often."""
@@ -87,6 +91,7 @@ class Launcher:
         self._run_under = Run(plan.snapshot, plan.origin, given)
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
+        self._peer: Bus | None = None
         self._rolling: Rolling | None = None
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
@@ -150,9 +155,16 @@ class Launcher:
         """Begins what a command asks for. Raises BusError where it is refused."""
         if not isinstance(command, ReloadCommand):
             crew.take(command)
-        elif self._rolling is None:
+        elif self._peer is None:
             raise BusError("unavailable", "the cluster is still starting")
         else:
+            if self._rolling is None:
+                # By name: most clusters end under the configuration that they began with.
+                rolling: type[Rolling] = importlib.import_module("hobus.launch.launcher.rolling").Rolling
+                self._rolling = rolling(
+                    home=self._home, run=self._run_under, crew=crew, board=self._board, bus=self._peer,
+                    clock=self._clock, use=self._use,
+                )  # fmt: skip
             self._rolling.take(command)
 
     def _use(self) -> None:
@@ -188,13 +200,11 @@ class Launcher:
                 group.create_task(self._tell(peer)),
                 group.create_task(self._record_snapshot(peer)),
             ]
-            self._rolling = Rolling(
-                home=self._home, run=self._run_under, crew=crew, board=self._board, bus=peer, clock=self._clock,
-                use=self._use,
-            )  # fmt: skip
+            self._peer = peer
             await self._stop.wait()
             crew.close()
-            await self._rolling.close()
+            if self._rolling is not None:
+                await self._rolling.close()
             self._board.say("stopping: whoever is at work finishes it; Ctrl-C once more kills", self._clock.now())
             tasks.pop(1).cancel()
             await self._drain(crew)

@@ -1,12 +1,25 @@
-"""CONFIG_SNAPSHOT: a configuration is in the record before, or as soon as, a cluster runs under it."""
+"""Under which configuration a cluster runs, and CONFIG_SNAPSHOT: what the record has of it."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.port import Bus
 from hobus.config.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class Run:
+    """Under what a cluster runs; the launcher's, changed here."""
+
+    snapshot: Snapshot
+    origin: str
+    given: Mapping[str, Mapping[str, str]]
+    """Role -> variables of the user's environment that its processes get."""
 
 
 def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:

@@ -56,6 +56,8 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint=next_command("up", home.root))
     if (fault := stalled(run.launcher_pid)) is not None:
         raise fault
+    if run.reload is not None and run.reload.state == "going":
+        raise _under_way(home, run.reload)
     place = place_of(home, run)
     plan = _plan(home, run, place.snapshot)
     found = differences(place.snapshot, plan.snapshot)
@@ -105,9 +107,15 @@ def _offer(home: Home, plan: Plan, run: RunFile) -> None:
         offered.unlink(missing_ok=True)
 
 
+def _under_way(home: Home, row: ReloadRow) -> CommandError:
+    step = f", at: {row.step}" if row.step else ""
+    said = f"another reload is under way ({row.digest[:19]}{step}): wait until that is done"
+    return RefusedFault(said, hint=f"{next_command('ps', home.root)}; then the same command again")
+
+
 def _mend_of(fault: BusError, home: Home) -> str:
     if "under way" in fault.detail:
-        return f"{next_command('ps', home.root)} says how far it is; then the same command again"
+        return f"{next_command('ps', home.root)}; then the same command again"
     if "env:" in fault.detail:
         up = next_command("up", home.root)
         return f"{next_command('down', home.root)}, then {up} where it is set; or refer to a file (file:PATH)"

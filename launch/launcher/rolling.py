@@ -16,7 +16,7 @@ from typing import Literal
 
 import structlog
 
-from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.errors import BusError, ConfigError, RuntimeFault
 from hobus.bus.messages.control import Done, UseSnapshot
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
@@ -32,7 +32,7 @@ from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.control import ReloadCommand
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.options import SCALABLE
-from hobus.launch.launcher.recording import record_snapshot
+from hobus.launch.launcher.recording import Run, record_snapshot
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import RUNNING, LeaveAsked, Member, number_of
 
@@ -44,16 +44,6 @@ _log = structlog.get_logger()
 
 class NotTaken(Exception):
     """Somebody does not run under the new configuration: who, and why."""
-
-
-@dataclass(slots=True)
-class Run:
-    """Under what a cluster runs; the launcher's, changed here."""
-
-    snapshot: Snapshot
-    origin: str
-    given: Mapping[str, Mapping[str, str]]
-    """Role -> variables of the user's environment that its processes get."""
 
 
 @dataclass(slots=True)
@@ -85,6 +75,8 @@ class Rolling:
             snapshot = Snapshot.from_both(path.read_bytes())
         except OSError as error:
             raise BusError("not_found", f"{path} cannot be read: {error.strerror}") from None
+        except ConfigError as fault:
+            raise BusError("rejected", f"{path}: {fault.detail}") from None
         finally:
             path.unlink(missing_ok=True)
         if snapshot.digest != command.digest:
@@ -97,6 +89,7 @@ class Rolling:
         self.crew.is_rolling = True
         self._said("going", snapshot.digest, step="the record")
         self._task = asyncio.get_running_loop().create_task(self._rolled(following, effects))
+        self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
         """The cluster stops: what is under way is left as it is."""
@@ -237,6 +230,13 @@ class Rolling:
                 works = member.state in ("ready", "degraded")
                 self.crew.happened(actor, LeaveAsked(then, self.clock.now(), kill=not works))
         await self._gone_over(former)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A defect of ours ends a reload as a fault does: nobody waits for it for ever."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.board.reload is not None:
+            _log.error("reload_failed", digest=self.board.reload.digest, exc_info=error)
+            self._said("failed", self.board.reload.digest, detail=f"{type(error).__name__}: its log says where")
 
     # --- what is said -----------------------------------------------------------------------------------------------
 

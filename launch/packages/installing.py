@@ -50,11 +50,13 @@ class Change(NamedTuple):
     before: Installed | None
     """What was in force in its place; None: nothing."""
     warnings: Sequence[Finding] = ()
+    is_repair: bool = False
+    """It was in force, and not what came; now it is again."""
 
     @property
     def is_change(self) -> bool:
         """Whether anything is otherwise than before."""
-        return self.now != self.before
+        return self.is_repair or self.now != self.before
 
 
 def installed_in(home: Home) -> dict[str, Installed]:
@@ -69,7 +71,7 @@ def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Chang
         before = installed_in(home).get(incoming.package.package_id)
         if before is not None:
             _demand_the_same(incoming, before, path)
-            return Change(before, before)
+            return _as_it_came(store, home, incoming, before)
         return _put(store, home, incoming, None)
 
 
@@ -81,7 +83,7 @@ def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Chang
     with changing(home, disk) as store:
         before = _upgraded_by(home, package.package_id, path)
         if before.directory.name == incoming.directory:
-            return Change(before, before)
+            return _as_it_came(store, home, incoming, before)
         if order_of(package.version) <= order_of(before.version):
             raise UsageFault(
                 f"{package.package_id} {before.version} is installed, and {package.version} is not higher",
@@ -143,6 +145,13 @@ def order_of(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
+def _as_it_came(store: Store, home: Home, incoming: Incoming, before: Installed) -> Change:
+    """What is in force already holds what the bundle does, and nothing else: nothing is done, or it is repaired."""
+    if store.holds(incoming.directory, incoming.files):
+        return Change(before, before)
+    return _put(store, home, incoming, before)._replace(is_repair=True)
+
+
 def _put(store: Store, home: Home, incoming: Incoming, before: Installed | None) -> Change:
     package_id = incoming.package.package_id
     try:
@@ -153,7 +162,10 @@ def _put(store: Store, home: Home, incoming: Incoming, before: Installed | None)
             raise PackageRefused(f"{package_id} {incoming.package.version}", failures)
         rest = [path.name for path in store.in_force() if before is None or path != before.directory]
         with doing(f"{package_id} cannot be put in force, and nothing was changed"):
-            store.name_staged(incoming.directory)
+            if before is not None and before.directory.name == incoming.directory:
+                store.name_in_place(incoming.directory)
+            else:
+                store.name_staged(incoming.directory)
             store.put_in_force([*rest, incoming.directory])
     except BaseException:
         _swept(store)

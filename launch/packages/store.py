@@ -50,6 +50,26 @@ class Store:
         self._disk.rename(_STAGING, name)
         self._disk.sync_dir()
 
+    def name_in_place(self, name: str) -> None:
+        """The staged directory has this name in place of one that was damaged. Raises OSError.
+
+        Whoever is killed meanwhile leaves a package that is not there: as damaged as before, until it is done again.
+        """
+        if os.path.lexists(self._home.packages / name):
+            self._remove(name)
+        self.name_staged(name)
+
+    def holds(self, name: str, files: Mapping[str, bytes]) -> bool:
+        """Whether the directory of this name holds these files and nothing else."""
+        root = self._home.packages / name
+        try:
+            found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if not _is_folder(path)}
+            return found.keys() == files.keys() and all(
+                not found[one].is_symlink() and found[one].read_bytes() == data for one, data in files.items()
+            )
+        except OSError:
+            return False
+
     def put_in_force(self, directories: Iterable[str]) -> None:
         """From now on exactly these are installed.
 
@@ -101,6 +121,10 @@ class Store:
         for entry in sorted(os.listdir(path)):  # noqa: PTH208 - names, not paths
             self._remove(f"{name}/{entry}")
         self._disk.remove_dir(name)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _is_ours(name: str) -> bool:

@@ -122,7 +122,8 @@ def signature_fault(root: Path, package_id: str, keys: Mapping[str, str], policy
     except BadSignature as fault:
         return str(fault)
     except FileNotFoundError as error:
-        return f"{error.filename} is not there, so nobody signed it"
+        is_signature = Path(error.filename).name == SIGNATURE
+        return "its signature is not there: nobody signed it" if is_signature else "its manifest is not there"
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
     return untrusted(signature.public_key, keys, policy)

@@ -240,7 +240,8 @@ def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Outpu
     policy = config_of(home).governance.signatures
     document = {
         "package_id": about.package_id, "version": about.version,
-        "before": change.before.version if change.before is not None else "", "is_change": change.is_change,
+        "before": change.before.version if change.before is not None else "",
+        "is_change": change.is_change, "is_repair": change.is_repair,
         "files": about.files, "agents": _agents(about), "signatures": policy, "running_cluster": running,
         "warnings": [one._asdict() for one in change.warnings],
     }  # fmt: skip
@@ -249,8 +250,10 @@ def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Outpu
         if not change.is_change:
             say(styled("ok", "green"), f"  {about.package_id} {about.version} is installed already")
             return
-        was = f" (was {change.before.version})" if change.before is not None and change.now is not None else ""
-        say(styled(done, "green"), f"  {about.package_id} {about.version}{was}")
+        is_other = change.before is not None and change.now is not None and not change.is_repair
+        was = f" (was {document['before']})" if is_other else ""
+        said = "repaired" if change.is_repair else done
+        say(styled(said, "green"), f"  {about.package_id} {about.version}{was}")
         for name in about.files:
             say(f"  {name}")
         _say_findings(change.warnings, "yellow")

@@ -88,7 +88,8 @@ def bundle(key_file: Path, files: dict[str, bytes] | None = None, **fields: Any)
         {"path": name, "sha256": f"sha256:{hashlib.sha256(data).hexdigest()}", "classification": "agent"}
         for name, data in sorted(there.items())
     ]
-    made = manifest_text(manifest(**({"assets": assets} | fields)))
+    wanted: dict[str, Any] = {"assets": assets} | fields
+    made = manifest_text(manifest(**wanted))
     return Bundle(made, signing.signed(made, key_file).to_bytes(), there)
 
 

@@ -229,6 +229,30 @@ def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(hom
         assert judged(home, layers_of(home)).failures == []
 
 
+def test_what_was_damaged_is_repaired_by_installing_it_again(home, tmp_path):
+    """A file changed, gone or added, a link in its place, the whole directory gone; then it is as it came."""
+    path = parts.clerk(tmp_path)
+    directory = install(home, path).now.directory
+    whole = everything(home)
+
+    def link():
+        (directory / "agents/CLERK.json").unlink()
+        (directory / "agents/CLERK.json").symlink_to(path)
+
+    for damage in (
+        lambda: (directory / "agents/CLERK.json").write_bytes(b"{}"),
+        (directory / "signature.json").unlink,
+        lambda: (directory / "agents/MORE.json").write_bytes(b"{}"),
+        lambda: (directory / "packages/PKG-CLERK-001/manifest.json").write_bytes(b"{}"),
+        link,
+        lambda: shutil.rmtree(directory),
+    ):
+        damage()
+        done = install(home, path)
+        assert done.is_repair and done.is_change and everything(home) == whole
+        assert judged(home, layers_of(home)).failures == [] and not upgrade(home, path).is_change
+
+
 def test_not_more_packages_than_are_allowed(home, tmp_path):
     """The limit is named; an upgrade is none more."""
     own(home, {"admin_config.json": parts.text({"governance": {"packages_max": 1}})})
