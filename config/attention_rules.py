@@ -240,15 +240,21 @@ def _stage_faults(stage: AnyStage) -> Iterator[str]:
             yield from _event_faults(stage.config)
         case "registry_query":
             known = FIELDS[stage.config.registry]
-            for name in stage.config.filters:
-                if name not in known:
-                    yield f"filters.{name}: {stage.config.registry} have no such field; there are {', '.join(known)}"
-        case "file_read":
-            for number, path in enumerate(stage.config.paths):
-                if fault := path_fault(path):
-                    yield f"paths.{number}: {fault}"
+            unknown = [name for name in stage.config.filters if name not in known]
+            for name in unknown:
+                yield f"filters.{name}: {stage.config.registry} have no such field; there are {', '.join(known)}"
+        case "horizontal_search" if ("files" in stage.config.sources) != bool(stage.config.paths):
+            yield "paths: go with source files, and that with them; write both or none"
+        case "horizontal_search" | "file_read":
+            yield from _path_faults(stage.config.paths)
         case _:
             pass
+
+
+def _path_faults(paths: Sequence[str]) -> Iterator[str]:
+    for number, path in enumerate(paths):
+        if fault := path_fault(path):
+            yield f"paths.{number}: {fault}"
 
 
 def _event_faults(query: LedgerQuery) -> Iterator[str]:

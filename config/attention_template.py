@@ -20,7 +20,7 @@ Tokens = Positive | Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")]
 """A number of tokens, or the name of a budget of section `budget`."""
 
 LedgerField = Literal["decision", "origin", "reason", "run_seq", "stream", "work_order_id"]
-SearchSource = Literal["ledger"]
+SearchSource = Literal["ledger", "registries", "files"]
 Scope = Literal["session", "agent", "cluster"]
 Registry = Literal["frameworks", "specs", "packages", "file_ownership"]
 Prompts = Literal["PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001", "PRC-CONSOLIDATE-001"]
@@ -70,11 +70,16 @@ class FileRead(Asset):
 
 
 class HorizontalSearch(Asset):
-    """Texts of the record by their words, ranked by BM25: what people, models and tools said, of tier hot."""
+    """Texts by their words, ranked by BM25: what people, models and tools said (of tier hot), registries, files."""
 
     query: Text = Field(description="what to look for; `{{ user_input }}` stands for the turn's message")
     tiers: tuple[Tier, ...] = Field(default=(), description="left out: as tier_select says, or all")
-    sources: tuple[SearchSource, ...] = Field(description="ledger")
+    sources: tuple[SearchSource, ...] = Field(
+        description="ledger: texts of the record; registries: rows of all of them; files: passages of those of `paths`"
+    )
+    paths: tuple[Text, ...] = Field(
+        default=(), description="files to search, as file_read has them; each is a question"
+    )
     scope: Literal["session", "agent"] = Field(
         default="session",
         description="session: what was said in this one; agent: to whomever, in all its sessions, so only where its "

@@ -53,6 +53,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.attention.engine": "assembles a context",
     "hobus.actors.ho2_supervisor.attention.pipeline": "asks sources that wait",
     "hobus.actors.ho2_supervisor.attention.sources": "asks the record for facts",
+    "hobus.actors.ho2_supervisor.attention.word_rank": "SQLite's tokenizer, over texts in memory",
     "hobus.actors.ho2_supervisor.turn.context": "a turn's context and its record",
     "hobus.actors.ho2_supervisor.turn.classify_context": "the context of a turn's classification",
     "hobus.actors.ho2_supervisor.turn.lookups": "asks for files and texts of the record",

@@ -228,6 +228,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 1, "filters": {"reason": 5}}}]},
         "pipeline.0.config.filters.reason: is 5; write a text",
     ),
+    "files without paths": (
+        {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "sources": ["files"]}}]},
+        "pipeline.0.config.paths: go with source files",
+    ),
+    "a searched path that leads outside": (
+        {"pipeline": [{"stage": "a", "type": "horizontal_search",
+                       "config": {**SEARCH, "sources": ["files"], "paths": ["../x"]}}]},
+        "pipeline.0.config.paths.0: leads outside by `..`",
+    ),
     "a threshold above 1": (
         {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "relevance_threshold": 1.1}}]},
         "pipeline.0.config.relevance_threshold",

@@ -6,19 +6,23 @@ prompts once it is erased.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 
 from hobus.actors.ho2_supervisor.attention.account import LimitReached
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
+from hobus.actors.ho2_supervisor.attention.word_rank import ranked
 from hobus.actors.ho2_supervisor.turn import sources
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ledger import Hit, Search
 from hobus.config.attention_template import FileRead, HorizontalSearch
+from hobus.config.registries import FIELDS, rows_of
 
 _MESSAGE = "{{ user_input }}"
+_BLANK_LINES = re.compile(r"\n[ \t]*\n")
 _SEARCHED_TIER = "hot"
 """What people and models said is of this tier; no other one has texts that a supervisor may search."""
 
@@ -27,18 +31,60 @@ def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dic
     """`shown`: refs of texts that the prompt has by then: they are no find."""
 
     async def horizontal_search(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
-        tiers = config.tiers or room.tiers
-        if tiers and _SEARCHED_TIER not in tiers:
-            room.warn(f"texts of tier {', '.join(tiers)} are not searched")
-        elif config.scope == "agent" or not _is_all_shown(run, shown):
-            room.account.query()
-            hits = await run.resources.client.search(_question(run, request, config))
-            if hits.reached < min(hits.head, run.stood_before):
-                room.warn(f"the record was searched up to entry {hits.reached} alone")
-            for hit in chosen(hits.hits, shown, request.user_input):
-                yield found_text(hit)
+        found: list[Fragment] = []
+        if "ledger" in config.sources:
+            found += await _said(run, request, shown, config, room)
+        others = _rows(run) if "registries" in config.sources else []
+        if "files" in config.sources:
+            others += await _passages(run, request, config, room)
+        words = config.query.replace(_MESSAGE, request.user_input)
+        for one in ranked([text.content for text in others], words, words_max=run.config.ledger.search.words_max):
+            if one.score >= config.relevance_threshold:
+                found.append(others[one.number]._replace(relevance_score=one.score))
+        found.sort(key=lambda fragment: -(fragment.relevance_score or 0.0))
+        for fragment in found[: config.max_results]:
+            yield fragment
 
     return {"file_read": _file_read(run, request), "horizontal_search": horizontal_search}
+
+
+async def _said(
+    run: Run, request: AttentionRequest, shown: AbstractSet[str], config: HorizontalSearch, room: Room
+) -> list[Fragment]:
+    """Texts of the record; nothing is asked while the prompt has all of them."""
+    tiers = config.tiers or room.tiers
+    if tiers and _SEARCHED_TIER not in tiers:
+        room.warn(f"texts of tier {', '.join(tiers)} are not searched")
+        return []
+    if config.scope == "session" and _is_all_shown(run, shown):
+        return []
+    room.account.query()
+    hits = await run.resources.client.search(_question(run, request, config))
+    if hits.reached < min(hits.head, run.stood_before):
+        room.warn(f"the record was searched up to entry {hits.reached} alone")
+    return [found_text(hit) for hit in chosen(hits.hits, shown, request.user_input)]
+
+
+def _rows(run: Run) -> list[Fragment]:
+    """The rows of every registry."""
+    rows = [row for registry in FIELDS for row in rows_of(registry, run.resources.snapshot, {})]
+    return [plain("registry", row.row_id, row.text) for row in rows]
+
+
+async def _passages(run: Run, request: AttentionRequest, config: HorizontalSearch, room: Room) -> list[Fragment]:
+    """What stands between blank lines in the files that it names, each with its file in front."""
+    found: list[Fragment] = []
+    for path in config.paths:
+        room.account.query()
+        read = await sources.file_text(
+            run.resources.bus, path, agent_id=request.agent.agent_id, config_digest=run.requested.config_digest,
+            max_bytes=run.config.attention.required_file_max_bytes, timeout_s=room.account.seconds_left,
+        )  # fmt: skip
+        if read.warning:
+            room.warn(read.warning)
+        passages = [one for one in _BLANK_LINES.split(read.text) if one.strip()]
+        found += [plain("file", f"{path}#{number}", f"{path}: {one.strip()}") for number, one in enumerate(passages, 1)]
+    return found
 
 
 def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> Search:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Consolidate, TurnResult
 from hobus.bus.messages.work_order import OutputResult, WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
+from tests.actors.ho2_supervisor.attention.assembling import template
 from tests.actors.ho2_supervisor.remembering import Remembering
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, question_and_answer
 from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
@@ -93,6 +95,31 @@ def test_a_crossing_becomes_an_artifact_and_a_record() -> None:
         assert payload.gate["crossed"] is True
         assert "question" not in str(payload.order)  # texts stand by ref: of the turns themselves
         assert dispatched.parents == [f"RunCompleted:{SESSION}-1"]
+
+
+def test_a_consolidation_is_shown_what_its_template_says() -> None:
+    """The shipped one: its record has template, stages and the hash of the excerpts. A smaller one shows less."""
+    with Rig(*ON, script=teaching()) as rig:
+        learned(rig)
+        post(rig, SIGNAL)
+        [order] = consolidates(rig)
+        [entry] = of_consolidation(rig, "ho2_context_authority")
+        payload = read_body(entry)
+        shown = "".join(s.text for s in order.input_context if s.name == "recent_events")
+        assert (payload.template_id, payload.contract_id) == ("ATT-CONSOLIDATE-001", "PRC-CONSOLIDATE-001")
+        assert [(stage.type, stage.status, stage.fragments) for stage in payload.stages] == [("history", "ok", 2)]
+        assert payload.context_hash == hashlib.sha256(shown.encode()).digest()
+        assert (payload.stopped_by, payload.warnings, payload.artifact_ids) == ("completion", (), ())
+        assert entry.parents == [f"WO_DISPATCHED:{order.wo_id}"]
+    newest = {"type": "history", "config": {"max_tokens": 13}}
+    of_these = {"contract": ["PRC-CONSOLIDATE-001"]}
+    templates = [template({"type": "history"}), template(newest, template_id="ATT-ONE-001", applies_to=of_these)]
+    with Rig(*ON, script=teaching(), templates=templates) as rig:
+        learned(rig)
+        post(rig, SIGNAL)
+        [order] = consolidates(rig)
+        shown = "".join(s.text for s in order.input_context if s.name == "recent_events")
+        assert shown == "user: question 2\nassistant: answer to question 2\n"
 
 
 def test_the_same_signal_again_is_a_no_op() -> None:

@@ -337,6 +337,34 @@ def test_a_search_finds_nothing_of_another_session() -> None:
         assert contexts(rig)[-1][1].queries_executed == 1
 
 
+def test_registries_and_files_are_searched_by_words() -> None:
+    """A row and a passage that answer, with their scores; what answers badly is left out."""
+    config = {
+        "query": "{{ user_input }}", "sources": ["registries", "files"], "paths": ["handbook.md", "gone.md"], "max_results": 3,
+        "relevance_threshold": 0.1,
+    }  # fmt: skip
+    with Rig(tools=[], templates=[template({"type": "horizontal_search", "config": config})]) as rig:
+        reads = Reads()
+        handbook = "Water the plants on Monday.\n\nThe boathouse key hangs behind the door.\n \nFeed the cat."
+        reads.texts = {
+            "handbook.md": FileText(path="/x/handbook.md", text=handbook),
+            "gone.md": FileText(warning="gone.md: no such file", refused="not_found"),
+        }
+        reads.asked = []
+        rig.world.start(reads, role="ho1", slots=16, tools=[AT_HOME])
+        rig.run(rig.world.settled())
+        talk(rig, "where is the boathouse key?")
+        [(_, payload)] = contexts(rig)
+        found = payload.fragments[0]
+        assert (found.source, found.source_id) == ("file", "handbook.md#2")
+        assert 0.1 <= (found.relevance_score or 0) <= 1 and len(payload.fragments) <= 3
+        assert (payload.queries_executed, payload.warnings) == (2, ("horizontal_search_0: gone.md: no such file",))
+        talk(rig, "attention pipeline template", session_id="99999999-2222-5333-8444-555555555555")
+        assert ("registry", "attention/ATT-ADMIN-001.json") in [
+            (one.source, one.source_id) for one in contexts(rig)[-1][1].fragments
+        ]
+
+
 class Reads(Pool):
     """An executor that has files, too."""
 

@@ -1,0 +1,38 @@
+"""Texts in memory ranked by words: as the record's own search ranks, whatever the words hold."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hobus.actors.ho2_supervisor.attention.word_rank import ranked
+
+TEXTS = ["the ledger keeps the record", "the gateway asks providers", "LÉDGER ledger: a chain of entries", ""]
+
+
+def order(words: str, words_max: int = 10) -> list[int]:
+    """Places of those that answer."""
+    return [one.number for one in ranked(TEXTS, words, words_max=words_max)]
+
+
+def test_what_has_more_and_rarer_of_the_words_goes_first() -> None:
+    """Without case and diacritics; what has none of them is no find."""
+    assert order("ledger") == [2, 0]
+    assert order("providers of the ledger")[0] == 1
+    assert order("kingfisher") == order("!!! ???") == order("") == []
+    assert order("a chain ledger", words_max=1) == [2]
+
+
+def test_a_score_is_a_share_of_the_most_that_a_text_could_have() -> None:
+    """Never above 1; a word that stands nowhere lowers it."""
+    [best, *_] = ranked(TEXTS, "ledger", words_max=10)
+    [lower, *_] = ranked(TEXTS, "ledger kingfisher", words_max=10)
+    assert 0 < lower.score < best.score < 1
+
+
+@given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=60))
+def test_any_texts_and_words_are_ranked(texts: list[str], words: str) -> None:
+    """Quotes, zeros, halves of pairs: nothing is syntax; the same again is the same."""
+    found = ranked(texts, words, words_max=8)
+    assert all(0 < one.score <= 1 for one in found)
+    assert found == sorted(found, key=lambda one: (-one.score, one.number)) == ranked(texts, words, words_max=8)
