@@ -14,26 +14,26 @@ from hobus.launch.console.output import duration, note, say, say_prose, styled
 from hobus.launch.launcher.reload import Reloaded
 from hobus.launch.launcher.reload import reload as reloaded
 
+_HOW = (
+    "agents, prompts, contracts, packages: at once",
+    "budgets, routes, providers, sessions: at once",
+    "tools, ho1, ho2, ho3, http: their processes are started anew",
+    "bus, ledger, launcher, http.listen: not without a stop",
+)
 
-@click.command()
+
+@click.command(epilog="\b\n" + "\n".join(_HOW))
 @click.option("--no-wait", is_flag=True, help="Return as soon as the launcher has taken it.")
 @with_json
 @with_home
 def reload(*, home: Home, no_wait: bool) -> Output:
-    r"""Take in the configuration as it lies on disk, without a stop.
+    """Take in the configuration as it lies on disk, without a stop.
 
-    \b
-    It is loaded and checked as `hobus up` would, and recorded. From then on new
-    turns begin under it; turns that run end under the one they began with, and
-    none is lost. Workers on other hosts fetch it by themselves.
-    \b
-    agents, prompts, contracts, packages   at once
-    budgets, routes, providers, sessions   at once
-    tools, ho1, ho2, ho3, http             their processes are started anew, one by one
-    bus, ledger, launcher, http.listen     not without a stop: hobus down, hobus up
-    \b
-    Where a process does not start under it, all goes back to the former one,
-    and that is said. The same command again completes what was interrupted.
+    It is loaded and checked as `hobus up` would, and recorded. From then on new turns begin under it; turns that
+    run end under the one they began with, and none is lost. Workers on other hosts fetch it by themselves.
+
+    Where a process does not start under it, all goes back to the former one, and that is said. The same command
+    again completes what was interrupted.
     """
     try:
         done = reloaded(home, wait=not no_wait)
