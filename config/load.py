@@ -19,7 +19,7 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, pack
 from hobus.config import files, mcp_block
 from hobus.config.assets import Agent, Asset, Contract, FileInForce, Framework, Package, Spec
-from hobus.config.attention_rules import attention_faults
+from hobus.config.attention_faults import attention_faults
 from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers

@@ -93,7 +93,7 @@ class Rig:
 
     def offer(self, snapshot: Snapshot) -> None:
         """As the command does."""
-        self.home.offered(snapshot.digest).write_bytes(snapshot.to_bytes())
+        self.home.offered(snapshot.digest).write_bytes(snapshot.with_contents())
         self.rolling.take(ReloadCommand(digest=snapshot.digest, origin="mine"))
 
     async def done(self) -> Any:
@@ -158,7 +158,7 @@ async def test_what_is_offered_under_a_digest_has_to_have_it(tmp_path):
     word = ReloadCommand(digest=other.digest, origin="mine")
     with pytest.raises(BusError, match="cannot be read"):
         rig.rolling.take(word)
-    for data in (b"nothing", rig.first.to_bytes()):
+    for data in (b"nothing", rig.first.with_contents()):
         rig.home.offered(other.digest).write_bytes(data)
         with pytest.raises(BusError, match=r"snapshot|another configuration"):
             rig.rolling.take(word)

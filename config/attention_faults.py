@@ -1,0 +1,206 @@
+"""What must hold of attention templates, and of what agents and contracts say about contexts. Plain functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+
+from hobus.bus.record.catalog import EVENT_TYPES
+from hobus.config.assets import BUDGET_SETTINGS, Agent, BudgetPurpose, Contract, Framework, RequiredContext
+from hobus.config.attention_rules import (
+    USES,
+    ambiguous,
+    candidates,
+    matches,
+    most_specific,
+    prompts_of,
+    specificity,
+    tokens_of,
+)
+from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS, AnyStage, LedgerQuery, Template, Tokens
+from hobus.config.parse import checked
+from hobus.config.registries import FIELDS
+from hobus.config.schema import AdminConfig, BudgetConfig
+
+_GIVES_NOTHING = ("tier_select", "structuring", "halting")
+
+
+def attention_faults(
+    config: AdminConfig,
+    templates: Mapping[str, Template],
+    agents: Mapping[str, Agent],
+    contracts: Mapping[str, Contract],
+    frameworks: Mapping[str, Framework],
+) -> list[str]:
+    """Every fault of templates, and of what agents and contracts say about contexts."""
+    faults = [
+        f"attention/{template_id}.json: {fault}"
+        for template_id, template in templates.items()
+        for fault in _template_faults(
+            template, config.budget, frameworks, agents, stages_max=config.attention.stages_max
+        )
+    ]
+    for agent in agents.values():
+        faults += _agent_faults(agent, templates)
+    faults += _pair_faults(templates, agents)
+    for contract_id, contract in contracts.items():
+        if contract_id in (CLASSIFICATIONS, CONSOLIDATIONS) and contract.required_context != RequiredContext():
+            faults.append(
+                f"contracts/{contract_id}.json: required_context: its prompts have no place for it; leave it out"
+            )
+        faults += [f"contracts/{contract_id}.json: {fault}" for fault in _required_faults(contract, frameworks)]
+    return faults
+
+
+def _template_faults(
+    template: Template,
+    budget: BudgetConfig,
+    frameworks: Mapping[str, Framework],
+    agents: Mapping[str, Agent],
+    *,
+    stages_max: int,
+) -> Iterator[str]:
+    purposes: list[BudgetPurpose] = [USES[contract][0] for contract in prompts_of(template)]
+    named = [agent.budget.get(purpose, BUDGET_SETTINGS[purpose]) for agent in agents.values() for purpose in purposes]
+    cap = max(
+        (name for name in (*(BUDGET_SETTINGS[one] for one in purposes), *named) if name in BudgetConfig.model_fields),
+        key=partial(tokens_of, budget=budget),
+    )
+    for framework_id in template.applies_to.framework_id:
+        if framework_id not in frameworks:
+            yield f"applies_to.framework_id: no framework {framework_id}; known: {', '.join(frameworks) or 'none'}"
+    yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
+    if not template.pipeline:
+        yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
+    if len(template.pipeline) > stages_max:
+        yield f"pipeline: has {len(template.pipeline)} stages; at most {stages_max} are taken (attention.stages_max)"
+    names: set[str] = set()
+    for number, stage in enumerate(template.pipeline):
+        path = f"pipeline.{number}"
+        if stage.stage in names:
+            yield f"{path}.stage: a stage {stage.stage!r} is there twice; rename one"
+        names.add(stage.stage)
+        yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage))
+        for contract in prompts_of(template):
+            if stage.type not in (*_GIVES_NOTHING, *USES[contract][1]):
+                places = ", ".join(USES[contract][1])
+                yield f"{path}.type: prompts under {contract} have no place for what it gives, only for: {places}"
+        tokens = getattr(stage.config, "max_tokens", None)
+        if tokens is not None:
+            yield from _tokens_faults(f"{path}.config.max_tokens", tokens, budget, cap)
+
+
+def _tokens_faults(path: str, tokens: Tokens, budget: BudgetConfig, cap_setting: str) -> Iterator[str]:
+    budgets = [name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit"))]
+    if isinstance(tokens, str) and tokens not in budgets:
+        yield f"{path}: no setting budget.{tokens}; name one of {', '.join(budgets)}, or write a number"
+        return
+    cap, wanted = tokens_of(cap_setting, budget), tokens_of(tokens, budget)
+    if wanted > cap:
+        said = f"budget.{tokens} ({wanted})" if isinstance(tokens, str) else str(wanted)
+        yield f"{path}: {said} is above budget.{cap_setting} ({cap}); lower the first or raise the second"
+
+
+def _stage_faults(stage: AnyStage) -> Iterator[str]:
+    needed = {"tier_select": "tiers", "file_read": "paths", "horizontal_search": "sources"}.get(stage.type)
+    if needed is not None and not getattr(stage.config, needed):
+        yield f"{needed}: is empty; name one, or set enabled to false"
+    match stage.type:
+        case "ledger_query":
+            yield from _event_faults(stage.config)
+        case "registry_query":
+            known = FIELDS[stage.config.registry]
+            unknown = [name for name in stage.config.filters if name not in known]
+            for name in unknown:
+                yield f"filters.{name}: {stage.config.registry} have no such field; there are {', '.join(known)}"
+        case "horizontal_search" if ("files" in stage.config.sources) != bool(stage.config.paths):
+            yield "paths: go with source files, and that with them; write both or none"
+        case "horizontal_search" | "file_read":
+            yield from _path_faults(stage.config.paths)
+        case _:
+            pass
+
+
+def _path_faults(paths: Sequence[str]) -> Iterator[str]:
+    for number, path in enumerate(paths):
+        if fault := path_fault(path):
+            yield f"paths.{number}: {fault}"
+
+
+def _event_faults(query: LedgerQuery) -> Iterator[str]:
+    for name, value in query.filters.items():
+        if isinstance(value, int) != (name == "run_seq"):
+            yield f"filters.{name}: is {value!r}; write {'the number of a run' if name == 'run_seq' else 'a text'}"
+    if query.event_type is not None and query.event_type not in EVENT_TYPES:
+        yield f"event_type: the record has no entries {query.event_type[:64]!r}; see: hobus ledger show --help"
+
+
+def path_fault(path: str) -> str:
+    """Why no file can be read by this path, wherever it is; empty: it may be one."""
+    if path.startswith(("/", "~")) or "\\" in path or "\0" in path:
+        return "is absolute; write it relative to a root of permissions.paths"
+    return "leads outside by `..`; write it without" if ".." in path.split("/") else ""
+
+
+def _agent_faults(agent: Agent, templates: Mapping[str, Template]) -> Iterator[str]:
+    unknown = [template_id for template_id in agent.attention if template_id not in templates]
+    for template_id in unknown:
+        known = ", ".join(templates) or "none"
+        yield f"agents/{agent.agent_id}.json: attention: no attention/{template_id}.json; there are {known}"
+    for template_id in agent.attention:
+        if template_id in templates and not matches(templates[template_id].applies_to, agent):
+            yield (
+                f"agents/{agent.agent_id}.json: attention: {template_id} does not apply to it; widen its applies_to, "
+                "or take it off the list"
+            )
+    if unknown:
+        return
+    for contract in USES:
+        best = candidates([templates[name] for name in agent.attention], templates, agent, contract)
+        if len(best) > 1:
+            yield ambiguous(agent, best)
+            return
+
+
+def _overlap(template: Template, second: Template) -> bool:
+    """Whether there could be an agent that both match equally, in prompts of one kind."""
+    if not set(prompts_of(template)) & set(prompts_of(second)):
+        return False
+    one, other = template.applies_to, second.applies_to
+    pairs = ((one.framework_id, other.framework_id), (one.agent_class, other.agent_class), (one.tier, other.tier))
+    return specificity(one) == specificity(other) and all(not a or set(a) & set(b) for a, b in pairs)
+
+
+def _pair_faults(templates: Mapping[str, Template], agents: Mapping[str, Agent]) -> Iterator[str]:
+    """Of templates that no agent lists, and that no agent meets yet: the next agent would."""
+    listed = {template_id for agent in agents.values() for template_id in agent.attention}
+    met = {
+        frozenset(template.template_id for template in most_specific(templates.values(), agent, contract))
+        for agent in agents.values()
+        if not agent.attention
+        for contract in USES
+    }
+    open_ones = [template for template_id, template in templates.items() if template_id not in listed]
+    for one, other in combinations(open_ones, 2):
+        is_told = any({one.template_id, other.template_id} <= ids for ids in met)
+        if not is_told and _overlap(one, other):
+            yield (
+                f"attention/{one.template_id}.json: applies_to: {one.template_id} and {other.template_id} apply to the "
+                "same agents equally; narrow one, or list one in the `attention` of an agent"
+            )
+
+
+def _required_faults(contract: Contract, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+    required = contract.required_context
+    for number, value in enumerate(required.ledger_queries):
+        query, found = checked(LedgerQuery, value)
+        found = found if query is None else list(_event_faults(query))
+        yield from (f"required_context.ledger_queries.{number}.{fault}" for fault in found)
+    for number, framework_id in enumerate(required.framework_refs):
+        if framework_id not in frameworks:
+            known = ", ".join(frameworks) or "none"
+            yield f"required_context.framework_refs.{number}: no framework {framework_id}; known: {known}"
+    for number, path in enumerate(required.file_refs):
+        if fault := path_fault(path):
+            yield f"required_context.file_refs.{number}: {fault}"
