@@ -90,7 +90,11 @@ class Snapshot:
     @staticmethod
     def from_both(data: bytes) -> Snapshot:
         """The snapshot behind `with_contents`; raises ConfigError for anything else."""
-        match unpack(data):
+        try:
+            both = unpack(data)
+        except ValueError:
+            both = None
+        match both:
             case [bytes(snapshot), bytes(contents)]:
                 return replace(Snapshot.from_bytes(snapshot), contents=contents)
             case _:

@@ -25,7 +25,6 @@ from hobus.bus.messages.session import (
     TurnReply,
     TurnRequest,
     TurnResult,
-    lasting_of,
 )
 from hobus.bus.port import Bus, Disk, R
 from hobus.bus.spool import RecordKeeper, Spool
@@ -150,9 +149,7 @@ class SessionHost(Actor):
         has stood still is never ended for the deadline of who asked: they are told how it stands.
         """
         if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
-            settings = lasting_of(turn.message.run_overrides)
-            started = StartSession(session_id=turn.session_id, agent_id=turn.agent_id, session_config=settings)
-            await self._ask(turn, started, SessionReady, "start")  # a retry finds the same one
+            await self._ask(turn, turns.start_of(turn), SessionReady, "start")  # a retry finds the same one
         request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
         reply = TurnReply(result=None)
         for asked in count(1):

@@ -14,8 +14,10 @@ from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import (
     Consolidate,
     ProcessTurn,
+    StartSession,
     TurnResult,
     form_of,
+    lasting_of,
     words_of,
 )
 from hobus.bus.messages.work_order import Cost
@@ -83,6 +85,15 @@ def turn_of(
         trace=call.trace or turn_trace(session_id, message.input_id),
         stream=call.stream if message.stream else lambda _: None,
         now=now,
+    )
+
+
+def start_of(turn: Turn) -> StartSession:
+    """The session of a client's first turn, with what of its wishes lasts longer than that."""
+    return StartSession(
+        session_id=turn.session_id,
+        agent_id=turn.agent_id,
+        session_config=lasting_of(turn.message.run_overrides),
     )
 
 

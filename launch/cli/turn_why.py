@@ -32,7 +32,7 @@ class ExplainedTurn:
 
     account: TurnAccount
     why: Explanation
-    configuration: Configuration | None
+    configuration: Configuration | None = None
     """That it was requested under; None: the record does not have it."""
 
     @property
