@@ -15,9 +15,11 @@ from hobus.launch.cli.provenance_view import configurations_of
 from hobus.launch.cli.turn_account import TurnAccount, entries_of_session, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.sessions.evidence import Evidence
 from hobus.launch.sessions.history import turns_in
 from hobus.launch.sessions.provenance import Configuration, named_by_run
-from hobus.launch.sessions.why import Evidence, Explanation, explain, quoted_elsewhere
+from hobus.launch.sessions.why import Explanation, explain
+from hobus.launch.sessions.why_prompts import quoted_elsewhere
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 TURN = (

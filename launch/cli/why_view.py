@@ -11,8 +11,10 @@ from hobus.launch.cli.provenance_view import MADE_UNDER, rows_of
 from hobus.launch.cli.turn_why import ExplainedTurn
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import counted, note, printable, say, styled, table, table_lines, thousands
-from hobus.launch.sessions.why import Explanation, MemoryShown, PromptShown, Shown, Span
+from hobus.launch.sessions.why import Explanation, Span
 from hobus.launch.sessions.why_context import ContextSeen
+from hobus.launch.sessions.why_memory import MemoryShown
+from hobus.launch.sessions.why_prompts import PromptShown, Shown
 
 _LINE_CHARS = 60
 _BAR_CELLS = 24

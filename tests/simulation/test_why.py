@@ -19,8 +19,10 @@ from hobus.launch.cli.why_view import lines_of, parts_of
 from hobus.launch.console.output import as_json
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
+from hobus.launch.sessions.evidence import ERASED, Evidence
 from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
-from hobus.launch.sessions.why import ERASED, Evidence, Explanation, differences, explain, settings_of, text_behind
+from hobus.launch.sessions.why import Explanation, differences, explain, settings_of
+from hobus.launch.sessions.why_prompts import text_behind
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.simulation.test_memory import QUESTION, Lesson, lesson
 

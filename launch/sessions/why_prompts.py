@@ -1,0 +1,164 @@
+"""What a turn's models were shown, word for word, and where each stretch of it stands in the record. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hobus.actors.ho2_supervisor.turn import text_parts
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import PromptReceived, PromptSent, SentMessage, SentRequest
+from hobus.config.prompt_pack import parse_pack
+from hobus.config.snapshot import Snapshot
+from hobus.launch.sessions.account import short
+from hobus.launch.sessions.evidence import ERASED, body_of
+
+_PACK = "pack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A stretch of a prompt."""
+
+    role: str
+    name: str
+    """What its prompt pack calls it; `pack`: it stands in the pack itself."""
+    source: str
+    """Where the record has it: a pack, or the kinds of the entries that hold its texts."""
+    sequences: tuple[int, ...]
+    """Of those entries."""
+    tokens: int
+    """As budgets estimate them."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptShown:
+    """One call of a model."""
+
+    sequence: int
+    order: str
+    contract_id: str
+    prompt_pack_id: str
+    config_digest: str
+    provider_id: str
+    model_id: str
+    tools: tuple[str, ...]
+    reserved_tokens: int
+    shown: tuple[Shown, ...]
+    input_tokens: int | None = None
+    """None, as all that follows: it was not answered."""
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    latency_ms: int | None = None
+    cost_usd: float | None = None
+    budget_remaining: int | None = None
+    answered: int | None = None
+    """Sequence of the answer."""
+
+
+def quoted_elsewhere(turn: Iterable[Entry], session: Iterable[Entry]) -> frozenset[str]:
+    """Ids of the entries whose texts a turn's prompts show, and which are not its session's."""
+    parts = [
+        part
+        for entry in turn
+        if isinstance(body_of(entry), PromptSent) and (request := _request(entry)) is not None
+        for message in request.messages
+        for part in message.parts
+    ]
+    refs = {part.ref for part in parts if not isinstance(part, int) and part.ref is not None}
+    return frozenset(ref.rpartition("/")[0] for ref in refs) - {entry.submission_id for entry in session}
+
+
+def _request(entry: Entry) -> SentRequest | None:
+    request = read_body(entry, 1) if len(entry.bodies) > 1 and entry.bodies[1] is not None else None
+    return request if isinstance(request, SentRequest) else None
+
+
+def prompt_shown(
+    entry: Entry, said: PromptSent, turn: Sequence[Entry], by_id: Mapping[str, Entry], snapshot: Snapshot | None
+) -> PromptShown:
+    """One prompt, its answer, and where its stretches came from; `by_id`: whatever entries its texts may stand in."""
+    call = entry.submission_id.partition(":")[2]
+    answered = next((one for one in turn if one.submission_id == f"PROMPT_RECEIVED:{call}"), None)
+    answer = None if answered is None else payload_in(PromptReceived, answered)
+    chars = 1 if snapshot is None else snapshot.config.attention.chars_per_token
+    return PromptShown(
+        sequence=entry.sequence,
+        order=short(entry.provenance.work_order_id or ""),
+        contract_id=said.contract_id,
+        prompt_pack_id=said.prompt_pack_id,
+        config_digest=said.config_digest,
+        provider_id=said.provider_id,
+        model_id=said.model_id,
+        tools=said.tools,
+        reserved_tokens=said.reserved_tokens,
+        shown=tuple(_stretches(entry, said, by_id, snapshot, chars)),
+        answered=None if answered is None else answered.sequence,
+        **({} if answer is None else {name: getattr(answer, name) for name in _OF_AN_ANSWER}),
+    )
+
+
+_OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms", "cost_usd", "budget_remaining")
+
+
+def _stretches(
+    entry: Entry, said: PromptSent, by_id: Mapping[str, Entry], snapshot: Snapshot | None, chars_per_token: int
+) -> Iterable[Shown]:
+    request = _request(entry)
+    if request is None:
+        return
+    texts = _texts_of_pack(said.prompt_pack_id, snapshot)
+    for message in request.messages:
+        for name, source, sequences, text in _parts(message, said.prompt_pack_id, texts, by_id):
+            yield Shown(
+                role=message.role,
+                name=name,
+                source=source,
+                sequences=sequences,
+                tokens=-(-len(text) // chars_per_token),
+                text=text,
+            )
+
+
+def _texts_of_pack(pack_id: str, snapshot: Snapshot | None) -> tuple[str, ...]:
+    """Empty where nobody knows them."""
+    words = None if snapshot is None else snapshot.prompt_packs.get(pack_id)
+    try:
+        return () if words is None else parse_pack(pack_id, words).texts
+    except ConfigError:
+        return ()
+
+
+def _parts(
+    message: SentMessage, pack_id: str, texts: tuple[str, ...], by_id: Mapping[str, Entry]
+) -> Iterable[tuple[str, str, tuple[int, ...], str]]:
+    for part in message.parts:
+        if isinstance(part, int):
+            yield _PACK, pack_id, (), texts[part] if part < len(texts) else ERASED
+        elif part.ref is None:
+            yield part.name, "made for this prompt", (), part.text
+        else:
+            seen: list[Entry] = []
+            text = text_behind(part.ref, by_id, seen.append)
+            kinds = ", ".join(dict.fromkeys(one.event_type for one in seen))
+            yield part.name, kinds or "not in this record", tuple(one.sequence for one in seen), text
+
+
+def text_behind(ref: str, by_id: Mapping[str, Entry], seen: Callable[[Entry], object] = lambda _entry: None) -> str:
+    """The text that a ref names, put together from its parts where it has any; `seen` is told of each entry."""
+    submission_id, _, number = ref.rpartition("/")
+    entry = by_id.get(submission_id)
+    body = entry.bodies[int(number)] if entry is not None and int(number) < len(entry.bodies) else None
+    if entry is None or body is None:
+        return ERASED
+    seen(entry)
+    parts = text_parts.parts_in(body)
+    if parts is None:
+        return body.decode("utf-8", "replace")
+    return "".join(
+        text if one is None else text_parts.of_part(text, text_behind(one, by_id, seen)) for one, text in parts
+    )
