@@ -14,7 +14,7 @@ from pathlib import Path
 from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
-from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
@@ -46,7 +46,7 @@ def demand(home: Home, view: View) -> list[str]:
     if inside is None:
         inside = run_inside(view, has_tests=False)
         gate_cache.keep(home, key, inside)
-    outside = run_outside(view, verify=_verify(home, view), check_record=lambda: record_fault(home))
+    outside = run_outside(view, verify=_verify(home, view), check_record=lambda: _fault_at_rest(home))
     found = [*inside, *outside]
     demand_passed(home, found)
     return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
@@ -127,6 +127,15 @@ def _verify(home: Home, view: View) -> Verify | None:
     trusted: Mapping[str, str] = importlib.import_module("hobus.launch.packages.trust").trusted(home)
     verify: Verify = judging.verify_of(trusted, config.governance)
     return verify
+
+
+def _fault_at_rest(home: Home) -> RecordFault | None:
+    """The same at a start; nothing of a record that another launcher's ledger is just making or writing.
+
+    That one has looked itself, and whoever starts beside it is told that the cluster is up.
+    """
+    fault = record_fault(home)
+    return None if fault is not None and holder(home) is not None else fault
 
 
 def record_fault(home: Home, *, is_full: bool = False) -> RecordFault | None:

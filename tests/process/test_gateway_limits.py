@@ -141,7 +141,7 @@ def test_an_agents_budget_and_the_rounds_of_a_run_bound_what_is_sent(cluster: Cl
     """A message beyond what its agent may spend on an answer, and a second round, are refused before anything is sent."""
     agent = load_snapshot().agents["ADMIN"].model_dump(mode="json")
     agent["budget"] = {**agent["budget"], "synthesize": "consolidation_budget"}
-    configure(cluster, budget={"budget_mode": "enforce", "turn_limit": 1})
+    configure(cluster, budget={"budget_mode": "enforce", "turn_limit": 1, "consolidation_budget": 6000})
     (cluster.home.config / "agents").mkdir()
     (cluster.home.config / "agents" / "ADMIN.json").write_text(json.dumps(agent))
     cluster.up("--detach")
