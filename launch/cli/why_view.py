@@ -82,7 +82,7 @@ def lines_of(parts: Iterator[Part]) -> Iterator[str]:
 def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     """Everything that people read of it; `in_full`: every prompt whole."""
     turn, explained = found.account.turn, found.why
-    yield Said(f"{found.name}: {turn.outcome} {turn.code}".rstrip(), bold=True)
+    yield Said(f"{found.name}: {printable(turn.ended)}", bold=True)
     yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
     yield Said(f"  > {_line(turn.reply)}")
     yield from map(Aside, explained.missing)
@@ -217,7 +217,7 @@ def _source(one: Shown) -> str:
 
 
 def _memory(memory: MemoryShown) -> Iterator[Part]:
-    read = "it did not answer" if memory.as_of_seq is None else f"as of {memory.as_of_ts}, #{memory.as_of_seq}"
+    read = "it did not answer" if memory.as_of_seq is None else f"as of {memory.as_of_ts}, {_up_to(memory.as_of_seq)}"
     if memory.shown_by:
         read = f"as order {memory.shown_by} showed them"
     used = f"{thousands(memory.tokens_used)} of {counted(memory.budget, 'token')}"
@@ -233,6 +233,10 @@ def _memory(memory: MemoryShown) -> Iterator[Part]:
         words = "" if left.line is None else f" {printable(left.line)};"
         yield Said(f"  not shown {left.artifact_id}:{words} {left.reason}")
     yield from _further(len(memory.left_out), "line")
+
+
+def _up_to(sequence: int) -> str:
+    return "before its first entry" if sequence < 0 else f"#{sequence}"
 
 
 def _facts(explained: Explanation) -> Iterator[Part]:
