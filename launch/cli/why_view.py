@@ -217,9 +217,12 @@ def _source(one: Shown) -> str:
 
 
 def _memory(memory: MemoryShown) -> Iterator[Part]:
-    read = "it did not answer" if memory.as_of_seq is None else f"as of {memory.as_of_ts}, {_up_to(memory.as_of_seq)}"
-    if memory.shown_by:
-        read = f"as order {memory.shown_by} showed them"
+    if memory.state == "off":
+        yield Heading(f"memory is off (#{memory.sequence})")
+        return
+    read = f"as of {memory.as_of_ts}, {_up_to(memory.as_of_seq)}"
+    if memory.state != "read":
+        read = f"as order {memory.shown_by} showed them" if memory.state == "shown_again" else "it did not answer"
     used = f"{thousands(memory.tokens_used)} of {counted(memory.budget, 'token')}"
     yield Heading(f"memory: {counted(len(memory.shown), 'line')} shown, {used}; {read} (#{memory.sequence})")
     for line in memory.shown:
@@ -235,8 +238,8 @@ def _memory(memory: MemoryShown) -> Iterator[Part]:
     yield from _further(len(memory.left_out), "line")
 
 
-def _up_to(sequence: int) -> str:
-    return "before its first entry" if sequence < 0 else f"#{sequence}"
+def _up_to(sequence: int | None) -> str:
+    return f"#{sequence}" if sequence is not None and sequence >= 0 else "before its first entry"
 
 
 def _facts(explained: Explanation) -> Iterator[Part]:

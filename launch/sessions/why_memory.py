@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
@@ -58,6 +58,8 @@ class MemoryShown:
     """What memory gave to the turn."""
 
     sequence: int
+    state: Literal["read", "shown_again", "off", "silent"]
+    """shown_again: as an order before showed it; off: by the turn's configuration; silent: it did not answer."""
     as_of_ts: str
     as_of_seq: int | None
     shown_by: str
@@ -116,6 +118,7 @@ def memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapshot
     sources = _Sources(found.memory, in_force, stored, context.as_of_ts)
     return MemoryShown(
         sequence=entry.sequence,
+        state=_state(context, snapshot),
         as_of_ts=context.as_of_ts,
         as_of_seq=context.as_of_seq,
         shown_by=context.shown_by and short(context.shown_by),
@@ -127,6 +130,14 @@ def memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapshot
         ),
         left_out=tuple(_left_out(context, memory, as_of, whose, budget)),
     )
+
+
+def _state(context: ContextAssembled, snapshot: Snapshot | None) -> Literal["read", "shown_again", "off", "silent"]:
+    if context.as_of_seq is not None:
+        return "read"
+    if snapshot is not None and snapshot.config.memory is None:
+        return "off"
+    return "shown_again" if context.shown_by else "silent"
 
 
 class _Whose(NamedTuple):
