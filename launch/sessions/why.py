@@ -18,8 +18,8 @@ from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of
 from hobus.launch.sessions.provenance import Used, named_by_run, used_in
 from hobus.launch.sessions.why_context import ContextSeen, contexts_in
-from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, memory_of, memory_shown
-from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown
+from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_of, memory_shown
+from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown, with_learned
 
 _SPANS = {
     "WO_DISPATCHED": ("order", ("WO_COMPLETED", "WO_FAILED", "WO_LATE")),
@@ -81,11 +81,15 @@ def explain(found: Evidence) -> Explanation:
     missing = [] if snapshot is not None or not sent else [f"{found.fault}: texts of prompt packs are not shown"]
     classified, labels = _classification(found.turn)
     memory = memory_of(found, snapshot)
+    shown = memory_shown(found, memory, snapshot)
+    learned = learned_in(found, shown)
     return Explanation(
         classification=labels,
         classified=None if classified is None else classified.sequence,
-        prompts=tuple(prompt_shown(entry, said, found.turn, by_id, snapshot) for entry, said in sent),
-        memory=memory_shown(found, memory, snapshot),
+        prompts=tuple(
+            with_learned(prompt_shown(entry, said, found.turn, by_id, snapshot), learned) for entry, said in sent
+        ),
+        memory=shown,
         gates=gates_seen(found, memory),
         quality=tuple(_fact(entry) for entry in found.turn if isinstance(body_of(entry), QualityGate)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),

@@ -140,6 +140,20 @@ def _state(context: ContextAssembled, snapshot: Snapshot | None) -> Literal["rea
     return "shown_again" if context.shown_by else "silent"
 
 
+def learned_in(found: Evidence, shown: MemoryShown | None) -> dict[str, int]:
+    """Line -> sequence of the HO3_OVERLAY that holds it: of the lines shown, and what stood before the turn ended."""
+    agent_id = next((one.provenance.agent_id for one in found.turn if one.provenance.agent_id), "")
+    last = max((one.sequence for one in found.turn), default=-1)
+    written = {
+        one.bodies[1].decode("utf-8", "replace"): one.sequence
+        for one in found.memory
+        if one.event_type == "HO3_OVERLAY" and one.provenance.agent_id == agent_id and one.sequence < last
+        and len(one.bodies) > 1 and one.bodies[1] is not None
+    }  # fmt: skip
+    lines = () if shown is None else shown.shown
+    return written | {one.line: one.sequence for one in lines if one.sequence is not None}
+
+
 class _Whose(NamedTuple):
     """Whose memory a turn reads."""
 

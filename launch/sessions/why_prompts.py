@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hobus.actors.ho2_supervisor.turn import text_parts
+from hobus.actors.ho2_supervisor.turn import recall, text_parts
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import read_body
@@ -17,6 +17,7 @@ from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import ERASED, body_of
 
 _PACK = "pack"
+_LEARNED = "HO3_OVERLAY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,18 @@ def _stretches(
                 tokens=-(-len(text) // chars_per_token),
                 text=text,
             )
+
+
+def with_learned(prompt: PromptShown, learned: Mapping[str, int]) -> PromptShown:
+    """A line of memory also stands where it was learned: `learned`, line -> sequence of that entry."""
+    return replace(prompt, shown=tuple(_learned(one, learned) for one in prompt.shown))
+
+
+def _learned(one: Shown, learned: Mapping[str, int]) -> Shown:
+    if one.name != recall.SEGMENT or one.text not in learned:
+        return one
+    kinds = f"{_LEARNED}, {one.source}" if one.sequences else _LEARNED
+    return replace(one, source=kinds, sequences=(learned[one.text], *one.sequences))
 
 
 def _texts_of_pack(pack_id: str, snapshot: Snapshot | None) -> tuple[str, ...]:

@@ -113,6 +113,20 @@ def test_each_prompt_is_told_word_for_word_with_the_places_of_its_texts(taught):
                 assert one.sequences or one.name == "pack" or one.source == "made for this prompt"
 
 
+def test_a_line_of_memory_in_a_prompt_is_told_with_the_entry_in_which_it_was_learned(taught):
+    """Each of them, in each prompt; whatever other entry holds it too stands behind that."""
+    _, entries, turns, _ = taught
+    by_sequence = {one.sequence: one for one in entries}
+    lines = [
+        one for prompt in turns[0].prompts for one in prompt.shown if one.name == "ho3_biases" and one.text.strip()
+    ]
+    assert lines
+    for one in lines:
+        overlay = by_sequence[one.sequences[0]]
+        assert one.source.startswith("HO3_OVERLAY") and overlay.event_type == "HO3_OVERLAY"
+        assert overlay.bodies[1] == one.text.encode()
+
+
 def joined(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Messages of one role that follow each other as one."""
     found: list[tuple[str, str]] = []
