@@ -13,6 +13,7 @@ from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import counted, note, printable, say, styled, table, table_lines, thousands
 from hobus.launch.sessions.why import Explanation, Span
 from hobus.launch.sessions.why_context import ContextSeen
+from hobus.launch.sessions.why_failed import FailureSeen
 from hobus.launch.sessions.why_memory import MemoryShown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown
 
@@ -86,6 +87,7 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
     yield Said(f"  > {_line(turn.reply)}")
     yield from map(Aside, explained.missing)
+    yield from _failures(explained.failures)
     yield from _spans(explained.spans)
     yield from _classification(explained)
     for context in explained.contexts:
@@ -107,6 +109,29 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
         yield Rows(MADE_UNDER, rows_of(explained.made_of))
     if turn.outcome == "running":
         yield Aside("the turn is not over yet")
+
+
+def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
+    """The words of each whole, as they say what to mend; those that were said before are named by their entry."""
+    if failures:
+        yield Heading("what failed")
+    said: dict[str, int] = {}
+    for one in failures[:_ROWS]:
+        whose = f"{_FAILED[one.event]} {_whose(one.order) if one.order else ''}".rstrip()
+        attempt = f", attempt {one.attempt}" if one.attempt else ""
+        first = said.setdefault(one.words, one.sequence) if one.words else None
+        words = "" if first is None else f": {printable(one.words)}" if first == one.sequence else f", as #{first} says"
+        yield Said(f"  {whose}{attempt}: {printable(one.code)}{words} (#{one.sequence})")
+    yield from _further(len(failures), "failure")
+
+
+_FAILED = {
+    "PROMPT_FAILED": "prompt",
+    "PROMPT_REJECTED": "prompt, never sent,",
+    "WO_FAILED": "the end",
+    "RunFailed": "the run",
+    "DEGRADATION": "the supervisor: the host answers in its place",
+}
 
 
 def _spans(spans: Sequence[Span]) -> Iterator[Part]:
@@ -185,11 +210,15 @@ def _score(score: float | None) -> str:
 
 
 def _prompt(prompt: PromptShown, *, in_full: bool) -> Iterator[Part]:
-    whose = prompt.order if prompt.order.startswith("of ") else f"of order {prompt.order}"
+    whose = _whose(prompt.order)
     model = f"{prompt.provider_id}/{prompt.model_id}"
-    yield Heading(f"prompt {whose} to {model} under {prompt.contract_id} (#{prompt.sequence})")
+    again = f", attempt {prompt.attempt}," if prompt.attempt and prompt.attempt > 1 else ""
+    yield Heading(f"prompt {whose}{again} to {model} under {prompt.contract_id} (#{prompt.sequence})")
     if prompt.answered is None:
-        yield Said("  not answered")
+        why = (
+            "" if prompt.failed is None else f": {printable(prompt.code)}: {printable(prompt.words)} (#{prompt.failed})"
+        )
+        yield Said(f"  not answered{why}")
     else:
         price = "price unknown" if prompt.cost_usd is None else f"${prompt.cost_usd:.4f}"
         remaining = prompt.budget_remaining
@@ -210,6 +239,10 @@ def _prompt(prompt: PromptShown, *, in_full: bool) -> Iterator[Part]:
         (one.role, printable(one.name), thousands(one.tokens), _source(one), _line(one.text)) for one in prompt.shown
     ]
     yield from _rows(("ROLE", "STRETCH", "TOKENS", "FROM", "TEXT"), rows)
+
+
+def _whose(order: str) -> str:
+    return order if order.startswith("of ") else f"of order {order}"
 
 
 def _source(one: Shown) -> str:

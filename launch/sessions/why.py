@@ -18,6 +18,7 @@ from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of
 from hobus.launch.sessions.provenance import Used, named_by_run, used_in
 from hobus.launch.sessions.why_context import ContextSeen, contexts_in
+from hobus.launch.sessions.why_failed import FailureSeen, failures_in, orders_of_type
 from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_of, memory_shown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown, with_learned
 
@@ -59,6 +60,7 @@ class Explanation:
     classification: dict[str, Any] | None
     classified: int | None
     """Sequence of the classification's end; None: there was none."""
+    failures: tuple[FailureSeen, ...]
     prompts: tuple[PromptShown, ...]
     contexts: tuple[ContextSeen, ...]
     memory: MemoryShown | None
@@ -86,6 +88,7 @@ def explain(found: Evidence) -> Explanation:
     return Explanation(
         classification=labels,
         classified=None if classified is None else classified.sequence,
+        failures=failures_in(found.turn),
         prompts=tuple(
             with_learned(prompt_shown(entry, said, found.turn, by_id, snapshot), learned) for entry, said in sent
         ),
@@ -106,7 +109,7 @@ def explain(found: Evidence) -> Explanation:
 
 def _classification(turn: Sequence[Entry]) -> tuple[Entry | None, dict[str, Any] | None]:
     """The end of the classification's order, and what it says."""
-    orders = {
+    orders = orders_of_type(turn, "classify") | {
         one.provenance.work_order_id
         for one in turn
         if isinstance(said := body_of(one), PromptSent) and "CLASSIFY" in said.contract_id

@@ -15,6 +15,7 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import ERASED, body_of
+from hobus.launch.sessions.why_failed import attempt_of, failures_in
 
 _PACK = "pack"
 _LEARNED = "HO3_OVERLAY"
@@ -59,6 +60,11 @@ class PromptShown:
     budget_remaining: int | None = None
     answered: int | None = None
     """Sequence of the answer."""
+    attempt: int | None = None
+    failed: int | None = None
+    """Sequence of PROMPT_FAILED, whose code and words follow; None: it did not fail, or is not over yet."""
+    code: str = ""
+    words: str = ""
 
 
 def quoted_elsewhere(turn: Iterable[Entry], session: Iterable[Entry]) -> frozenset[str]:
@@ -86,6 +92,8 @@ def prompt_shown(
     call = entry.submission_id.partition(":")[2]
     answered = next((one for one in turn if one.submission_id == f"PROMPT_RECEIVED:{call}"), None)
     answer = None if answered is None else payload_in(PromptReceived, answered)
+    failures = failures_in(one for one in turn if one.submission_id == f"PROMPT_FAILED:{call}")
+    failed = failures[0] if failures else None
     chars = 1 if snapshot is None else snapshot.config.attention.chars_per_token
     return PromptShown(
         sequence=entry.sequence,
@@ -99,6 +107,8 @@ def prompt_shown(
         reserved_tokens=said.reserved_tokens,
         shown=tuple(_stretches(entry, said, by_id, snapshot, chars)),
         answered=None if answered is None else answered.sequence,
+        attempt=attempt_of(entry),
+        **({} if failed is None else {"failed": failed.sequence, "code": failed.code, "words": failed.words}),
         **({} if answer is None else {name: getattr(answer, name) for name in _OF_AN_ANSWER}),
     )
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho3_memory.records import STREAMS
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
@@ -15,7 +19,7 @@ from hobus.launch.cli.why_view import lines_of, parts_of
 from hobus.launch.sessions.evidence import Evidence
 from hobus.launch.sessions.why import explain
 from tests.actors.ho2_supervisor.rig import snapshot
-from tests.simulation.test_memory import lesson
+from tests.simulation.test_memory import Watched, lesson
 
 
 def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot) -> tuple[ExplainedTurn, str]:
@@ -26,6 +30,65 @@ def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot
     found = explain(Evidence(turn=account.entries, session=of_session, memory=memory, snapshot=config))
     told = ExplainedTurn(account, found)
     return told, "\n".join(lines_of(parts_of(told)))
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+WORDS = "provider offline cannot be reached at http://127.0.0.1:9/v1: is it running there?"
+
+
+def _unreachable(_prompt: Prompt) -> PromptResponse | None:
+    raise GatewayError("PROVIDER_ERROR", WORDS, retryable=True)
+
+
+@pytest.fixture(scope="module")
+def failed() -> tuple[list[Entry], list[tuple[ExplainedTurn, str]]]:
+    """Turns of one session until none of a turn's prompts is sent any more, as the model's breaker is open."""
+    config = snapshot()
+    with SimulatedCluster(config, providers={"offline": Watched(config, _unreachable)}) as cluster:
+        session_id = cluster.ask("list the packages", input_id="in-1").session_id
+        for number in (2, 3):
+            cluster.ask("again", input_id=f"in-{number}", session_id=session_id)
+        entries = cluster.entries()
+    return entries, [why(entries, session_id, str(number), config) for number in (1, 2, 3)]
+
+
+def test_each_call_that_failed_says_why_with_its_code_words_and_entry(failed):
+    """Of each attempt; also where it stands among the prompts."""
+    entries, turns = failed
+    told, words = turns[0]
+    ends = {one.sequence: one for one in entries if one.event_type == "PROMPT_FAILED"}
+    assert len(told.why.prompts) >= 3
+    assert [one.attempt for one in told.why.prompts][:3] == [1, 2, 3]
+    for one in told.why.prompts:
+        assert one.failed in ends and (one.code, one.words) == ("PROVIDER_ERROR", WORDS)
+        assert f"not answered: PROVIDER_ERROR: {WORDS} (#{one.failed})" in words
+        assert (one.failed, one.attempt) in {(seen.sequence, seen.attempt) for seen in told.why.failures}
+    assert f"prompt of order 1.1.1, attempt 1: PROVIDER_ERROR: {WORDS} (#{told.why.prompts[0].failed})" in words
+
+
+def test_the_turns_own_failure_and_the_attempt_of_the_host_are_told_with_their_entries(failed):
+    """Each of the turn's own input, and none of another's."""
+    entries, turns = failed
+    by_sequence = {one.sequence: one for one in entries}
+    for number, (told, words) in enumerate(turns, 1):
+        failures = {one.event: one for one in told.why.failures}
+        run, host, refused = failures["RunFailed"], failures["DEGRADATION"], failures["PROMPT_REJECTED"]
+        assert run.code == told.account.turn.code and WORDS in run.words
+        assert (refused.order, refused.code) == ("of the degraded answer", "CIRCUIT_OPEN") and WORDS in refused.words
+        assert host.code == f"BusError:{run.code}" and f"(#{host.sequence})" in words and f"(#{run.sequence})" in words
+        assert by_sequence[host.sequence].submission_id.endswith(f"/in-{number}")
+        assert f"WO-DEGRADED-in-{number}" == by_sequence[refused.sequence].provenance.work_order_id
+        assert "prompt, never sent, of the degraded answer: CIRCUIT_OPEN" in words
+        assert told.document()["failures"][-1]["words"]
+
+
+def test_a_classification_whose_prompt_was_never_sent_is_said_to_have_failed(failed):
+    """Its order says what it was for."""
+    _, turns = failed
+    told, words = turns[2]
+    assert not told.why.prompts and told.why.classified is not None
+    assert f"the message was taken as (#{told.why.classified})\n  nothing: the classification failed" in words
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
