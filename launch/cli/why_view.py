@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from hobus.bus.text import shortened
 from hobus.launch.cli.provenance_view import MADE_UNDER, rows_of
 from hobus.launch.cli.turn_why import ExplainedTurn
+from hobus.launch.cli.why_parts import Aside, Heading, Part, Rows, Said
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import counted, note, printable, say, styled, table, table_lines, thousands
+from hobus.launch.console.output import counted, printable, thousands
 from hobus.launch.sessions.why import Explanation, Span
 from hobus.launch.sessions.why_context import ContextSeen
 from hobus.launch.sessions.why_failed import FailureSeen
 from hobus.launch.sessions.why_memory import MemoryShown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown
+from hobus.launch.sessions.why_waits import WaitSeen
 
 _LINE_CHARS = 60
 _BAR_CELLS = 24
@@ -26,60 +28,6 @@ _ROWS = 40
 _US_PER_MS = 1000
 
 
-class Heading(NamedTuple):
-    """Above what follows, a blank line before it."""
-
-    text: str
-
-
-class Said(NamedTuple):
-    """A line."""
-
-    text: str
-    colour: str | None = None
-    bold: bool = False
-
-
-class Aside(NamedTuple):
-    """What a program that reads standard output must not see."""
-
-    text: str
-
-
-class Rows(NamedTuple):
-    """A table; of its cells what no terminal is commanded by."""
-
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-Part = Heading | Said | Aside | Rows
-
-
-def show(parts: Iterator[Part]) -> None:
-    """Printed, each as soon as it is there."""
-    for part in parts:
-        match part:
-            case Heading(text):
-                say()
-                say(styled(text, None, bold=True))
-            case Said(text, colour, bold):
-                say(styled(text, colour, bold=bold) if colour or bold else text)
-            case Aside(text):
-                note(text)
-            case Rows(headings, rows):
-                table(headings, rows)
-
-
-def lines_of(parts: Iterator[Part]) -> Iterator[str]:
-    """The same as lines; tables as wide as the terminal."""
-    for part in parts:
-        if isinstance(part, Rows):
-            yield from table_lines(part.headings, part.rows, is_styled=False)
-        else:
-            yield part.text
-
-
 def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     """Everything that people read of it; `in_full`: every prompt whole."""
     turn, explained = found.account.turn, found.why
@@ -88,6 +36,13 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     yield Said(f"  > {_line(turn.reply)}")
     yield from map(Aside, explained.missing)
     yield from _failures(explained.failures)
+    if explained.waits:
+        yield Heading("calls that need an approval")
+        waits = [
+            (one.order, printable(one.tool_id), one.since, _verdict(one), _entries(one.sequences))
+            for one in explained.waits
+        ]
+        yield from _rows(("ORDER", "TOOL", "SINCE", "VERDICT", "ENTRIES"), waits)
     yield from _spans(explained.spans)
     yield from _classification(explained)
     for context in explained.contexts:
@@ -123,6 +78,14 @@ def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
         words = "" if first is None else f": {printable(one.words)}" if first == one.sequence else f", as #{first} says"
         yield Said(f"  {whose}{attempt}: {printable(one.code)}{words} (#{one.sequence})")
     yield from _further(len(failures), "failure")
+
+
+def _verdict(wait: WaitSeen) -> str:
+    words = f": {_line(wait.words)}" if wait.words else ""
+    return f"{_VERDICTS.get(wait.verdict, wait.verdict)}{words}"
+
+
+_VERDICTS = {"": "waits for a person", "undecided": "the run was over first"}
 
 
 _FAILED = {

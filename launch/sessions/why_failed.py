@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.ends import end_in, result_in
-from hobus.bus.record.journal import own_text, recorded
+from hobus.bus.record.journal import Recorded, own_text, recorded
 from hobus.bus.record.payloads.orders import OrderEnd
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptRejected
 from hobus.launch.sessions.account import short
@@ -85,14 +84,19 @@ def orders_of_type(turn: Sequence[Entry], wo_type: str) -> set[str]:
     """Ids of the run's orders of this type; those whose entry was erased are left out."""
     found: set[str] = set()
     for one in turn:
-        taken = _recorded(one) if one.event_type == "WO_DISPATCHED" and is_session_stream(one.stream) else None
-        event = None if taken is None else taken.event.event
+        event = event_of(one) if one.event_type == "WO_DISPATCHED" and is_session_stream(one.stream) else None
         if isinstance(event, events.OrderDispatched) and event.wo_type == wo_type:
             found.add(event.wo_id)
     return found
 
 
-def _recorded(entry: Entry) -> Any:
+def event_of(entry: Entry) -> events.SessionFact | None:
+    """Of an entry of a session's journal; None: it was erased, or is of another version."""
+    taken = _recorded(entry)
+    return None if taken is None else taken.event.event
+
+
+def _recorded(entry: Entry) -> Recorded | None:
     try:
         return recorded(entry)
     except ValueError:  # of another version, or forged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,15 +12,20 @@ from bench.simulated import SimulatedCluster
 from hobus.actors.ho3_memory.records import STREAMS
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.ids import iso_of_us
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import Approve, Cancel, Deny
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_view import lines_of, parts_of
+from hobus.launch.cli.why_parts import lines_of
+from hobus.launch.cli.why_view import parts_of
 from hobus.launch.sessions.evidence import Evidence
 from hobus.launch.sessions.why import explain
 from tests.actors.ho2_supervisor.rig import snapshot
+from tests.sessions import held_calls, stands_still
 from tests.simulation.test_memory import Watched, lesson
+from tests.simulation.test_sessions import configured, played
 
 
 def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot) -> tuple[ExplainedTurn, str]:
@@ -89,6 +95,73 @@ def test_a_classification_whose_prompt_was_never_sent_is_said_to_have_failed(fai
     told, words = turns[2]
     assert not told.why.prompts and told.why.classified is not None
     assert f"the message was taken as (#{told.why.classified})\n  nothing: the classification failed" in words
+
+
+# --- approvals --------------------------------------------------------------------------------------------------------
+
+
+def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_it():
+    """For which call and since when; then the command that ended it, a denied call's as an approved one's."""
+    config = configured(tools={"approval": ["list_*", "verify_ledger"]})
+    with played(config) as (cluster, person):
+
+        async def story() -> list[Entry]:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(person.say("what packages are installed, and is the ledger intact?"))
+                view = await person.until(lambda view: stands_still(view) and len(held_calls(view)) == 2)
+                await asyncio.sleep(1)
+                meanwhile, held = cluster.entries(), held_calls(view)
+                await person.command(Deny(call_id=held["verify_ledger"], reason="not now"))
+                await asyncio.sleep(1)
+                await person.command(Approve(call_id=held["list_packages"]))
+            return meanwhile
+
+        meanwhile = cluster.world.run(story())
+        entries = cluster.entries()
+    told, words = why(meanwhile, person.session_id, "1", config)
+    batch = next(one for one in entries if one.event_type == "ToolBatchIssued")
+    assert {(one.tool_id, one.verdict, one.end_us) for one in told.why.waits} == {
+        ("list_packages", "", None),
+        ("verify_ledger", "", None),
+    }
+    assert {one.since for one in told.why.waits} == {iso_of_us(batch.ledger_at_us)}
+    assert "waits for a person" in words and "waits for approval" in words and f"#{batch.sequence}" in words
+
+    told, words = why(entries, person.session_id, "1", config)
+    waits = {one.tool_id: one for one in told.why.waits}
+    assert {name: (one.verdict, one.words) for name, one in waits.items()} == {
+        "list_packages": ("approved", ""),
+        "verify_ledger": ("denied", "not now"),
+    }
+    kinds = {one.sequence: one.event_type for one in entries}
+    for one in waits.values():
+        assert [kinds[n] for n in one.sequences] == ["ToolBatchIssued", "HostCommandReceived", "HostCommandApplied"]
+        assert next(span for span in told.why.spans if span.sequences == one.sequences).order == one.order
+        assert one.end_us is not None and one.end_us - one.begin_us >= 1_000_000
+    assert waits["list_packages"].end_us - waits["verify_ledger"].end_us >= 1_000_000
+    assert "denied: not now" in words and "waited for approval: approved" in words and "waits for" not in words
+    assert told.document()["waits"][0]["call_id"]
+
+
+def test_a_wait_that_its_run_did_not_outlive_is_undecided():
+    """It ends with the run."""
+    config = configured(tools={"approval": ["list_*"]})
+    with played(config) as (cluster, person):
+
+        async def story() -> None:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(person.say("what packages are installed?"))
+                await person.until(lambda view: stands_still(view) and len(held_calls(view)) == 1)
+                await person.command(Cancel(reason="too long"))
+
+        cluster.world.run(story())
+        entries = cluster.entries()
+    told, words = why(entries, person.session_id, "1", config)
+    (wait,) = told.why.waits
+    assert (wait.verdict, wait.end_us is None) == ("undecided", False)
+    assert "cancelled (too long)" in words and "the run was over first" in words
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

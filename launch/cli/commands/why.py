@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from hobus.launch.cli import why_view
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.provenance_view import change_in_words
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import TURN, ExplainedTurn, explained
+from hobus.launch.cli.why_parts import show
+from hobus.launch.cli.why_view import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import note, printable, say, styled
@@ -36,7 +37,7 @@ def why(*, home: Home, given: str, in_full: bool) -> Output:
     cluster.
     """
     (found,) = _explained(home, given)
-    return Output(found.document(), lambda: why_view.show(why_view.parts_of(found, in_full=in_full)))
+    return Output(found.document(), lambda: show(parts_of(found, in_full=in_full)))
 
 
 @click.command(epilog=f"TURN_A and TURN_B are {TURN}")
