@@ -89,11 +89,16 @@ def closed_until_us(failed_us: int, config: Ho3Config) -> int:
 
 def _found(tally: EventTally, level: Level | None, config: Ho3Config, *, is_shared: bool) -> str:
     """What was counted against what is needed."""
-    sessions = f"{tally.session_count} of {config.gate_session_threshold} sessions"
+    sessions = _of(tally.session_count, config.gate_session_threshold, "sessions")
     if is_shared:
-        sessions += f", {tally.principal_count} of {config.gate_principal_threshold} principals"
+        sessions += f", {_of(tally.principal_count, config.gate_principal_threshold, 'principals')}"
     if level is None:
-        return f"{tally.event_count} of {config.gate_count_threshold} events, {sessions}"
+        return f"{_of(tally.event_count, config.gate_count_threshold, 'events')}, {sessions}"
     stand = f"open until below {config.gate_low:g}" if level.is_open else f"opens at {config.gate_high:g}"
     events = f"{tally.event_count} event{'s' * (tally.event_count != 1)}"
     return f"evidence {level.evidence:.3f} of {events} ({stand}), {sessions}"
+
+
+def _of(count: int, needed: int, what: str) -> str:
+    """`2 of 3 sessions`; of more than are needed: `5 sessions (3 needed)`."""
+    return f"{count} of {needed} {what}" if count <= needed else f"{count} {what} ({needed} needed)"

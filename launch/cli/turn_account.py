@@ -23,6 +23,8 @@ _DASHES = 4
 """Of a whole id."""
 _ID_CHARS = (8, 36)
 """Of a session, as people see it and whole."""
+_GROUP = 4
+"""Digits behind the first dash of an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class TurnAccount:
         show_moments(self.lines())
         for line in (turn.reply or "").splitlines():
             say_prose("    > ", printable(line))
-        say_prose("  ", f"{f'{turn.outcome} {turn.code}'.rstrip()}; {_taken(self.entries)}")
+        say_prose("  ", f"{turn.ended}; {_taken(self.entries)}")
         if turn.outcome == "running":
             note("the turn is not over yet")
 
@@ -143,7 +145,7 @@ def beginning_of(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
 
 
 def run_in(given: str) -> tuple[str, str] | None:
-    """Session and number of `SES-1a2b3c4d-2` or `<whole id>-2`, or session and input of `<session>/<input>`.
+    """Session and number of `SES-1a2b3c4d-2`, `1a2b3c4d-2` or `<whole id>-2`; of `<session>/<input>`, that and input.
 
     None for anything else.
     """
@@ -151,6 +153,7 @@ def run_in(given: str) -> tuple[str, str] | None:
     if slash and named and input_id:
         return named, input_id
     session, _, number = given.rpartition("-")
-    is_named = session[:4].upper() == "SES-" or session.count("-") == _DASHES
+    is_short = len(session) == _ID_CHARS[0] and len(number) < _GROUP  # as long as the next group of an id: that group
+    is_named = session[:4].upper() == "SES-" or session.count("-") == _DASHES or is_short
     is_run = is_named and number.isascii() and number.isdigit() and len(session.removeprefix("SES-")) in _ID_CHARS
     return (session, number) if is_run else None

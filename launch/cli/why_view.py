@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from hobus.bus.text import shortened
 from hobus.launch.cli.provenance_view import MADE_UNDER, rows_of
 from hobus.launch.cli.turn_why import ExplainedTurn
+from hobus.launch.cli.why_parts import Aside, Heading, Part, Rows, Said
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import counted, note, printable, say, styled, table, table_lines, thousands
+from hobus.launch.console.output import counted, printable, thousands
 from hobus.launch.sessions.why import Explanation, Span
 from hobus.launch.sessions.why_context import ContextSeen
+from hobus.launch.sessions.why_failed import FailureSeen
 from hobus.launch.sessions.why_memory import MemoryShown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown
+from hobus.launch.sessions.why_waits import WaitSeen
 
 _LINE_CHARS = 60
 _BAR_CELLS = 24
@@ -25,67 +28,21 @@ _ROWS = 40
 _US_PER_MS = 1000
 
 
-class Heading(NamedTuple):
-    """Above what follows, a blank line before it."""
-
-    text: str
-
-
-class Said(NamedTuple):
-    """A line."""
-
-    text: str
-    colour: str | None = None
-    bold: bool = False
-
-
-class Aside(NamedTuple):
-    """What a program that reads standard output must not see."""
-
-    text: str
-
-
-class Rows(NamedTuple):
-    """A table; of its cells what no terminal is commanded by."""
-
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-Part = Heading | Said | Aside | Rows
-
-
-def show(parts: Iterator[Part]) -> None:
-    """Printed, each as soon as it is there."""
-    for part in parts:
-        match part:
-            case Heading(text):
-                say()
-                say(styled(text, None, bold=True))
-            case Said(text, colour, bold):
-                say(styled(text, colour, bold=bold) if colour or bold else text)
-            case Aside(text):
-                note(text)
-            case Rows(headings, rows):
-                table(headings, rows)
-
-
-def lines_of(parts: Iterator[Part]) -> Iterator[str]:
-    """The same as lines; tables as wide as the terminal."""
-    for part in parts:
-        if isinstance(part, Rows):
-            yield from table_lines(part.headings, part.rows, is_styled=False)
-        else:
-            yield part.text
-
-
 def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     """Everything that people read of it; `in_full`: every prompt whole."""
     turn, explained = found.account.turn, found.why
-    yield Said(f"{found.name}: {turn.outcome} {turn.code}".rstrip(), bold=True)
+    yield Said(f"{found.name}: {printable(turn.ended)}", bold=True)
     yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
     yield Said(f"  > {_line(turn.reply)}")
     yield from map(Aside, explained.missing)
+    yield from _failures(explained.failures)
+    if explained.waits:
+        yield Heading("calls that need an approval")
+        waits = [
+            (one.order, printable(one.tool_id), one.since, _verdict(one), _entries(one.sequences))
+            for one in explained.waits
+        ]
+        yield from _rows(("ORDER", "TOOL", "SINCE", "VERDICT", "ENTRIES"), waits)
     yield from _spans(explained.spans)
     yield from _classification(explained)
     for context in explained.contexts:
@@ -107,6 +64,37 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
         yield Rows(MADE_UNDER, rows_of(explained.made_of))
     if turn.outcome == "running":
         yield Aside("the turn is not over yet")
+
+
+def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
+    """The words of each whole, as they say what to mend; those that were said before are named by their entry."""
+    if failures:
+        yield Heading("what failed")
+    said: dict[str, int] = {}
+    for one in failures[:_ROWS]:
+        whose = f"{_FAILED[one.event]} {_whose(one.order) if one.order else ''}".rstrip()
+        attempt = f", attempt {one.attempt}" if one.attempt else ""
+        first = said.setdefault(one.words, one.sequence) if one.words else None
+        words = "" if first is None else f": {printable(one.words)}" if first == one.sequence else f", as #{first} says"
+        yield Said(f"  {whose}{attempt}: {printable(one.code)}{words} (#{one.sequence})")
+    yield from _further(len(failures), "failure")
+
+
+def _verdict(wait: WaitSeen) -> str:
+    words = f": {_line(wait.words)}" if wait.words else ""
+    return f"{_VERDICTS.get(wait.verdict, wait.verdict)}{words}"
+
+
+_VERDICTS = {"": "waits for a person", "undecided": "the run was over first"}
+
+
+_FAILED = {
+    "PROMPT_FAILED": "prompt",
+    "PROMPT_REJECTED": "prompt, never sent,",
+    "WO_FAILED": "the end",
+    "RunFailed": "the run",
+    "DEGRADATION": "the supervisor: the host answers in its place",
+}
 
 
 def _spans(spans: Sequence[Span]) -> Iterator[Part]:
@@ -185,11 +173,15 @@ def _score(score: float | None) -> str:
 
 
 def _prompt(prompt: PromptShown, *, in_full: bool) -> Iterator[Part]:
-    whose = prompt.order if prompt.order.startswith("of ") else f"of order {prompt.order}"
+    whose = _whose(prompt.order)
     model = f"{prompt.provider_id}/{prompt.model_id}"
-    yield Heading(f"prompt {whose} to {model} under {prompt.contract_id} (#{prompt.sequence})")
+    again = f", attempt {prompt.attempt}," if prompt.attempt and prompt.attempt > 1 else ""
+    yield Heading(f"prompt {whose}{again} to {model} under {prompt.contract_id} (#{prompt.sequence})")
     if prompt.answered is None:
-        yield Said("  not answered")
+        why = (
+            "" if prompt.failed is None else f": {printable(prompt.code)}: {printable(prompt.words)} (#{prompt.failed})"
+        )
+        yield Said(f"  not answered{why}")
     else:
         price = "price unknown" if prompt.cost_usd is None else f"${prompt.cost_usd:.4f}"
         remaining = prompt.budget_remaining
@@ -212,14 +204,21 @@ def _prompt(prompt: PromptShown, *, in_full: bool) -> Iterator[Part]:
     yield from _rows(("ROLE", "STRETCH", "TOKENS", "FROM", "TEXT"), rows)
 
 
+def _whose(order: str) -> str:
+    return order if order.startswith("of ") else f"of order {order}"
+
+
 def _source(one: Shown) -> str:
     return f"{one.source} {_entries(one.sequences)}".rstrip()
 
 
 def _memory(memory: MemoryShown) -> Iterator[Part]:
-    read = "it did not answer" if memory.as_of_seq is None else f"as of {memory.as_of_ts}, #{memory.as_of_seq}"
-    if memory.shown_by:
-        read = f"as order {memory.shown_by} showed them"
+    if memory.state == "off":
+        yield Heading(f"memory is off (#{memory.sequence})")
+        return
+    read = f"as of {memory.as_of_ts}, {_up_to(memory.as_of_seq)}"
+    if memory.state != "read":
+        read = f"as order {memory.shown_by} showed them" if memory.state == "shown_again" else "it did not answer"
     used = f"{thousands(memory.tokens_used)} of {counted(memory.budget, 'token')}"
     yield Heading(f"memory: {counted(len(memory.shown), 'line')} shown, {used}; {read} (#{memory.sequence})")
     for line in memory.shown:
@@ -233,6 +232,10 @@ def _memory(memory: MemoryShown) -> Iterator[Part]:
         words = "" if left.line is None else f" {printable(left.line)};"
         yield Said(f"  not shown {left.artifact_id}:{words} {left.reason}")
     yield from _further(len(memory.left_out), "line")
+
+
+def _up_to(sequence: int | None) -> str:
+    return f"#{sequence}" if sequence is not None and sequence >= 0 else "before its first entry"
 
 
 def _facts(explained: Explanation) -> Iterator[Part]:

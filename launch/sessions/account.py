@@ -88,15 +88,21 @@ class Totals:
     """None: a price, or what a call used, is unknown."""
 
 
+_OF_HOST = (("DEGRADATION", ""), ("TurnDegraded", ""), ("TurnDegraded", "/delivered"))
+
+
 def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
     """Those that belong to the turn that this entry begins, in the order of the record.
 
     `beginning`: its RunRequested; of a turn that never had a run, its TurnDegraded. `entries`: of its session.
     """
     session_id, run_seq = beginning.provenance.session_id, beginning.provenance.run_seq
+    input_id = beginning.submission_id.partition("/")[2].partition("/")[0]
     journal = session_stream(session_id)
     ends = [one for one in entries if one.event_type in ENDS and _is_of_run(one, beginning)]
     last = max((one.sequence for one in ends), default=None)
+    # What the host did for an input whose run had failed names the input and no run.
+    of_host = {f"{event_type}:{session_id}/{input_id}{end}" for event_type, end in _OF_HOST}
 
     def belongs(one: Entry) -> bool:
         if one.provenance.session_id != session_id and one.stream != journal:
@@ -104,6 +110,8 @@ def entries_of_turn(entries: Sequence[Entry], beginning: Entry) -> list[Entry]:
         if _has_trace_of(one, beginning) or (run_seq and one.provenance.run_seq == run_seq):
             return True
         if run_seq and f"{session_id}-{run_seq}-" in one.submission_id:  # a signal, which names it in its id alone
+            return True
+        if one.submission_id in of_host or one.provenance.work_order_id == f"WO-DEGRADED-{input_id}":
             return True
         # Take-overs and commands name no run of their own: they fall into the time of one.
         is_meanwhile = beginning.sequence < one.sequence and (last is None or one.sequence < last)

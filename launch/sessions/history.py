@@ -44,6 +44,11 @@ class TurnSeen:
     code: str = ""
     reply: str | None = None
 
+    @property
+    def ended(self) -> str:
+        """How it ended, and why where it says so: `success`, `failed (PROVIDER_ERROR)`, `cancelled (too long)`."""
+        return f"{self.outcome} ({self.code})" if self.code else self.outcome
+
 
 def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
     """In the order in which they came."""

@@ -18,8 +18,10 @@ from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of
 from hobus.launch.sessions.provenance import Used, named_by_run, used_in
 from hobus.launch.sessions.why_context import ContextSeen, contexts_in
-from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, memory_of, memory_shown
-from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown
+from hobus.launch.sessions.why_failed import FailureSeen, failures_in, orders_of_type
+from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_of, memory_shown
+from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown, with_learned
+from hobus.launch.sessions.why_waits import WaitSeen, waits_in
 
 _SPANS = {
     "WO_DISPATCHED": ("order", ("WO_COMPLETED", "WO_FAILED", "WO_LATE")),
@@ -59,6 +61,8 @@ class Explanation:
     classification: dict[str, Any] | None
     classified: int | None
     """Sequence of the classification's end; None: there was none."""
+    failures: tuple[FailureSeen, ...]
+    waits: tuple[WaitSeen, ...]
     prompts: tuple[PromptShown, ...]
     contexts: tuple[ContextSeen, ...]
     memory: MemoryShown | None
@@ -81,15 +85,22 @@ def explain(found: Evidence) -> Explanation:
     missing = [] if snapshot is not None or not sent else [f"{found.fault}: texts of prompt packs are not shown"]
     classified, labels = _classification(found.turn)
     memory = memory_of(found, snapshot)
+    waits = waits_in(found.turn)
+    shown = memory_shown(found, memory, snapshot)
+    learned = learned_in(found, shown)
     return Explanation(
         classification=labels,
         classified=None if classified is None else classified.sequence,
-        prompts=tuple(prompt_shown(entry, said, found.turn, by_id, snapshot) for entry, said in sent),
-        memory=memory_shown(found, memory, snapshot),
+        failures=failures_in(found.turn),
+        waits=waits,
+        prompts=tuple(
+            with_learned(prompt_shown(entry, said, found.turn, by_id, snapshot), learned) for entry, said in sent
+        ),
+        memory=shown,
         gates=gates_seen(found, memory),
         quality=tuple(_fact(entry) for entry in found.turn if isinstance(body_of(entry), QualityGate)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
-        spans=spans_in(found.turn),
+        spans=spans_in(found.turn, waits),
         config_digest=named_by_run(found.turn),
         made_of=used_in(found.turn, found.configurations),
         contexts=contexts_in(found.turn),
@@ -102,7 +113,7 @@ def explain(found: Evidence) -> Explanation:
 
 def _classification(turn: Sequence[Entry]) -> tuple[Entry | None, dict[str, Any] | None]:
     """The end of the classification's order, and what it says."""
-    orders = {
+    orders = orders_of_type(turn, "classify") | {
         one.provenance.work_order_id
         for one in turn
         if isinstance(said := body_of(one), PromptSent) and "CLASSIFY" in said.contract_id
@@ -124,9 +135,18 @@ def _fact(entry: Entry) -> FactSeen:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def spans_in(turn: Sequence[Entry]) -> tuple[Span, ...]:
-    """Orders, calls of models and runs of tools, in the order in which they began."""
-    spans: list[Span] = []
+def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Span, ...]:
+    """Orders, calls of models, runs of tools and waits for a person, in the order in which they began."""
+    spans = [
+        Span(
+            what=f"waited for approval: {one.verdict}" if one.verdict else "waits for approval",
+            order=one.order,
+            begin_us=one.begin_us,
+            end_us=one.end_us,
+            sequences=one.sequences,
+        )
+        for one in waits
+    ]
     for entry in turn:
         if entry.event_type not in _SPANS:
             continue
@@ -141,7 +161,7 @@ def spans_in(turn: Sequence[Entry]) -> tuple[Span, ...]:
                 sequences=(entry.sequence,) if end is None else (entry.sequence, end.sequence),
             )
         )
-    return tuple(spans)
+    return tuple(sorted(spans, key=lambda one: (one.begin_us, one.sequences)))
 
 
 def _ends(begin: Entry, end: Entry) -> bool:

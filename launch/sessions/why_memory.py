@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
@@ -58,6 +58,8 @@ class MemoryShown:
     """What memory gave to the turn."""
 
     sequence: int
+    state: Literal["read", "shown_again", "off", "silent"]
+    """shown_again: as an order before showed it; off: by the turn's configuration; silent: it did not answer."""
     as_of_ts: str
     as_of_seq: int | None
     shown_by: str
@@ -116,6 +118,7 @@ def memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapshot
     sources = _Sources(found.memory, in_force, stored, context.as_of_ts)
     return MemoryShown(
         sequence=entry.sequence,
+        state=_state(context, snapshot),
         as_of_ts=context.as_of_ts,
         as_of_seq=context.as_of_seq,
         shown_by=context.shown_by and short(context.shown_by),
@@ -127,6 +130,28 @@ def memory_shown(found: Evidence, memory: AgentMemory | None, snapshot: Snapshot
         ),
         left_out=tuple(_left_out(context, memory, as_of, whose, budget)),
     )
+
+
+def _state(context: ContextAssembled, snapshot: Snapshot | None) -> Literal["read", "shown_again", "off", "silent"]:
+    if context.as_of_seq is not None:
+        return "read"
+    if snapshot is not None and snapshot.config.memory is None:
+        return "off"
+    return "shown_again" if context.shown_by else "silent"
+
+
+def learned_in(found: Evidence, shown: MemoryShown | None) -> dict[str, int]:
+    """Line -> sequence of the HO3_OVERLAY that holds it: of the lines shown, and what stood before the turn ended."""
+    agent_id = next((one.provenance.agent_id for one in found.turn if one.provenance.agent_id), "")
+    last = max((one.sequence for one in found.turn), default=-1)
+    written = {
+        one.bodies[1].decode("utf-8", "replace"): one.sequence
+        for one in found.memory
+        if one.event_type == "HO3_OVERLAY" and one.provenance.agent_id == agent_id and one.sequence < last
+        and len(one.bodies) > 1 and one.bodies[1] is not None
+    }  # fmt: skip
+    lines = () if shown is None else shown.shown
+    return written | {one.line: one.sequence for one in lines if one.sequence is not None}
 
 
 class _Whose(NamedTuple):

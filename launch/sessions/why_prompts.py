@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from hobus.actors.ho2_supervisor.turn import text_parts
+from hobus.actors.ho2_supervisor.turn import recall, text_parts
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import read_body
@@ -15,8 +15,10 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import ERASED, body_of
+from hobus.launch.sessions.why_failed import attempt_of, failures_in
 
 _PACK = "pack"
+_LEARNED = "HO3_OVERLAY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,11 @@ class PromptShown:
     budget_remaining: int | None = None
     answered: int | None = None
     """Sequence of the answer."""
+    attempt: int | None = None
+    failed: int | None = None
+    """Sequence of PROMPT_FAILED, whose code and words follow; None: it did not fail, or is not over yet."""
+    code: str = ""
+    words: str = ""
 
 
 def quoted_elsewhere(turn: Iterable[Entry], session: Iterable[Entry]) -> frozenset[str]:
@@ -85,6 +92,8 @@ def prompt_shown(
     call = entry.submission_id.partition(":")[2]
     answered = next((one for one in turn if one.submission_id == f"PROMPT_RECEIVED:{call}"), None)
     answer = None if answered is None else payload_in(PromptReceived, answered)
+    failures = failures_in(one for one in turn if one.submission_id == f"PROMPT_FAILED:{call}")
+    failed = failures[0] if failures else None
     chars = 1 if snapshot is None else snapshot.config.attention.chars_per_token
     return PromptShown(
         sequence=entry.sequence,
@@ -98,6 +107,8 @@ def prompt_shown(
         reserved_tokens=said.reserved_tokens,
         shown=tuple(_stretches(entry, said, by_id, snapshot, chars)),
         answered=None if answered is None else answered.sequence,
+        attempt=attempt_of(entry),
+        **({} if failed is None else {"failed": failed.sequence, "code": failed.code, "words": failed.words}),
         **({} if answer is None else {name: getattr(answer, name) for name in _OF_AN_ANSWER}),
     )
 
@@ -122,6 +133,18 @@ def _stretches(
                 tokens=-(-len(text) // chars_per_token),
                 text=text,
             )
+
+
+def with_learned(prompt: PromptShown, learned: Mapping[str, int]) -> PromptShown:
+    """A line of memory also stands where it was learned: `learned`, line -> sequence of that entry."""
+    return replace(prompt, shown=tuple(_learned(one, learned) for one in prompt.shown))
+
+
+def _learned(one: Shown, learned: Mapping[str, int]) -> Shown:
+    if one.name != recall.SEGMENT or one.text not in learned:
+        return one
+    kinds = f"{_LEARNED}, {one.source}" if one.sequences else _LEARNED
+    return replace(one, source=kinds, sequences=(learned[one.text], *one.sequences))
 
 
 def _texts_of_pack(pack_id: str, snapshot: Snapshot | None) -> tuple[str, ...]:

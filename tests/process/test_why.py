@@ -97,6 +97,6 @@ def test_a_turn_that_is_not_over_failed_or_was_cancelled_is_explained(tmp_path) 
         assert cluster("session cancel", session_id, "--reason", "wrong").code == 0
         asking.wait(60)
         over = cluster("why", session_id)
-        assert over.code == 0 and "-1: cancelled wrong" in over.out, over
+        assert over.code == 0 and "-1: cancelled (wrong)" in over.out, over
     finally:
         cluster.end()

@@ -15,7 +15,8 @@ from hobus.bus.record.entry import Provenance
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_view import lines_of, parts_of
+from hobus.launch.cli.why_parts import lines_of
+from hobus.launch.cli.why_view import parts_of
 from hobus.launch.console.output import as_json
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
@@ -111,6 +112,20 @@ def test_each_prompt_is_told_word_for_word_with_the_places_of_its_texts(taught):
             for one in prompt.shown:
                 assert ERASED not in one.text and set(one.sequences) <= known
                 assert one.sequences or one.name == "pack" or one.source == "made for this prompt"
+
+
+def test_a_line_of_memory_in_a_prompt_is_told_with_the_entry_in_which_it_was_learned(taught):
+    """Each of them, in each prompt; whatever other entry holds it too stands behind that."""
+    _, entries, turns, _ = taught
+    by_sequence = {one.sequence: one for one in entries}
+    lines = [
+        one for prompt in turns[0].prompts for one in prompt.shown if one.name == "ho3_biases" and one.text.strip()
+    ]
+    assert lines
+    for one in lines:
+        overlay = by_sequence[one.sequences[0]]
+        assert one.source.startswith("HO3_OVERLAY") and overlay.event_type == "HO3_OVERLAY"
+        assert overlay.bodies[1] == one.text.encode()
 
 
 def joined(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

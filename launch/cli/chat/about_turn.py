@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from hobus.launch.cli.chat.cells import printable
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import explained
-from hobus.launch.cli.why_view import lines_of, parts_of
+from hobus.launch.cli.why_parts import lines_of
+from hobus.launch.cli.why_view import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here

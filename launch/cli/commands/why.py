@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from hobus.launch.cli import why_view
 from hobus.launch.cli.commands.options import Output, with_home, with_json
 from hobus.launch.cli.provenance_view import change_in_words
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import TURN, ExplainedTurn, explained
+from hobus.launch.cli.why_parts import show
+from hobus.launch.cli.why_view import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import note, printable, say, styled
@@ -35,8 +36,8 @@ def why(*, home: Home, given: str, in_full: bool) -> Output:
     Each fact names its entry (#n) in the record: `hobus ledger show #n` prints it. Works with and without a running
     cluster.
     """
-    found = _explained(home, given)
-    return Output(found.document(), lambda: why_view.show(why_view.parts_of(found, in_full=in_full)))
+    (found,) = _explained(home, given)
+    return Output(found.document(), lambda: show(parts_of(found, in_full=in_full)))
 
 
 @click.command(epilog=f"TURN_A and TURN_B are {TURN}")
@@ -50,7 +51,7 @@ def diff(*, home: Home, before: str, after: str) -> Output:
     Stretch by stretch: the agent's words, memory, history, context, message; and the settings and governed files that
     they ran under, by digest: `hobus asset show DIGEST` prints each version.
     """
-    one, other = _explained(home, before), _explained(home, after)
+    one, other = _explained(home, before, after)
     left, right = settings_of(one.why), settings_of(other.why)
     settings = {name: {"before": left[name], "after": right[name]} for name in left if left[name] != right[name]}
     found = differences(one.why, other.why)
@@ -65,18 +66,22 @@ def diff(*, home: Home, before: str, after: str) -> Output:
     return Output(document, lambda: _show_differences(one.name, other.name, settings, assets, found))
 
 
-def _explained(home: Home, given: str) -> ExplainedTurn:
+def _explained(home: Home, *given: str) -> list[ExplainedTurn]:
     """Raises CommandError where there is no such turn."""
-    session, number = run_in(given) or (given, None)
-    return explained(home, asyncio.run(_meant(home, session)), number)
+    named = [run_in(one) or (one, None) for one in given]
+    sessions = asyncio.run(_meant(home, [session for session, _ in named]))
+    return [explained(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]
 
 
-async def _meant(home: Home, given: str) -> str:
+async def _meant(home: Home, given: Sequence[str]) -> list[str]:
+    found: list[str] = []
     async with journals_of(home) as journals:
-        session_id = await journals.named(given)
-        if not (await journals.newest(session_id, 1))[0]:
-            raise no_such(session_id, called="TURN")
-        return session_id
+        for one in given:
+            session_id = await journals.named(one)
+            if not (await journals.newest(session_id, 1))[0]:
+                raise no_such(session_id, called="TURN")
+            found.append(session_id)
+    return found
 
 
 def _show_differences(

@@ -46,7 +46,9 @@ def test_both_thresholds_are_needed_and_reached_exactly(events, sessions, is_cro
     """Five events of three sessions cross, with one less of either nothing does."""
     result = judged(events, sessions)
     assert (result.crossed, result.count, result.session_count) == (is_crossed, events, sessions)
-    assert result.reason == f"{events} of 5 events, {sessions} of 3 sessions"
+    words = f"{events} of 5 events" if events <= 5 else f"{events} events (5 needed)"
+    words += f", {sessions} of 3 sessions" if sessions <= 3 else f", {sessions} sessions (3 needed)"
+    assert result.reason == words
     assert result.evidence == 0.0
 
 

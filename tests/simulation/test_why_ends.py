@@ -1,0 +1,195 @@
+"""Why a turn has no answer, or waited for one: failures with their words, memory that is away, calls that were held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bench.simulated import SimulatedCluster
+from hobus.actors.ho3_memory.records import STREAMS
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.ids import iso_of_us
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import Approve, Cancel, Deny
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.turn_account import turn_account
+from hobus.launch.cli.turn_why import ExplainedTurn
+from hobus.launch.cli.why_parts import lines_of
+from hobus.launch.cli.why_view import parts_of
+from hobus.launch.sessions.evidence import Evidence
+from hobus.launch.sessions.why import explain
+from tests.actors.ho2_supervisor.rig import snapshot
+from tests.sessions import held_calls, stands_still
+from tests.simulation.test_memory import Watched, lesson
+from tests.simulation.test_sessions import configured, played
+
+
+def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot) -> tuple[ExplainedTurn, str]:
+    """A turn as the command explains it, and its words."""
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    account = turn_account(of_session, session_id, wanted, called="TURN")
+    memory = [one for one in entries if one.stream in STREAMS]
+    found = explain(Evidence(turn=account.entries, session=of_session, memory=memory, snapshot=config))
+    told = ExplainedTurn(account, found)
+    return told, "\n".join(lines_of(parts_of(told)))
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+WORDS = "provider offline cannot be reached at http://127.0.0.1:9/v1: is it running there?"
+
+
+def _unreachable(_prompt: Prompt) -> PromptResponse | None:
+    raise GatewayError("PROVIDER_ERROR", WORDS, retryable=True)
+
+
+@pytest.fixture(scope="module")
+def failed() -> tuple[list[Entry], list[tuple[ExplainedTurn, str]]]:
+    """Turns of one session until none of a turn's prompts is sent any more, as the model's breaker is open."""
+    config = snapshot()
+    with SimulatedCluster(config, providers={"offline": Watched(config, _unreachable)}) as cluster:
+        session_id = cluster.ask("list the packages", input_id="in-1").session_id
+        for number in (2, 3):
+            cluster.ask("again", input_id=f"in-{number}", session_id=session_id)
+        entries = cluster.entries()
+    return entries, [why(entries, session_id, str(number), config) for number in (1, 2, 3)]
+
+
+def test_each_call_that_failed_says_why_with_its_code_words_and_entry(failed):
+    """Of each attempt; also where it stands among the prompts."""
+    entries, turns = failed
+    told, words = turns[0]
+    ends = {one.sequence: one for one in entries if one.event_type == "PROMPT_FAILED"}
+    assert len(told.why.prompts) >= 3
+    assert [one.attempt for one in told.why.prompts][:3] == [1, 2, 3]
+    for one in told.why.prompts:
+        assert one.failed in ends and (one.code, one.words) == ("PROVIDER_ERROR", WORDS)
+        assert f"not answered: PROVIDER_ERROR: {WORDS} (#{one.failed})" in words
+        assert (one.failed, one.attempt) in {(seen.sequence, seen.attempt) for seen in told.why.failures}
+    assert f"prompt of order 1.1.1, attempt 1: PROVIDER_ERROR: {WORDS} (#{told.why.prompts[0].failed})" in words
+
+
+def test_the_turns_own_failure_and_the_attempt_of_the_host_are_told_with_their_entries(failed):
+    """Each of the turn's own input, and none of another's."""
+    entries, turns = failed
+    by_sequence = {one.sequence: one for one in entries}
+    for number, (told, words) in enumerate(turns, 1):
+        failures = {one.event: one for one in told.why.failures}
+        run, host, refused = failures["RunFailed"], failures["DEGRADATION"], failures["PROMPT_REJECTED"]
+        assert run.code == told.account.turn.code and WORDS in run.words
+        assert (refused.order, refused.code) == ("of the degraded answer", "CIRCUIT_OPEN") and WORDS in refused.words
+        assert host.code == f"BusError:{run.code}" and f"(#{host.sequence})" in words and f"(#{run.sequence})" in words
+        assert by_sequence[host.sequence].submission_id.endswith(f"/in-{number}")
+        assert f"WO-DEGRADED-in-{number}" == by_sequence[refused.sequence].provenance.work_order_id
+        assert "prompt, never sent, of the degraded answer: CIRCUIT_OPEN" in words
+        assert told.document()["failures"][-1]["words"]
+
+
+def test_a_classification_whose_prompt_was_never_sent_is_said_to_have_failed(failed):
+    """Its order says what it was for."""
+    _, turns = failed
+    told, words = turns[2]
+    assert not told.why.prompts and told.why.classified is not None
+    assert f"the message was taken as (#{told.why.classified})\n  nothing: the classification failed" in words
+
+
+# --- approvals --------------------------------------------------------------------------------------------------------
+
+
+def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_it():
+    """For which call and since when; then the command that ended it, a denied call's as an approved one's."""
+    config = configured(tools={"approval": ["list_*", "verify_ledger"]})
+    with played(config) as (cluster, person):
+
+        async def story() -> list[Entry]:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(person.say("what packages are installed, and is the ledger intact?"))
+                view = await person.until(lambda view: stands_still(view) and len(held_calls(view)) == 2)
+                await asyncio.sleep(1)
+                meanwhile, held = cluster.entries(), held_calls(view)
+                await person.command(Deny(call_id=held["verify_ledger"], reason="not now"))
+                await asyncio.sleep(1)
+                await person.command(Approve(call_id=held["list_packages"]))
+            return meanwhile
+
+        meanwhile = cluster.world.run(story())
+        entries = cluster.entries()
+    told, words = why(meanwhile, person.session_id, "1", config)
+    batch = next(one for one in entries if one.event_type == "ToolBatchIssued")
+    assert {(one.tool_id, one.verdict, one.end_us) for one in told.why.waits} == {
+        ("list_packages", "", None),
+        ("verify_ledger", "", None),
+    }
+    assert {one.since for one in told.why.waits} == {iso_of_us(batch.ledger_at_us)}
+    assert "waits for a person" in words and "waits for approval" in words and f"#{batch.sequence}" in words
+
+    told, words = why(entries, person.session_id, "1", config)
+    waits = {one.tool_id: one for one in told.why.waits}
+    assert {name: (one.verdict, one.words) for name, one in waits.items()} == {
+        "list_packages": ("approved", ""),
+        "verify_ledger": ("denied", "not now"),
+    }
+    kinds = {one.sequence: one.event_type for one in entries}
+    for one in waits.values():
+        assert [kinds[n] for n in one.sequences] == ["ToolBatchIssued", "HostCommandReceived", "HostCommandApplied"]
+        assert next(span for span in told.why.spans if span.sequences == one.sequences).order == one.order
+        assert one.end_us is not None and one.end_us - one.begin_us >= 1_000_000
+    assert waits["list_packages"].end_us - waits["verify_ledger"].end_us >= 1_000_000
+    assert "denied: not now" in words and "waited for approval: approved" in words and "waits for" not in words
+    assert told.document()["waits"][0]["call_id"]
+
+
+def test_a_wait_that_its_run_did_not_outlive_is_undecided():
+    """It ends with the run."""
+    config = configured(tools={"approval": ["list_*"]})
+    with played(config) as (cluster, person):
+
+        async def story() -> None:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(person.say("what packages are installed?"))
+                await person.until(lambda view: stands_still(view) and len(held_calls(view)) == 1)
+                await person.command(Cancel(reason="too long"))
+
+        cluster.world.run(story())
+        entries = cluster.entries()
+    told, words = why(entries, person.session_id, "1", config)
+    (wait,) = told.why.waits
+    assert (wait.verdict, wait.end_us is None) == ("undecided", False)
+    assert "cancelled (too long)" in words and "the run was over first" in words
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _asked_once(*changes: tuple[str, Any], is_silent: bool = False) -> tuple[ExplainedTurn, str]:
+    config = snapshot(*changes)
+    with SimulatedCluster(config) as cluster:
+        if is_silent:
+            cluster.kill_now(cluster.oldest("ho3"))
+        session_id = cluster.ask("what packages are installed?", input_id="in-1").session_id
+        return why(cluster.entries(), session_id, "1", config)
+
+
+def test_memory_that_is_off_is_told_apart_from_one_that_did_not_answer():
+    """By the configuration that the turn ran under; to programs, too."""
+    off, words = _asked_once(("ho3.enabled", False))
+    assert off.document()["memory"]["state"] == "off"
+    assert "memory is off (#" in words and "did not answer" not in words
+    silent, words = _asked_once(("ho3.enabled", True), is_silent=True)
+    assert silent.document()["memory"]["state"] == "silent"
+    assert "it did not answer" in words and "memory is off" not in words
+
+
+def test_memory_that_had_read_nothing_names_no_entry():
+    """There is none before the first."""
+    with lesson() as one:
+        session_id = one.ask().session_id
+        told, words = why(one.cluster.entries(), session_id, "1", one.cluster.snapshot)
+    assert told.document()["memory"]["state"] == "read" and "#-1" not in words
+    assert told.document()["memory"]["as_of_seq"] == -1 and "before its first entry" in words
