@@ -27,6 +27,7 @@ BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
     "projection": "projection_budget",
 }
 """Purpose -> the setting of section `budget` that holds for agents that name no other."""
+ContractPurpose = Literal["synthesize", "classify", "consolidate"]
 Timestamp = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z$")]
 AgentId = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
 FrameworkId = Annotated[str, Field(pattern=r"^FMWK-[0-9]{3}$")]
@@ -104,6 +105,11 @@ class Agent(Asset):
     tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
     budget: dict[str, str] = Field(
         description="purpose -> key of section `budget`, never a number; a purpose left out has its own key"
+    )
+    contracts: dict[ContractPurpose, ContractId] = Field(
+        default_factory=dict,
+        description="purpose -> contract of its prompts (`PRC-…`), of synthesize (answers), classify and consolidate; "
+        "a purpose left out has the shipped one",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
 

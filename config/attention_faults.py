@@ -20,6 +20,7 @@ from hobus.config.attention_rules import (
 )
 from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS, AnyStage, LedgerQuery, Template, Tokens
 from hobus.config.parse import checked
+from hobus.config.prompt_contracts import purposes_of
 from hobus.config.registries import FIELDS
 from hobus.config.schema import AdminConfig, BudgetConfig
 
@@ -45,7 +46,9 @@ def attention_faults(
         faults += _agent_faults(agent, templates)
     faults += _pair_faults(templates, agents)
     for contract_id, contract in contracts.items():
-        if contract_id in (CLASSIFICATIONS, CONSOLIDATIONS) and contract.required_context != RequiredContext():
+        purposes = {purpose for agent in agents.values() for purpose in purposes_of(agent, contract_id)}
+        is_without = contract_id in (CLASSIFICATIONS, CONSOLIDATIONS) or purposes & {"classify", "consolidate"}
+        if is_without and contract.required_context != RequiredContext():
             faults.append(
                 f"contracts/{contract_id}.json: required_context: its prompts have no place for it; leave it out"
             )

@@ -9,6 +9,7 @@ from operator import attrgetter
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.messages.work_order import DOMAIN_TAGS
 from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract
+from hobus.config.prompt_contracts import contract_faults
 from hobus.config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
 from hobus.config.secret_refs import is_secret_name
 from hobus.config.tool_faults import tool_faults
@@ -55,7 +56,8 @@ def inconsistencies(
             path = f"contracts/{contract_id}.json: boundary.provider_id"
             faults.extend(_provider_faults(path, contract.boundary.provider_id, config.gateway))
     for agent_id, agent in agents.items():
-        faults.extend(f"agents/{agent_id}.json: {fault}" for fault in _agent_faults(agent, config, frameworks))
+        told = [*_agent_faults(agent, config, frameworks), *contract_faults(agent, contracts)]
+        faults.extend(f"agents/{agent_id}.json: {fault}" for fault in told)
     return faults
 
 

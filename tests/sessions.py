@@ -53,9 +53,11 @@ class Person:
         self.session_id = ""
         self._commands = 0
 
-    async def begin(self) -> None:
-        """A session that nobody has spoken in."""
-        ready = await self.bus.request("host", StartSession(), expect=SessionReady, timeout_s=PATIENCE_S)
+    async def begin(self, agent_id: str | None = None) -> None:
+        """A session that nobody has spoken in; of the default agent unless named."""
+        ready = await self.bus.request(
+            "host", StartSession(agent_id=agent_id), expect=SessionReady, timeout_s=PATIENCE_S
+        )
         self.session_id = ready.session_id
 
     async def say(

@@ -14,6 +14,7 @@ from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor.admission import (
     Admission,
     admit,
+    agent_fault,
     is_pending_follow_up,
     provider_fault,
     settings_fault,
@@ -197,13 +198,8 @@ class Supervisor(Actor):
 
     def _require_agent(self, session: OwnedSession) -> None:
         """Raises SessionFault for a session whose agent was removed from the configuration since it began."""
-        agent_id = session.record.state.agent_id
-        if agent_id not in self._snapshot.agents:
-            raise SessionFault(
-                "invalid_input",
-                f"agent {agent_id} of this session is not configured any more: put it back (config/agents/{agent_id}"
-                ".json, or its package) and call hobus reload, or begin a session with another agent",
-            )
+        if fault := agent_fault(session.record.state.agent_id, self._snapshot.agents):
+            raise SessionFault("invalid_input", fault)
 
     async def _recorded(self, session: OwnedSession, known: KnownInput, call: Call) -> TurnResult:
         """What answered the input. Raises SessionFault(unreadable) where the record does not say so in time.
@@ -266,7 +262,8 @@ class Supervisor(Actor):
                 continue
             if command.command_id in session.record.commands:
                 continue  # it came twice at the same moment: once that stands, both are compared
-            self._runs.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
+            outcome = commanding.receive(session, command, self._config, agents=self._snapshot.agents, trace=call.trace)
+            self._runs.notice(session, outcome)
             self._runs.follow(session)  # also if whoever said it does not wait until it is durable
             if await self._registry.is_durable(session):
                 return commanding.verdict(session, command, reason=session.record.commands[command.command_id])

@@ -5,7 +5,7 @@ Admission is one synchronous step of the supervisor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from hobus.actors.ho2_supervisor.session.commands import command_of
@@ -122,6 +122,16 @@ def template_fault(
         return ""
     mend = "; name another one for this turn (run_overrides), or begin another session" if is_started else ""
     return f"{whose}.attention_template: {fault}{mend if whose == 'session_config' else ''}"
+
+
+def agent_fault(agent_id: str | None, agents: Collection[str]) -> str:
+    """Why nobody can answer in a session of this agent; empty: somebody can. It may be removed after the beginning."""
+    if agent_id in agents:
+        return ""
+    return (
+        f"agent {agent_id} of this session is not configured any more: put it back (config/agents/{agent_id}.json, or "
+        "its package) and call hobus reload, or begin a session with another agent"
+    )
 
 
 def provider_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:

@@ -6,6 +6,9 @@ whoever drives the run sees it in the state, or by the outcome's effects.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from hobus.actors.ho2_supervisor.admission import agent_fault
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
@@ -48,7 +51,7 @@ def _size(command: HostCommand) -> int:
     return len(pack(command.command.model_dump()))
 
 
-def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig) -> str:
+def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig, agents: Collection[str]) -> str:
     """Why the owner does not take this command, whatever the life cycle says; empty: it does."""
     text, sessions = text_of(command), config.sessions
     if text is None:
@@ -62,15 +65,22 @@ def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig) -
         return f"blank: a {command.command.kind} needs text"
     if (size := len(text.encode())) > config.host.prompt_max_bytes:
         return f"too_large: {size} bytes; at most {config.host.prompt_max_bytes} are taken (host.prompt_max_bytes)"
+    if isinstance(command.command, FollowUp) and (fault := agent_fault(state.agent_id, agents)):
+        return f"agent_removed: {fault}"
     pending = state.pending_steer if isinstance(command.command, Steer) else state.pending_follow_up
     if len(pending) >= sessions.pending_max:
         return f"too_many: {len(pending)} wait already; at most {sessions.pending_max} may (sessions.pending_max)"
     return ""
 
 
-def receive(session: OwnedSession, command: HostCommand, config: AdminConfig, *, trace: str = "") -> Reduced | None:
-    """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier."""
-    text, refusal = text_of(command), refusal_of(session.record.state, command, config)
+def receive(
+    session: OwnedSession, command: HostCommand, config: AdminConfig, *, agents: Collection[str], trace: str = ""
+) -> Reduced | None:
+    """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier.
+
+    `agents`: those that are configured now; a lease's renewal, of a run that goes on under its own, needs none.
+    """
+    text, refusal = text_of(command), refusal_of(session.record.state, command, config, agents)
     session.append(
         HostCommandReceived(command=as_recorded(command, config), at=session.now()),
         bodies=[] if text is None or refusal.startswith("too_large") else [text.encode()],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from hobus.actors.ho2_supervisor import cancelling
-from hobus.actors.ho2_supervisor.admission import conflict
+from hobus.actors.ho2_supervisor.admission import agent_fault, conflict
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.ownership import history_lookup
@@ -148,9 +148,11 @@ class Driver:
                 raise WorkOrderFault("execution_error", f"input {task.input_id} has no run")
             # Its own: it ends under the configuration under which it began, whoever drives it on.
             resources = await self.configurations.of(memo.requested.config_digest)
-            agent = resources.snapshot.agents.get(session.record.state.agent_id or "")
-            if agent is None:
-                raise WorkOrderFault("execution_error", f"agent {session.record.state.agent_id} is not configured")
+            agent_id = session.record.state.agent_id or ""
+            if fault_in := agent_fault(agent_id, resources.snapshot.agents):
+                _log.warning("agent_removed", turn=str(memo.run_id), agent_id=agent_id, detail=fault_in)
+                raise SessionFault("invalid_input", fault_in)
+            agent = resources.snapshot.agents[agent_id]
             if memo.input_text is None:
                 memo.input_text = await session.text(memo.requested.input_ref)
             run = Run(task, memo, agent, resources=resources, learning=self.learning)

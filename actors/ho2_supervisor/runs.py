@@ -218,7 +218,7 @@ class Runs:
             return
         heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
         command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
-        self.notice(session, commanding.receive(session, command, self._config, trace=run.trace))
+        self.notice(session, commanding.receive(session, command, self._config, agents=(), trace=run.trace))
         session.flush()
 
     def notice(self, session: OwnedSession, outcome: Reduced | None) -> None:

@@ -23,6 +23,7 @@ from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import Degradation
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
+from hobus.config.prompt_contracts import DEGRADED
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.config.snapshot import Snapshot
 
@@ -90,7 +91,7 @@ def _entry(turn: Turn, submission_id: str, now: float, bodies: list[bytes], **fa
     )
 
 
-CONTRACT = "PRC-DEGRADED-001"
+CONTRACT = DEGRADED
 
 
 class DegradedPrompts:

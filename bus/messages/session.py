@@ -137,7 +137,7 @@ class Deny(Record):
 COMMAND_REFUSALS = (
     "not_started", "session_closed", "no_active_run", "stale_target", "stale_epoch", "cancelling", "not_paused",
     "already_paused", "wrong_lease", "lease_expired", "not_newer", "call_not_open", "blank", "too_large", "too_many",
-    "command_conflict",
+    "command_conflict", "agent_removed",
 )  # fmt: skip
 """Closed codes of a rejected command."""
 

@@ -60,6 +60,16 @@ def reply_in(entry: Recorded, end: End, result: TurnResult | None) -> str | None
     return own if own is not None or result is None else result.response
 
 
+def why_failed(entry: Recorded, end: End) -> str | None:
+    """Words of a run that failed: of its fault, or those that its verdict was told in; None: there are none."""
+    _, _, number = end.result_ref.rpartition("/")
+    body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
+    if end.became != "failed" or not body:
+        return None
+    verdict = result_or_none(body)
+    return body.decode("utf-8", "replace") if verdict is None else verdict.response
+
+
 def result_or_none(body: bytes) -> TurnResult | None:
     """The TurnResult in a body; None if it is none."""
     try:

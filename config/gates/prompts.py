@@ -7,6 +7,7 @@ told by `load.py`; here is what no single file shows.
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -14,15 +15,9 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.work_order import Segment
 from hobus.config.assets import Agent, BudgetPurpose, Contract
 from hobus.config.gates.finding import Finding
+from hobus.config.prompt_contracts import purposes_of, unused
 from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
 from hobus.config.schema import AdminConfig
-
-PURPOSES: Mapping[str, BudgetPurpose] = {
-    "PRC-CLASSIFY-001": "classify",
-    "PRC-SYNTHESIZE-001": "synthesize",
-    "PRC-CONSOLIDATE-001": "consolidate",
-}
-"""Contract -> what its calls are paid from; calls under any other one are paid by their session alone."""
 
 
 def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
@@ -50,6 +45,22 @@ def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
         if pack is not None:
             yield from _input_findings(contract, pack, place)
             yield from _budget_findings(contract, pack, place, config, agents)
+
+
+def unused_parts(
+    contracts: Mapping[str, Contract], packs: Mapping[str, str], agents: Mapping[str, Agent], paths: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Notes: what no prompt will ever be made with."""
+    no_contracts, no_packs = unused(contracts, packs, agents)
+    for contract_id in no_contracts:
+        name = f"contracts/{contract_id}.json"
+        example = json.dumps({"synthesize": contract_id})
+        reason = f"no agent uses it; one that names it in `contracts` does, for example {example}"
+        yield Finding("G3", paths.get(name, name), reason, "", severity="note")
+    for pack_id in no_packs:
+        name = f"prompt_packs/{pack_id}.txt"
+        reason = "no contract that an agent uses names it (prompt_pack_id)"
+        yield Finding("G3", paths.get(name, name), reason, "", severity="note")
 
 
 def _schema_findings(contract: Contract, place: str) -> Iterator[Finding]:
@@ -86,13 +97,20 @@ def _input_findings(contract: Contract, pack: PromptPack, place: str) -> Iterato
 def _budget_findings(
     contract: Contract, pack: PromptPack, place: str, config: AdminConfig, agents: Mapping[str, Agent]
 ) -> Iterator[Finding]:
-    """What the pack says and what may be answered have to leave room in the budget of every agent."""
+    """What the pack says and what may be answered have to leave room in the budget of every agent that uses it.
+
+    Calls under a contract that is no agent's are paid by their session alone.
+    """
     fixed = sum(map(len, pack.texts)) // config.attention.chars_per_token
     least = fixed + contract.boundary.max_tokens
-    purpose = PURPOSES.get(contract.contract_id, "session")
-    for agent_id, agent in agents.items():
+    paid: list[tuple[str, BudgetPurpose]] = [
+        (agent_id, purpose)
+        for agent_id, agent in agents.items()
+        for purpose in purposes_of(agent, contract.contract_id)
+    ]
+    for agent_id, purpose in paid or [(agent_id, "session") for agent_id in agents]:
         try:
-            tokens = agent.budget_tokens(purpose, config.budget)
+            tokens = agents[agent_id].budget_tokens(purpose, config.budget)
         except AttributeError:
             continue  # a key of `budget` that there is not: told by the load
         if least > tokens:

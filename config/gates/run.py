@@ -19,7 +19,7 @@ from hobus.config.gates.invariants import Invariants, unchecked
 from hobus.config.gates.layer import Layer, layers_on_disk
 from hobus.config.gates.links import Linked, links
 from hobus.config.gates.ownership import owners_of, ownership
-from hobus.config.gates.prompts import prompts
+from hobus.config.gates.prompts import prompts, unused_parts
 from hobus.config.gates.secrets import secrets
 from hobus.config.load import Further, Reading, file_max_bytes, read
 
@@ -151,6 +151,7 @@ def _of_prompts(reading: Reading, *, has_tests: bool) -> Iterator[Finding]:
     shipped = [file.path.stem for file in reading.files.values() if file.is_shipped and file.kind == "contract"]
     run_before = () if has_tests else shipped
     yield from prompts(reading.config, contracts, reading.prompt_packs, agents, paths, run_before=run_before)
+    yield from unused_parts(contracts, reading.prompt_packs, agents, paths)
 
 
 def _of_invariants(view: View, *, has_tests: bool) -> Iterator[Finding]:

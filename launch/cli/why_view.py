@@ -33,7 +33,8 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     turn, explained = found.account.turn, found.why
     yield Said(f"{found.name}: {printable(turn.ended)}", bold=True)
     yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
-    yield Said(f"  > {_line(turn.reply)}")
+    is_whole = turn.outcome == "failed"  # what it failed of ends with what to do
+    yield Said(f"  > {printable(turn.reply or '') if is_whole else _line(turn.reply)}")
     yield from map(Aside, explained.missing)
     yield from _failures(explained.failures)
     if explained.waits:

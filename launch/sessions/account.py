@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.ends import ENDS, end_in
+from hobus.bus.record.ends import ENDS, end_in, why_failed
 from hobus.bus.record.journal import Recorded, own_text, recorded
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.memory import SignalLogged
@@ -258,7 +258,9 @@ def _of_event(taken: Recorded) -> str:
 def _of_end(taken: Recorded) -> str:
     """Of an entry that ends an input: why, where it has no full answer."""
     end = end_in(taken.event.event, taken)
-    return "" if end is None else ", ".join(part for part in (end.code, _line(end.reason)) if part)
+    if end is None:
+        return ""
+    return ", ".join(part for part in (end.code, _line(end.reason), _line(why_failed(taken, end) or "")) if part)
 
 
 def _of_payload(entry: Entry) -> str:

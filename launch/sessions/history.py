@@ -13,7 +13,7 @@ from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HostCommand
 from hobus.bus.record import session_facts as events
-from hobus.bus.record.ends import End, end_in, reply_in, result_in
+from hobus.bus.record.ends import End, end_in, reply_in, result_in, why_failed
 from hobus.bus.record.journal import Recorded, own_text, recorded
 
 
@@ -120,7 +120,7 @@ def _ended(turn: TurnSeen, end: End, taken: Recorded) -> None:
     result = result_in(taken, end.result_ref) if end.became == "answered" else None
     turn.outcome = end.became if end.became != "answered" else "success" if result is None else result.outcome
     turn.code = (end.reason if end.became == "cancelled" else end.code) or turn.code
-    turn.reply = reply_in(taken, end, result)
+    turn.reply = why_failed(taken, end) if end.became == "failed" else reply_in(taken, end, result)
     if turn.text is None and isinstance(event, events.TurnDegraded):
         turn.text = own_text(taken, event.input_ref)
 

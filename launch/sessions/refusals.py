@@ -42,6 +42,7 @@ REFUSALS: dict[str, Refusal] = {
         _LOOK,
     ),
     "command_conflict": Refusal("this command id was used before, for another command: give each its own", _LOOK),
+    "agent_removed": Refusal("nobody would answer it: the agent of the session was removed", "agent list"),
     "too_many": Refusal("the queue is full (sessions.pending_max)", _LOOK),
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.bus.record.payloads.orders import OrderEnd, QualityGate
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.launch.sessions.account import short
@@ -116,7 +117,7 @@ def _classification(turn: Sequence[Entry]) -> tuple[Entry | None, dict[str, Any]
     orders = orders_of_type(turn, "classify") | {
         one.provenance.work_order_id
         for one in turn
-        if isinstance(said := body_of(one), PromptSent) and "CLASSIFY" in said.contract_id
+        if isinstance(said := body_of(one), PromptSent) and CLASSIFICATION in said.domain_tags
     }
     for one in turn:
         if one.provenance.work_order_id in orders and isinstance(said := body_of(one), OrderEnd):

@@ -46,7 +46,10 @@ def test_a_package_from_its_maker_to_its_removal(cluster, tmp_path):
     maker.mkdir()
     public = hobus("package", "key", "my.key", cwd=maker).out.strip()
     bundles: dict[str, str] = {}
-    prompts = {one: parts.files_of(prompt=f"You are a clerk, version {one}.") for one in ("1.0.0", "2.0.0")}
+    prompts = {
+        one: parts.with_contract(parts.files_of(prompt=f"You are a clerk, version {one}."))
+        for one in ("1.0.0", "2.0.0")
+    }
     for version, files in prompts.items():
         source = parts.draft(maker / version, files, version=version)
         target = maker / f"clerk-{version}"
@@ -70,6 +73,9 @@ def test_a_package_from_its_maker_to_its_removal(cluster, tmp_path):
     assert cluster.ask("hello")["outcome"] == "success"
 
     assert [(row.actor, row.pid) for row in cluster.run().children] == before, "nobody was started again"
+    sent = [json.dumps(entry, default=str) for entry in cluster.entries("PROMPT_SENT")]
+    assert sum("PRC-CLERK-001" in one and "PRM-CLERK-001" in one for one in sent) == 2, "its answers, not their labels"
+    assert "You answer as a clerk does" in shown(cluster, first)
     assert "version 1.0.0" in shown(cluster, first) and "version 2.0.0" not in shown(cluster, first)
     assert "version 2.0.0" in shown(cluster, second)
     assert len(cluster.entries("CONFIG_SNAPSHOT")) == 3, "without the package all is as it was at the start"

@@ -12,7 +12,7 @@ from bench.simulated import SimulatedCluster
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.bus.messages.control import Done, Peers, ReadPeers, UseSnapshot
 from hobus.bus.messages.ledger import Entry, Write, Written
-from hobus.bus.messages.session import Pause, ProcessTurn, Resume, TurnResult
+from hobus.bus.messages.session import FollowUp, Pause, ProcessTurn, Resume, TurnResult
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import event_in
 from hobus.bus.record.payload import payload_in
@@ -20,7 +20,13 @@ from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.turn_account import turn_account
+from hobus.launch.cli.turn_why import ExplainedTurn
+from hobus.launch.cli.why_view import lines_of, parts_of
 from hobus.launch.launcher.recording import snapshot_entry
+from hobus.launch.sessions.evidence import Evidence
+from hobus.launch.sessions.history import turns_in
+from hobus.launch.sessions.why import explain
 from tests.journals import check_record
 from tests.sessions import Person, answering, stands_still
 
@@ -177,6 +183,41 @@ def test_the_next_turn_of_a_session_is_of_the_new_one_and_of_a_removed_agent_ref
     [result] = refused
     assert (result.outcome, result.code) == ("error", "invalid_input")
     assert "CLERK" in result.response and "hobus reload" in result.response
+
+
+def test_a_follow_up_to_a_removed_agent_is_refused_and_one_that_was_queued_says_why_it_failed() -> None:
+    """Both with the mend; the one that was queued before is told to whoever waits for it, and stands in its turn."""
+    first = renamed(slow(), CLERK="You are the clerk.")
+    second = renamed(first, CLERK=None)
+    told_to: list[TurnResult] = []
+    journal: list[Entry] = []
+    name = ""
+
+    async def story(cluster: SimulatedCluster, person: Person, launcher: Bus) -> None:
+        nonlocal name
+        await person.begin("CLERK")
+        name = person.session_id
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(person.say(QUESTION))
+            await person.until(answering)
+            assert (await person.command(FollowUp(text=QUESTION), "before")).outcome == "applied"
+            await reloaded(launcher, second)
+            refused = await person.command(FollowUp(text=QUESTION), "after")
+            assert (refused.outcome, refused.input_id) == ("rejected", None)
+            assert refused.reason.startswith("agent_removed: agent CLERK") and "hobus reload" in refused.reason
+        assert asked.result().outcome == "success"
+        told_to.append(await person.say(QUESTION, "followup:before"))
+        journal.extend(await person.journal())
+
+    told(first, story)
+    assert [(one.outcome, one.code) for one in told_to] == [("error", "invalid_input")]
+    assert "agent CLERK" in told_to[0].response and "hobus reload" in told_to[0].response
+    before, after = turns_in(journal)
+    assert before.outcome == "success" and (after.outcome, after.code) == ("failed", "invalid_input")
+    assert "agent CLERK" in (after.reply or "") and "hobus reload" in (after.reply or "")
+    account = turn_account(journal, name, "2", called="TURN")
+    why = explain(Evidence(turn=account.entries, session=journal, memory=[], snapshot=None))
+    assert "call hobus reload, or begin" in "\n".join(lines_of(parts_of(ExplainedTurn(account, why))))  # not cut
 
 
 def test_a_tool_answers_from_the_configuration_of_its_turn() -> None:

@@ -12,10 +12,14 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from bench.turn import QUESTION
 from hobus.actors.ho2_supervisor.turn import text_parts
+from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import PromptSent
+from hobus.config.load import Governed
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
@@ -67,6 +71,71 @@ def talk() -> tuple[Listens, list[Entry], Snapshot]:
             session_id = result.session_id
         entries = cluster.entries()
     return provider, entries, Snapshot.from_bytes(snapshot.to_bytes())
+
+
+POEM = """[[system]]
+{{ system }} You answer in one verse.
+[[user]]
+<message>
+{{ user_input }}
+</message>
+"""
+
+
+def with_a_poet() -> Snapshot:
+    """The shipped configuration, with an agent whose answers are asked for under a contract and a pack of its own."""
+    governed = Governed.model_validate(unpack(shipped_snapshot().to_bytes()))
+    own = {"contract_id": "PRC-POET-001", "version": "1.0.0", "prompt_pack_id": "PRM-POET-001"}
+    contract = governed.contracts["PRC-SYNTHESIZE-001"].model_copy(update=own)
+    sorting = governed.contracts["PRC-CLASSIFY-001"].model_copy(update={"contract_id": "PRC-SORT-001"})
+    poet = governed.agents["ADMIN"].model_copy(
+        update={
+            "agent_id": "POET",
+            "system_prompt": "You are a poet.",
+            "contracts": {"synthesize": "PRC-POET-001", "classify": "PRC-SORT-001"},
+        }
+    )
+    return Snapshot.from_bytes(
+        canonical_bytes(
+            governed.model_copy(
+                update={
+                    "agents": {**governed.agents, "POET": poet},
+                    "contracts": {**governed.contracts, "PRC-POET-001": contract, "PRC-SORT-001": sorting},
+                    "prompt_packs": {**governed.prompt_packs, "PRM-POET-001": POEM},
+                }
+            )
+        )
+    )
+
+
+def test_an_agent_with_a_contract_of_its_own_is_prompted_by_that_contracts_pack():
+    """The prompt is that pack's text, and the record names it; other agents, and other purposes, have the shipped ones."""
+    snapshot = with_a_poet()
+    provider = Listens(snapshot)
+    with SimulatedCluster(snapshot, providers={"offline": provider}) as cluster:
+        turn = ProcessTurn(input_id="in-1", text="hello there", agent_id="POET")
+        verses = cluster.world.run(cluster.door.request("host", turn, expect=TurnResult, timeout_s=60))
+        plain = cluster.ask("hello there", input_id="in-2")
+        entries = cluster.entries()
+    assert (verses.outcome, plain.outcome) == ("success", "success")
+    named: dict[str, list[tuple[str, str]]] = {}
+    for entry in entries:
+        sent = payload_in(PromptSent, entry) if entry.event_type == "PROMPT_SENT" else None
+        if sent is not None:
+            named.setdefault(entry.provenance.agent_id, []).append((sent.contract_id, sent.prompt_pack_id))
+    classified = ("PRC-CLASSIFY-001", "PRM-CLASSIFY-001")
+    assert named["POET"] == [("PRC-SORT-001", "PRM-CLASSIFY-001"), ("PRC-POET-001", "PRM-POET-001")]
+    assert named["ADMIN"] == [classified, ("PRC-SYNTHESIZE-001", "PRM-SYNTHESIZE-001")]
+    expected = [
+        ("system", "You are a poet. You answer in one verse."), ("user", "<message>\nhello there\n</message>"),
+    ]  # fmt: skip
+    assert [(role, text.strip()) for role, text in list(provider.asked.values())[1]] == expected
+    context = next(one for one in entries if one.event_type == "CONTEXT_ASSEMBLED")
+    said = payload_in(ContextAssembled, context)
+    assert said is not None and said.template_id == "ATT-ADMIN-001"  # a template of answers, whatever their contract
+    assert [one.template_id for one in said.beside] == ["ATT-CLASSIFY-001"]
+    turn = [one for one in entries if one.provenance.session_id == verses.session_id]
+    assert [one.event_type for one in turn].count("WO_DISPATCHED") == 2 and said.domain_labels is not None
 
 
 def test_each_prompt_reads_from_the_record_word_for_word(talk):

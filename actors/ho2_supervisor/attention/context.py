@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
 from hobus.config.assets import Agent, BudgetPurpose, Contract
 from hobus.config.attention_rules import USES
 from hobus.config.attention_template import Prompts
+from hobus.config.prompt_contracts import SHIPPED, purposes_of
 
 Source = Literal["ledger", "registry", "file", "search", "liveness", "memory", "history", "custom"]
 Status = Literal["ok", "truncated", "timeout", "empty", "skipped", "failed"]
@@ -39,9 +40,10 @@ class AttentionRequest:
     @property
     def prompts(self) -> Prompts:
         """The kind of prompt. Raises AssertionError for one that has no context."""
-        if self.contract.contract_id not in USES:
+        purposes = purposes_of(self.agent, self.contract.contract_id)
+        if not purposes:
             raise AssertionError(f"no context is assembled for {self.contract.contract_id}")
-        return cast("Prompts", self.contract.contract_id)
+        return SHIPPED[purposes[0]]
 
     @property
     def purpose(self) -> BudgetPurpose:

@@ -25,10 +25,10 @@ from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Seg
 from hobus.bus.record.payloads.orders import ContextAssembled, StageTrace
 from hobus.config.assets import Agent
 from hobus.config.attention_template import CONSOLIDATIONS
+from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig, ClassifyLabels, Ho3Config
 from hobus.config.snapshot import Snapshot
 
-CONTRACT = CONSOLIDATIONS
 _KEYS = frozenset({"artifact_type", "labels", "context_line", "weight"})
 _TYPES: Mapping[Any, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 _EVENT = re.compile(r"EVT-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([1-9][0-9]*)-")
@@ -123,7 +123,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
         planned_at=planned_at,
         input_context=[*(Segment(name=name, text=text) for name, text in texts.items()), *excerpts],
         constraints=Constraints(
-            prompt_contract_id=CONTRACT,
+            prompt_contract_id=contract_id_of(agent, "consolidate"),
             token_budget=agent.budget_tokens("consolidate", config.budget),
             timeout_seconds=memory.consolidation_timeout_ms / 1000,
             domain_tags=[CONSOLIDATION],
@@ -181,7 +181,7 @@ def record_of(crossing: Crossing, context: AssembledContext) -> ContextAssembled
         warnings=context.warnings,
         is_cached=context.is_cached,
         chosen_by=context.chosen_by,
-        contract_id=CONTRACT,
+        contract_id=CONSOLIDATIONS,
     )
 
 
@@ -260,7 +260,7 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
     )
 
 
-def pack_version(snapshot: Snapshot) -> str:
+def pack_version(snapshot: Snapshot, agent: Agent) -> str:
     """Which words asked for the line: the prompt pack, under its contract's version."""
-    contract = snapshot.contracts.get(CONTRACT)
+    contract = snapshot.contracts.get(contract_id_of(agent, "consolidate"))
     return "" if contract is None else f"{contract.prompt_pack_id}@{contract.version}"

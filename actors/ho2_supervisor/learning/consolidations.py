@@ -41,6 +41,7 @@ from hobus.bus.record.payloads.prompts import PromptReceived
 from hobus.config.assets import Agent
 from hobus.config.attention_rules import tokens_of
 from hobus.config.attention_template import OfTurn
+from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import Ho3Config
 
 _log = structlog.get_logger("ho2_supervisor")
@@ -170,8 +171,9 @@ class Consolidations:
     async def _context(self, crossing: Crossing, wo_id: str) -> AssembledContext:
         """The turns behind the events, by the template of consolidations."""
         attention = self._resources.attention
+        contract_id = contract_id_of(crossing.agent, "consolidate")
         request = AttentionRequest(
-            agent=crossing.agent, contract=self._resources.snapshot.contracts[consolidation.CONTRACT],
+            agent=crossing.agent, contract=self._resources.snapshot.contracts[contract_id],
             session_id=crossing.run_id.session_id, work_order_id=wo_id, at=crossing.as_of_ts, user_input="",
         )  # fmt: skip
         room = consolidation.excerpts_room(crossing.agent, self._config)
@@ -210,7 +212,7 @@ class Consolidations:
             raise LineRefused("output_schema_invalid", "; ".join(judged.faults), judged.line)
         return consolidation.artifact_from(
             crossing, judged.lesson, model=await self._model_of(receipt),
-            pack_version=consolidation.pack_version(self._resources.snapshot), memory=self._memory,
+            pack_version=consolidation.pack_version(self._resources.snapshot, crossing.agent), memory=self._memory,
         )  # fmt: skip
 
     async def _model_of(self, receipt: Receipt) -> str:

@@ -13,7 +13,8 @@ from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.work_order import Segment
 from hobus.config.attention_rules import tokens_of
-from hobus.config.attention_template import CLASSIFICATIONS, OfTurn
+from hobus.config.attention_template import OfTurn
+from hobus.config.prompt_contracts import contract_id_of
 
 OBJECTIVE = "active_intent"
 """What the prompt pack calls what the session is for."""
@@ -35,7 +36,7 @@ async def assembled(run: Run, limits: HistoryLimits) -> Beside:
     attention = run.resources.attention
     request = AttentionRequest(
         agent=run.agent,
-        contract=run.resources.snapshot.contracts[CLASSIFICATIONS],
+        contract=run.resources.snapshot.contracts[contract_id_of(run.agent, "classify")],
         session_id=run.session.session_id,
         work_order_id=run.first_order_id,
         at=run.requested.at,

@@ -27,7 +27,8 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, StageTrace
 from hobus.config.attention_rules import tokens_of
-from hobus.config.attention_template import ANSWERS, CLASSIFICATIONS, OfTurn, Template
+from hobus.config.attention_template import CLASSIFICATIONS, OfTurn, Template
+from hobus.config.prompt_contracts import contract_id_of
 
 OTHER = "assembled_context"
 """What prompt packs call all but memory and history."""
@@ -94,7 +95,7 @@ def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
 def _request_of(run: Run) -> AttentionRequest:
     return AttentionRequest(
         agent=run.agent,
-        contract=run.resources.snapshot.contracts[ANSWERS],
+        contract=run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")],
         session_id=run.session.session_id,
         work_order_id=run.answer_order_id,
         at=run.requested.at,

@@ -23,9 +23,8 @@ from hobus.bus.messages.work_order import (
     WorkOrderType,
 )
 from hobus.config.assets import Agent
-from hobus.config.attention_template import ANSWERS, CLASSIFICATIONS
+from hobus.config.prompt_contracts import contract_id_of
 
-CLASSIFY_CONTRACT, SYNTHESIZE_CONTRACT = CLASSIFICATIONS, ANSWERS
 CREATED_BY = "ho2"
 LLM_TYPES = frozenset({"classify", "synthesize", "consolidate"})
 WORK_ORDER_TYPES = LLM_TYPES | {"tool_call"}
@@ -50,7 +49,8 @@ def classify(context: OrderContext, *, inputs: Sequence[Segment], **bounds: Any)
 
     `bounds`, here and below: token_budget and timeout_seconds.
     """
-    limits = made_of(Constraints, context, prompt_contract_id=CLASSIFY_CONTRACT, domain_tags=[CLASSIFICATION], **bounds)
+    contract_id = contract_id_of(context.agent, "classify")
+    limits = made_of(Constraints, context, prompt_contract_id=contract_id, domain_tags=[CLASSIFICATION], **bounds)
     return _order(context, "classify", limits, input_context=list(inputs))
 
 
@@ -69,7 +69,7 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
         Constraints,
         context,
         run_config,
-        prompt_contract_id=SYNTHESIZE_CONTRACT,
+        prompt_contract_id=contract_id_of(context.agent, "synthesize"),
         tools_allowed=list(context.agent.tools),
         provider_id=run_config.provider,
         model_id=run_config.model,

@@ -9,6 +9,8 @@ import click
 
 from hobus.config.assets import BUDGET_SETTINGS, Agent
 from hobus.config.files import SHIPPED, SHIPPED_ROOT
+from hobus.config.prompt_contracts import SHIPPED as SHIPPED_CONTRACTS
+from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
@@ -91,6 +93,7 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
         "providers": list(one.permissions.providers),
         "models": list(one.permissions.models),
         "budget_tokens": {purpose: one.budget_tokens(purpose, snapshot.config.budget) for purpose in BUDGET_SETTINGS},
+        "contracts": {purpose: contract_id_of(one, purpose) for purpose in SHIPPED_CONTRACTS},
         "system_prompt": one.system_prompt,
     }
 

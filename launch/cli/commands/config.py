@@ -53,6 +53,7 @@ def check(*, home: Home, config_file: Path | None) -> Output:
     """
     plan, found = checked_plan(home, StartOptions(config_file=config_file))
     snapshot, warned = plan.snapshot, [one for one in found if one.severity == "warn"]
+    noted = [one for one in found if one.severity == "note" and one.gate == "G3"]
     withheld = tool_check.withheld(snapshot)
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
 
@@ -66,6 +67,8 @@ def check(*, home: Home, config_file: Path | None) -> Output:
             note(styled(f"warning: {told}", "yellow", to_stderr=True))
         for one in warned:
             note(styled(f"warning: {one.line}", "yellow", to_stderr=True))
+        for one in noted:
+            note(f"note: {one.file}: {one.reason}")
         told = [counted(len(origins), "file"), f"{len(origins) - shipped - installed} replaced"]
         told += [f"{installed} of packages"] if installed else []
         say(styled("ok", "green"), f"  {', '.join(told)}, digest {snapshot.digest}")

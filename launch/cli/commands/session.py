@@ -365,6 +365,9 @@ def _show_turns(turns: list[TurnSeen]) -> None:
             for one in turns
         ],
     )
+    for one in turns:
+        if one.outcome == "failed" and one.reply:  # why, and what to do: whole
+            say_prose(f"  run {one.run or '-'} failed: ", printable(one.reply))
 
 
 def _show_tool_texts(texts: list[ToolText]) -> None:

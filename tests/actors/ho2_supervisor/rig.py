@@ -8,7 +8,6 @@ from typing import Any
 
 from bench.builders import shipped_with
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
-from hobus.actors.ho2_supervisor.turn.work_orders import SYNTHESIZE_CONTRACT
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
@@ -43,7 +42,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
 from hobus.config.assets import FileInForce
-from hobus.config.attention_template import Template
+from hobus.config.attention_template import ANSWERS, Template
 from hobus.config.in_force import digest_of
 from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig
@@ -195,10 +194,10 @@ class Rig(SimulatedRig):
                 given, templates={one.template_id: one for one in templates}, files={**given.files, **files}
             )
         if required is not None:
-            contract = given.contracts[SYNTHESIZE_CONTRACT]
+            contract = given.contracts[ANSWERS]
             context = type(contract.required_context).model_validate(required)
             contract = contract.model_copy(update={"required_context": context})
-            given = replace(given, contracts={**given.contracts, SYNTHESIZE_CONTRACT: contract})
+            given = replace(given, contracts={**given.contracts, ANSWERS: contract})
         if agent_budget is not None:
             agents = {name: agent.model_copy(update={"budget": agent_budget}) for name, agent in given.agents.items()}
             given = replace(given, agents=agents)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hobus.config.files import SHIPPED_ROOT
+from hobus.config.files import SHIPPED_ROOT, Layers
+from hobus.config.gates.run import look, run_gates
 from tests.config.gates.homes import found, said, write
 
 CONTRACT = "contracts/PRC-CLASSIFY-001.json"
@@ -52,6 +53,26 @@ def test_a_pack_that_alone_is_above_its_budget_is_told(tmp_path: Path) -> None:
     text = (SHIPPED_ROOT / "prompt_packs/PRM-CLASSIFY-001.txt").read_text()
     write(tmp_path, "prompt_packs/PRM-CLASSIFY-001.txt", text + "more words. " * 600)
     assert any("above the budget `classify`" in one for one in said(tmp_path, "G3"))
+
+
+def test_a_contract_of_an_agents_own_is_held_to_that_agents_budget_and_noted_where_nobody_uses_it(
+    tmp_path: Path,
+) -> None:
+    """As long as nobody names it, it is a note, and no fault; then the budget of its purpose bounds it."""
+    poem = json.loads((SHIPPED_ROOT / "contracts/PRC-SYNTHESIZE-001.json").read_text())
+    poem |= {"contract_id": "PRC-POET-001", "boundary": {"max_tokens": 100_000, "temperature": 0.0}}
+    path = write(tmp_path, "contracts/PRC-POET-001.json", json.dumps(poem))
+    agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text())
+    write(tmp_path, "agents/POET.json", json.dumps(agent | {"agent_id": "POET"}))
+    [note] = [one for one in run_gates(look(Layers(packages=(), own=tmp_path))) if one.file == str(path)]
+    assert note.severity == "note" and "no agent uses it" in note.reason
+    write(
+        tmp_path,
+        "agents/POET.json",
+        json.dumps(agent | {"agent_id": "POET", "contracts": {"synthesize": "PRC-POET-001"}}),
+    )
+    [fault] = [one for one in found(tmp_path) if one.file == str(path)]
+    assert fault.severity == "fail" and "above the budget `synthesize` of agent POET" in fault.reason
 
 
 def test_a_template_above_its_cap_is_told(tmp_path: Path) -> None:

@@ -37,6 +37,28 @@ def text(value: Any) -> bytes:
     return f"{json.dumps(value, indent=2)}\n".encode()
 
 
+PACK = """[[system]]
+{{ system }} You answer as a clerk does.
+[[user]]
+<message>
+{{ user_input }}
+</message>
+"""
+
+
+def with_contract(files: dict[str, bytes], agent_id: str = "CLERK", number: int = 200) -> dict[str, bytes]:
+    """Those files, whose agent's answers are asked for under a contract and a prompt pack of the package: PRC-CLERK-001."""
+    contract_id, pack_id = f"PRC-{agent_id}-001", f"PRM-{agent_id}-001"
+    shipped = json.loads((SHIPPED_ROOT / "contracts/PRC-SYNTHESIZE-001.json").read_text(encoding="utf-8"))
+    own = {"contract_id": contract_id, "version": "1.0.0", "prompt_pack_id": pack_id}
+    brought = {f"contracts/{contract_id}.json": text(shipped | own), f"prompt_packs/{pack_id}.txt": PACK.encode()}
+    who, manifest_file = f"agents/{agent_id}.json", f"frameworks/FMWK-{number}_{agent_id}/manifest.yaml"
+    names = json.loads(files[who]) | {"contracts": {"synthesize": contract_id}}
+    rules = json.loads(files[manifest_file])
+    rules["path_authorizations"] += list(brought)
+    return {**files, who: text(names), manifest_file: text(rules), **brought}
+
+
 def files_of(agent_id: str = "CLERK", number: int = 200, prompt: str = "You are a clerk.") -> dict[str, bytes]:
     """An agent, the framework that it stands under, and its spec."""
     framework, folder, spec = f"FMWK-{number}", f"frameworks/FMWK-{number}_{agent_id}", f"SPEC-{agent_id}-001"

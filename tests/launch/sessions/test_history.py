@@ -56,6 +56,19 @@ def test_turns_have_their_message_and_their_end():
     ]
 
 
+def test_a_failed_turn_says_what_it_failed_of_in_words():
+    """Of its fault, or as its verdict was told."""
+    told = pack_result(
+        TurnResult(response="No budget.", outcome="error", session_id=SESSION, run_id=None, input_id="in-1")
+    )
+    for body, words in ((b"agent CLERK is not configured any more", None), (told, "No budget.")):
+        written = Written().run(text="first")
+        ref = f"RunFailed:{SESSION}/1.1/1"
+        written.add(events.RunFailed(input_id="in-1", code="invalid_input", detail_ref=ref, at=AT), body)
+        [turn] = turns_in(written.entries)
+        assert (turn.outcome, turn.reply) == ("failed", words or body.decode())
+
+
 def test_a_cancelled_turn_says_why_and_a_degraded_one_what_the_host_said():
     """The host brings the message of a turn that nobody requested; what it delivered replaces a failed run's silence."""
     written = Written().run()
