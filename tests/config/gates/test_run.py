@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,37 @@ def test_the_bytes_that_were_loaded_are_those_that_are_judged(tmp_path: Path, mo
     assert seen == [(package / "packages/PKG-CLERK-001/manifest.json").read_bytes()]
     named = view.reading.files["prompt_packs/PRM-SYNTHESIZE-001.txt"]
     assert digest_of(named.content) == view.layers[0].held[named.name].sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "reason", "mend"),
+    [
+        ("packages/PKG-CLERK-001/manifest.json", {"schema_version": "1.0"}, "schema_version: is '1.0'", "write '1.2'"),
+        ("packages/PKG-CLERK-001/manifest.json", {"assets": 1}, "assets: is 1", "write a list"),
+        ("packages/PKG-CLERK-001/manifest.json", {"layer": 1.5}, "layer: is 1.5", "write a whole number"),
+        (
+            "packages/PKG-CLERK-001/manifest.json",
+            {"layer": -1},
+            "layer: is -1",
+            "write a number greater than or equal to 0",
+        ),
+        ("packages/PKG-CLERK-001/manifest.json", {"title": ""}, "title: is blank text", "have at least 1 character"),
+        ("agents/ADMИN.json", {"agent_id": "ADMИN"}, "agent_id: is text of another form", "write it in this form"),
+        ("contracts/PRC-CLASSIFY-001.json", {"required_context": []}, "required_context: is a list", "write an object"),
+    ],
+)
+def test_what_a_load_refuses_has_its_reason_and_its_mend(
+    tmp_path: Path, name: str, changed: dict[str, Any], reason: str, mend: str
+) -> None:
+    """The reason is whole without the mend, which says what to write; no class of this software is named."""
+    clerk(tmp_path)
+    like = tmp_path / name
+    if not like.exists():
+        like = files.SHIPPED_ROOT / ("agents/ADMIN.json" if name.startswith("agents") else name)
+    path = write(tmp_path, name, json.dumps(json.loads(like.read_text()) | changed))
+    told = [(one.reason, one.mend) for one in found(tmp_path) if one.file == str(path) and one.gate in ("G2", "G3")]
+    assert any(said.startswith(reason) and what.endswith(mend) for said, what in told), told
+    assert not any("instance of" in one for pair in told for one in pair)
 
 
 def test_where_nobody_can_verify_a_signed_package_is_refused(tmp_path: Path) -> None:
