@@ -27,7 +27,7 @@ class Held(NamedTuple):
     sha256: str
     """`sha256:<64 hex>` of its bytes; empty where it could not be read."""
     fault: str = ""
-    """Why it could not, as the end of a sentence about it."""
+    """Why it could not, as the end of a sentence about it; behind a semicolon what mends it, where that is known."""
     content: bytes = b""
     """The bytes of a package's manifest that were hashed; of any other file they are not kept."""
 

@@ -53,8 +53,9 @@ def _of_layer(layer: Layer, *, is_checkout: bool) -> Iterator[Finding]:
         yield from _of_listed(layer, one, owners, is_checkout=is_checkout)
     for name, held in layer.held.items():
         if held.fault:
-            mend = "put the file itself in its place, or remove it"
-            yield Finding("G0", str(held.path), held.fault, mend)
+            reason, _, mend = held.fault.rpartition("; ")
+            said = (reason, mend) if reason else (held.fault, "put the file itself in its place, or remove it")
+            yield Finding("G0", str(held.path), *said)
         elif layer.kind != "own" and name not in owners and files.kind_of(name) != "package":
             mend = "add it to the assets of one packages/*/manifest.json"
             if layer.kind == "package":

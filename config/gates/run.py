@@ -79,7 +79,9 @@ def run_inside(view: View, *, has_tests: bool) -> list[Finding]:
     `has_tests`: whether what the tests beside this software hold of its files is looked at here, too: that the tests
     which invariants name are there, that the schemas of shipped contracts run. Else their hashes are enough.
     """
-    found = [*ownership(view.layers, is_checkout=view.is_checkout), *_of_load(view.reading)]
+    found = list(ownership(view.layers, is_checkout=view.is_checkout))
+    told = {(one.file, one.reason) for one in found}
+    found += [one for one in _of_load(view.reading) if (one.file, one.reason) not in told]
     found += _of_links(view)
     found += _of_prompts(view.reading, has_tests=has_tests)
     found += _of_invariants(view, has_tests=has_tests)

@@ -160,6 +160,7 @@ def test_a_file_of_a_gigabyte_is_refused_unread(tmp_path: Path) -> None:
     told = [one for one in found(tmp_path) if "1073741824 bytes" in one.reason]
     assert {Path(one.file).name for one in told} == {"HUGE.json", "PRM-HUGE-001.txt", "standard.md"}
     assert all("ledger.bodies_max_bytes" in one.reason for one in told)
+    assert len(told) == 3 and {one.mend for one in told} == {"shorten it, or remove it"}  # once each, with its mend
 
 
 def test_settings_of_a_gigabyte_are_refused_unread(tmp_path: Path) -> None:
