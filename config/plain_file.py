@@ -14,13 +14,15 @@ def plain_bytes(path: Path, max_bytes: int | None = None) -> bytes:
     Raises OSError, also for what is no plain file, or longer.
     """
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(number, "rb") as file:
-        about = os.fstat(file.fileno())
+    try:
+        about = os.fstat(number)
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
-        if max_bytes is None:
-            return file.read()
-        data = file.read(max_bytes + 1) if about.st_size <= max_bytes else b""
-        if about.st_size > max_bytes or len(data) > max_bytes:
-            raise OSError(errno.EFBIG, f"it has more than {max_bytes} bytes", str(path))
-        return data
+        is_longer = max_bytes is not None and about.st_size > max_bytes
+        with os.fdopen(number, "rb", closefd=False) as file:
+            data = b"" if is_longer else file.read(-1 if max_bytes is None else max_bytes + 1)
+    finally:
+        os.close(number)
+    if max_bytes is not None and (is_longer or len(data) > max_bytes):
+        raise OSError(errno.EFBIG, f"it has more than {max_bytes} bytes", str(path))
+    return data

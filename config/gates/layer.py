@@ -13,6 +13,7 @@ from hobus.config.files import GovernedFile, Layers
 from hobus.config.in_force import digest_of
 from hobus.config.load import too_long
 from hobus.config.parse import BadText, json_value
+from hobus.config.plain_file import plain_bytes
 
 SEAL = "packages/sealed.json"
 """Beside the shipped packages: the hash of each of their manifests. That of an installed one is signed."""
@@ -127,7 +128,7 @@ def _held(name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | N
             return Held(path, "", "is no plain file")
         if said := too_long(about.st_size, max_bytes):
             return Held(path, "", said)
-        content = path.read_bytes() if loaded is None else loaded.content
+        content = plain_bytes(path, max_bytes) if loaded is None else loaded.content
         return Held(path, digest_of(content), content=content if files.kind_of(name) == "package" else b"")
     except OSError as error:
         return Held(path, "", f"cannot be read: {error.strerror}")

@@ -33,7 +33,7 @@ def test_a_signal_is_of_the_run_that_its_id_names():
 @pytest.mark.parametrize(
     "name", ["HO3_SIGNAL:ADMIN/EVT-other-1-x", f"HO3_SIGNAL:ADMIN/EVT-{SESSION}-x-1", "HO3_SIGNAL:ADMIN/mine"]
 )
-def test_a_signal_of_another_form_is_of_no_run(name):
+def test_a_signal_of_another_form_is_of_no_run(name: str):
     """Nothing is guessed."""
     assert run_of(entry(event_type="HO3_SIGNAL", submission_id=name)) == (SESSION, 0)
 
