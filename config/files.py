@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from hobus.config.plain_file import plain_bytes
+
 SHIPPED_ROOT = Path(__file__).resolve().parent
 ADMIN_CONFIG = "admin_config.json"
 SIGNATURE = "signature.json"
@@ -64,7 +66,7 @@ class GovernedFile:
     @cached_property
     def content(self) -> bytes:
         """Its bytes, read once: what is checked, hashed and recorded is the same. Raises OSError."""
-        return self.path.read_bytes()
+        return plain_bytes(self.path)
 
     @property
     def is_shipped(self) -> bool:

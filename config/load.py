@@ -75,6 +75,8 @@ class Reading:
     """In words: file, dotted path, what is wrong, the fix."""
     of_place: int
     """So many of them, the first ones, are of files that may not lie where they do."""
+    beneath: tuple[GovernedFile, ...] = ()
+    """What is not in force and was loaded: the shipped settings, where others are laid over them."""
 
     def governed(self) -> Governed:
         """All of it. Raises ConfigError that lists every fault."""
@@ -106,7 +108,10 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
     found, faults = files.find(layers)
     of_place = len(faults)
     gone: set[str] = set()
-    config, pasted = _admin_config(found[ADMIN_CONFIG], faults, gone)
+    settings = found[ADMIN_CONFIG]
+    shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
+    beneath = () if settings.is_shipped else (shipped,)
+    config, pasted = _admin_config(settings, shipped, faults, gone)
     max_bytes = file_max_bytes(config)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}
@@ -124,7 +129,7 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
         faults += [
             _placed(mcp_block.where_written(fault, pasted), found) for fault in told if not follows_from(fault, gone)
         ]
-    return Reading(found, config, assets, prompt_packs, tuple(faults), of_place)
+    return Reading(found, config, assets, prompt_packs, tuple(faults), of_place, beneath)
 
 
 def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:
@@ -190,8 +195,10 @@ def _parsed(file: GovernedFile, faults: list[str], max_bytes: int | None) -> Any
     return value
 
 
-def _admin_config(file: GovernedFile, faults: list[str], gone: set[str]) -> tuple[AdminConfig | None, tuple[str, ...]]:
-    """The settings, and the names of the MCP servers that came in a pasted block.
+def _admin_config(
+    file: GovernedFile, shipped_file: GovernedFile, faults: list[str], gone: set[str]
+) -> tuple[AdminConfig | None, tuple[str, ...]]:
+    """The settings, laid over the shipped ones, and the names of the MCP servers that came in a pasted block.
 
     Where there are faults, their sound part; what is not in it goes to `gone`.
     """
@@ -200,7 +207,7 @@ def _admin_config(file: GovernedFile, faults: list[str], gone: set[str]) -> tupl
         return None, ()
     written, shipped = value, None
     if not file.is_shipped:
-        shipped = json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+        shipped = json_value(shipped_file.content.decode())
         value = merged(shipped, value)
     block = mcp_block.expanded(value)
     config, found = checked(AdminConfig, block.settings, written=written, strict=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -105,11 +106,35 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
                 return f"{path}.{tag}: missing; add it"
             return f"{path}.{tag}: is {str(context['tag'])[:40]!r}; one of {context['expected_tags']}"
         case "literal_error":
-            return f"{path}: {detail['msg']}; is {str(detail['input'])[:40]!r}"
+            return f"{path}: is {str(detail['input'])[:40]!r}; write {detail.get('ctx', {})['expected']}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
         case _:
-            return f"{path}: {detail['msg']}; is {_shown(detail['input'])}"
+            return f"{path}: {_wanted(detail['msg'], _shown(detail['input']))}"
+
+
+_CALLED = {
+    "dictionary": "an object", "list": "a list", "tuple": "a list", "string": "text", "boolean": "true or false",
+    "integer": "a whole number", "number": "a number",
+}  # fmt: skip
+"""How what pydantic calls a valid one is called in JSON."""
+_VALID = re.compile(r"Input should be a valid (\w+)\b.*", re.DOTALL)
+_BOUND = re.compile(r"Input should be ((?:greater|less) than .*)")
+_FORM = re.compile(r"String should match pattern '(.*)'", re.DOTALL)
+
+
+def _wanted(message: str, shown: str) -> str:
+    """Of what pydantic says of a value: what it is, and what is to be written instead; no class is named."""
+    if found := _VALID.fullmatch(message):
+        return f"is {shown}; write {_CALLED.get(found[1], f'a valid {found[1]}')}"
+    if found := _BOUND.fullmatch(message):
+        return f"is {shown}; write a number {found[1]}"
+    if found := _FORM.fullmatch(message):
+        return f"is {shown} of another form than {found[1]}; write it in this form"
+    subject, should, rest = message.partition(" should ")
+    if should and len(subject.split()) == 1:
+        return f"is {shown} that is not as it has to be; it should {rest.partition(' after validation')[0]}"
+    return f"is {shown}: {message}; correct it"
 
 
 def written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:

@@ -66,11 +66,14 @@ def _why_not(check: str, framework_id: str, of: Invariants) -> str:
             return f"there is no module hobus.{found[1]}"
         outer, _, inner = found[2].partition(".")
         is_there = _defines(text, outer, is_inside=False) and (not inner or _defines(text, inner, is_inside=True))
-        return "" if is_there else f"there is no {found[2]} in hobus.{found[1]}"
+        return "" if is_there else f"there is no function or class {found[2]} in hobus.{found[1]}"
     return f"{shown!r} is neither tests/<file>.py::<test> nor hobus.<module>:<name>"
 
 
 def _defines(text: str, name: str, *, is_inside: bool) -> bool:
-    """Whether a function, class or variable of this name is made there, at the beginning of a line unless inside."""
+    """Whether a function or class of this name is made there, at the beginning of a line unless inside.
+
+    A variable is no check: it refuses nothing.
+    """
     begin = r"^[ \t]*" if is_inside else "^"
-    return re.search(rf"{begin}(?:(?:async +)?def|class) +{name}\b|{begin}{name} *[:=]", text, re.MULTILINE) is not None
+    return re.search(rf"{begin}(?:(?:async +)?def|class) +{name}\b", text, re.MULTILINE) is not None

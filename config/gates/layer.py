@@ -5,13 +5,15 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from hobus.config import files
-from hobus.config.files import Layers
+from hobus.config.files import GovernedFile, Layers
 from hobus.config.in_force import digest_of
 from hobus.config.load import too_long
 from hobus.config.parse import BadText, json_value
+from hobus.config.plain_file import plain_bytes
 
 SEAL = "packages/sealed.json"
 """Beside the shipped packages: the hash of each of their manifests. That of an installed one is signed."""
@@ -26,7 +28,9 @@ class Held(NamedTuple):
     sha256: str
     """`sha256:<64 hex>` of its bytes; empty where it could not be read."""
     fault: str = ""
-    """Why it could not, as the end of a sentence about it."""
+    """Why it could not, as the end of a sentence about it; behind a semicolon what mends it, where that is known."""
+    content: bytes = b""
+    """The bytes of a package's manifest that were hashed; of any other file they are not kept."""
 
 
 class Listed(NamedTuple):
@@ -56,20 +60,46 @@ class Layer(NamedTuple):
         return sorted({one.package_id for one in self.listed})
 
 
-def layers_on_disk(layers: Layers, *, max_bytes: int | None) -> list[Layer]:
-    """Every layer from the bottom, whatever it holds; a home that has nothing of its own has no layer."""
-    found = [layer_at("shipped", files.SHIPPED_ROOT, _places(files.SHIPPED_ROOT), max_bytes=max_bytes)]
-    found += [layer_at("package", root, _places(root), max_bytes=max_bytes) for root in layers.packages]
-    own = _places(layers.own) if layers.own is not None else {}
+def layers_on_disk(layers: Layers, *, max_bytes: int | None, loaded: Iterable[GovernedFile] = ()) -> list[Layer]:
+    """Every layer from the bottom, whatever it holds; a home that has nothing of its own has no layer.
+
+    `loaded`: files that were read for loading. Their layers have the very bytes that were loaded, whatever lies there
+    by now; only what is beside them, or below, is read here.
+    """
+    taken = {file.path: file for file in loaded}
+
+    def places(root: Path) -> dict[str, Path]:
+        names = [*files.governed_names(root), *(one.name for one in taken.values() if one.path == root / one.name)]
+        return {name: root / name for name in names}
+
+    def layer(kind: LayerKind, root: Path, found: Mapping[str, Path]) -> Layer:
+        return layer_at(kind, root, found, max_bytes=max_bytes, loaded=taken)
+
+    found = [layer("shipped", files.SHIPPED_ROOT, places(files.SHIPPED_ROOT))]
+    found += [layer("package", root, places(root)) for root in layers.packages]
+    own = places(layers.own) if layers.own is not None else {}
     if layers.config_file is not None:
         own[files.ADMIN_CONFIG] = layers.config_file
     root = layers.own or (layers.config_file.parent if layers.config_file is not None else None)
-    return found if root is None else [*found, layer_at("own", root, own, max_bytes=max_bytes)]
+    return found if root is None else [*found, layer("own", root, own)]
 
 
-def layer_at(kind: LayerKind, root: Path, places: Mapping[str, Path], *, max_bytes: int | None) -> Layer:
-    """The layer of the governed files at these places, none longer than that; in a package a link is no file."""
-    held = {name: _held(path, max_bytes, may_be_link=kind != "package") for name, path in sorted(places.items())}
+def layer_at(
+    kind: LayerKind,
+    root: Path,
+    places: Mapping[str, Path],
+    *,
+    max_bytes: int | None,
+    loaded: Mapping[Path, GovernedFile] = MappingProxyType({}),
+) -> Layer:
+    """The layer of the governed files at these places, none longer than that; in a package a link is no file.
+
+    `loaded`: as `layers_on_disk`, by path.
+    """
+    held = {
+        name: _held(name, path, loaded.get(path), max_bytes, may_be_link=kind != "package")
+        for name, path in sorted(places.items())
+    }
     listed: list[Listed] = []
     unreadable: dict[str, str] = {}
     for name, one in held.items():
@@ -77,7 +107,7 @@ def layer_at(kind: LayerKind, root: Path, places: Mapping[str, Path], *, max_byt
             continue
         try:
             listed += _listed(one)
-        except (BadText, OSError, ValueError) as error:
+        except (BadText, ValueError) as error:
             unreadable[name] = str(error)
     return Layer(kind, root, held, tuple(listed), unreadable, _sealed(root) if kind == "shipped" else {})
 
@@ -91,27 +121,24 @@ def _sealed(root: Path) -> dict[str, str]:
     return {str(name): str(sha256) for name, sha256 in value.items()} if isinstance(value, dict) else {}
 
 
-def _places(root: Path) -> dict[str, Path]:
-    return {name: root / name for name in files.governed_names(root)}
-
-
-def _held(path: Path, max_bytes: int | None, *, may_be_link: bool) -> Held:
+def _held(name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | None, *, may_be_link: bool) -> Held:
     try:
         about = path.stat() if may_be_link else path.lstat()
         if not stat.S_ISREG(about.st_mode):
             return Held(path, "", "is no plain file")
         if said := too_long(about.st_size, max_bytes):
             return Held(path, "", said)
-        return Held(path, digest_of(path.read_bytes()))
+        content = plain_bytes(path, max_bytes) if loaded is None else loaded.content
+        return Held(path, digest_of(content), content=content if files.kind_of(name) == "package" else b"")
     except OSError as error:
         return Held(path, "", f"cannot be read: {error.strerror}")
 
 
 def _listed(held: Held) -> Iterable[Listed]:
-    """What a manifest lists, whatever else is wrong with it. Raises BadText, OSError, ValueError."""
+    """What a manifest lists, whatever else is wrong with it. Raises BadText, ValueError."""
     if held.fault:
         raise BadText(held.fault)
-    value = json_value(held.path.read_bytes().decode())
+    value = json_value(held.content.decode())
     assets: Any = value.get("assets") if isinstance(value, dict) else None
     if not isinstance(assets, list) or not all(isinstance(one, dict) for one in assets):
         raise BadText("assets: expected a list of objects")

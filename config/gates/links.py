@@ -7,11 +7,16 @@ from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
+from hobus.config import files
 from hobus.config.assets import Framework, Package, Spec
 from hobus.config.gates.finding import Finding
 
 _ALIKE = str.maketrans("OILSZB_", "011528-")
 """Characters that are taken for each other -> the one that stands for them."""
+
+
+_BY_NAME = ("contract", "prompt_pack", "template")
+"""Kinds whose files are named for them."""
 
 
 class Linked(NamedTuple):
@@ -144,6 +149,7 @@ def _look_alikes(of: Linked) -> Iterator[Finding]:
     places = {f"packages/{name}/manifest.json": name for name in of.packages}
     places |= {f"specs/{name}/manifest.yaml": name for name in of.specs}
     places |= {f"agents/{name}.json": name for name in of.agents}
+    places |= {name: name.split("/")[1].partition(".")[0] for name in of.paths if files.kind_of(name) in _BY_NAME}
     seen: dict[str, str] = {}
     for place, name in sorted(places.items(), key=lambda one: (one[0] not in of.shipped, one)):
         other = seen.setdefault(f"{place.partition('/')[0]}/{name.translate(_ALIKE)}", place)

@@ -53,8 +53,9 @@ def _of_layer(layer: Layer, *, is_checkout: bool) -> Iterator[Finding]:
         yield from _of_listed(layer, one, owners, is_checkout=is_checkout)
     for name, held in layer.held.items():
         if held.fault:
-            mend = "put the file itself in its place, or remove it"
-            yield Finding("G0", str(held.path), held.fault, mend)
+            reason, _, mend = held.fault.rpartition("; ")
+            said = (reason, mend) if reason else (held.fault, "put the file itself in its place, or remove it")
+            yield Finding("G0", str(held.path), *said)
         elif layer.kind != "own" and name not in owners and files.kind_of(name) != "package":
             mend = "add it to the assets of one packages/*/manifest.json"
             if layer.kind == "package":
@@ -128,11 +129,19 @@ def _restored(layer: Layer, *, is_checkout: bool, changed: bool = False) -> str:
 
 
 def _stand_ins(layer: Layer, below: Mapping[str, tuple[Held, str]]) -> Iterator[Finding]:
-    """What a home has in place of others' files. Settings are laid over the shipped ones, and replace nothing."""
+    """What a home has in place of others' files. Settings are laid over the shipped ones, and replace nothing.
+
+    A package is never replaced: its files would be without an owner, whom no gate had missed.
+    """
     for name, held in layer.held.items():
         if name == files.ADMIN_CONFIG or name not in below:
             continue
         other, owner = below[name]
-        if held.sha256 != other.sha256:
+        if held.sha256 == other.sha256:
+            continue
+        if files.kind_of(name) == "package":
+            reason = f"another package has the id {name.split('/')[1]}, and an id is one package's"
+            yield Finding("G0", str(held.path), reason, "give this one an id of its own, or remove it")
+        else:
             said = f"replaces {name}, which {owner} owns"
             yield Finding("G0", str(held.path), said, f"remove it to have that of {owner} again", "warn")

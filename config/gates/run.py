@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from hobus.bus.errors import ConfigError
@@ -34,8 +33,8 @@ class RecordFault(NamedTuple):
     mend: str
 
 
-Verify = Callable[[Path], str]
-"""Directory of an installed package -> why its signature does not hold, as the end of a sentence; empty: it does."""
+Verify = Callable[[Layer], str]
+"""Layer of an installed package -> why its signature does not hold, as the end of a sentence; empty: it does."""
 
 CheckRecord = Callable[[], RecordFault | None]
 
@@ -54,9 +53,10 @@ class View:
 
 
 def look(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> View:
-    """What lies there now, read once for loading and once for its hashes."""
+    """What lies there now, each file read once: the bytes that are loaded are those that are hashed and judged."""
     reading = read(layers, further=further)
-    return View(reading, layers_on_disk(layers, max_bytes=file_max_bytes(reading.config)))
+    loaded = [*reading.files.values(), *reading.beneath]
+    return View(reading, layers_on_disk(layers, max_bytes=file_max_bytes(reading.config), loaded=loaded))
 
 
 def run_gates(
@@ -79,7 +79,9 @@ def run_inside(view: View, *, has_tests: bool) -> list[Finding]:
     `has_tests`: whether what the tests beside this software hold of its files is looked at here, too: that the tests
     which invariants name are there, that the schemas of shipped contracts run. Else their hashes are enough.
     """
-    found = [*ownership(view.layers, is_checkout=view.is_checkout), *_of_load(view.reading)]
+    found = list(ownership(view.layers, is_checkout=view.is_checkout))
+    told = {(one.file, one.reason) for one in found}
+    found += [one for one in _of_load(view.reading) if (one.file, one.reason) not in told]
     found += _of_links(view)
     found += _of_prompts(view.reading, has_tests=has_tests)
     found += _of_invariants(view, has_tests=has_tests)
@@ -184,7 +186,7 @@ def _of_signatures(view: View, verify: Verify | None) -> Iterator[Finding]:
         yield Finding("G5", "governance.signatures", said, "", "note")
     for layer in view.layers:
         if layer.kind == "package":
-            reason = verify(layer.root) if verify is not None else "nobody here can verify its signature"
+            reason = verify(layer) if verify is not None else "nobody here can verify its signature"
             if reason and (verify is not None or is_signed):
                 mend = "install a bundle whose signature holds, or remove it"
                 yield Finding("G5", str(layer.root), reason, f"{mend}: hobus package remove {' '.join(layer.packages)}")

@@ -19,7 +19,7 @@ from hobus.bus.port import Clock
 from hobus.bus.zeromq.context import features
 from hobus.bus.zeromq.key_book import damaged_in
 from hobus.config.files import SHIPPED
-from hobus.config.gates.finding import TITLES, failed
+from hobus.config.gates.finding import TITLES
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import config_changed, identity, run_file, spools
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
@@ -90,7 +90,7 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
 
 
 def gates(home: Home, *, is_loaded: bool) -> list[Finding]:
-    """One line for each gate that has something to say, else one for all; nothing where nobody knows what is there.
+    """One for each thing that a gate says, with its mend, else one for all; nothing where nobody knows what is there.
 
     Of a configuration that does not load `configuration` tells what G2 and G3 would.
     """
@@ -101,10 +101,9 @@ def gates(home: Home, *, is_loaded: bool) -> list[Finding]:
     told: list[Finding] = []
     for gate in TITLES if is_loaded else (one for one in TITLES if one not in ("G2", "G3")):
         of_gate = [one for one in found if one.gate == gate and one.severity != "note"]
-        if of_gate:
-            made = fail if failed(of_gate) else warn
-            lines = "\n".join(f"{one.file}: {one.reason}" for one in of_gate)
-            told.append(made(f"gate {gate}", lines, "; ".join(dict.fromkeys(one.mend for one in of_gate))))
+        for one in of_gate:
+            made = fail if one.severity == "fail" else warn
+            told.append(made(f"gate {gate}", f"{one.file}: {one.reason}", one.mend))
     notes = [one.reason for one in found if one.severity == "note"]
     return told if told or not is_loaded else [ok("gates", "; ".join([f"{min(TITLES)} to {max(TITLES)} pass", *notes]))]
 

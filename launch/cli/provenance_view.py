@@ -36,13 +36,18 @@ def snapshots_of(home: Home) -> Iterable[Entry]:
 
 
 def run_of(entry: Entry) -> Run:
-    """That an entry is about; number 0: none."""
-    return entry.provenance.session_id, entry.provenance.run_seq
+    """That an entry is about; number 0: none. A signal names its run in its id alone."""
+    session_id, run_seq = entry.provenance.session_id, entry.provenance.run_seq
+    if entry.event_type == "HO3_SIGNAL" and session_id:
+        _, _, behind = entry.submission_id.partition(f"/EVT-{session_id}-")
+        number = behind.partition("-")[0]
+        run_seq = int(number) if number.isdecimal() else run_seq
+    return session_id, run_seq
 
 
 def configurations_named(home: Home, entries: Iterable[Entry]) -> dict[Run, str]:
     """Of the runs that these entries are about, the digest of the configuration that each was requested under."""
-    wanted = {run_of(one) for one in entries if one.provenance.run_seq}
+    wanted = {run for run in map(run_of, entries) if run[1]}
     found: dict[Run, str] = {}
     if not wanted:
         return found

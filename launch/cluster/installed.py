@@ -14,6 +14,7 @@ from typing import Any, cast
 from hobus.bus.errors import ConfigError
 from hobus.config.files import Layers
 from hobus.config.parse import BadText, json_value
+from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json
 
@@ -35,7 +36,7 @@ def in_force(home: Home) -> tuple[Path, ...]:
     """
     pointer = pointer_of(home)
     try:
-        value = json_value(pointer.read_text(encoding="utf-8"))
+        value = json_value(plain_bytes(pointer).decode())
     except FileNotFoundError:
         return ()
     except (BadText, UnicodeDecodeError) as error:

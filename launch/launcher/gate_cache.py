@@ -15,6 +15,8 @@ from typing import Any
 
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.run import View
+from hobus.config.load import file_max_bytes
+from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.version import software_version
 
@@ -31,11 +33,14 @@ def key_of(view: View) -> str:
 
 
 def kept(home: Home, key: str) -> list[Finding] | None:
-    """What was said under this key; None: nothing, or nothing that can be read."""
+    """What was said under this key; None: nothing, or nothing that can be read.
+
+    It is read as far as a governed file may be; what is longer, deeper, or no plain file is nothing.
+    """
     if not key:
         return None
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        value: Any = json.loads(home.gates.read_text(encoding="utf-8"))
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        value: Any = json.loads(plain_bytes(home.gates, file_max_bytes()))
         if value["key"] == key:
             found = [Finding(*map(str, one)) for one in value["findings"]]  # type: ignore[arg-type]
             return None if failed(found) else found
@@ -47,6 +52,9 @@ def keep(home: Home, key: str, found: list[Finding]) -> None:
     if not key or failed(found):
         return
     new = home.gates.with_name(f"{home.gates.name}.{os.getpid()}.new")
-    with suppress(OSError):
+    try:
         new.write_text(json.dumps({"key": key, "findings": found}), encoding="utf-8")
         new.replace(home.gates)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()

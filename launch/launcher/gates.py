@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hobus.bus.errors import ConfigError
+from hobus.config.files import SHIPPED_ROOT
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
 from hobus.launch.cluster.home import Home, holder
@@ -111,7 +112,7 @@ def _is_breach(home: Home, finding: Finding, told: Collection[str]) -> bool:
     if finding.gate in _LOADING:
         return False
     is_told = f"{finding.file}: {finding.reason}; {finding.mend}" in told
-    return not is_told or Path(finding.file).is_relative_to(home.packages)
+    return not is_told or any(map(Path(finding.file).is_relative_to, (home.packages, SHIPPED_ROOT)))
 
 
 def _verify(home: Home, view: View) -> Verify | None:

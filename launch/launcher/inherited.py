@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
 
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.config.plain_file import plain_bytes
 from hobus.config.secret_refs import allowed, referred_to
 from hobus.launch.cluster.kernel import keep_memory_private
 from hobus.launch.console.errors import UsageFault
@@ -44,13 +45,21 @@ def is_handed_over() -> bool:
 
 
 def names_of(config_file: Path) -> list[str]:
-    """`launcher.environment` in this file, else as shipped; what is wrong with the file is told by who checks it."""
-    for path in (config_file, SHIPPED_ROOT / ADMIN_CONFIG):
+    """`launcher.environment` in this file, else as shipped; what is wrong with the file is told by who checks it.
+
+    It is read as far as a governed file may be (`ledger.bodies_max_bytes`, as shipped), and only if it is one.
+    """
+    found: list[str] = []
+    max_bytes: int | None = None
+    for path in (SHIPPED_ROOT / ADMIN_CONFIG, config_file):
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-            names = json.loads(path.read_text(encoding="utf-8"))["launcher"]["environment"]
+            value = json.loads(plain_bytes(path, max_bytes))
+            if max_bytes is None:
+                max_bytes = int(value["ledger"]["bodies_max_bytes"])
+            names = value["launcher"]["environment"]
             if all(isinstance(name, str) for name in names):
-                return list(names)
-    return []
+                found = list(names)
+    return found
 
 
 def hand_over(names: Sequence[str], given: Mapping[str, str] | None = None) -> tuple[dict[str, str], IO[bytes]]:

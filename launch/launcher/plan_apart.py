@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -51,9 +52,10 @@ class PlanApart:
                 data = self._answer.read()
         finally:
             status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        if status:
-            raise CommandError(f"the process that read the configuration ended ({status}); what it said stands before")
-        told = unpack(data)
+        told = unpack(data) if data and status >= 0 else {}
+        if status or not told:
+            why = f": {told['ended']}" if "ended" in told else ""
+            raise CommandError(f"the process that read the configuration ended ({status}){why}")
         if "refused" in told:
             raise CommandError(**told["refused"])
         warmed: Snapshot = importlib.import_module(MAIN).warmed(told["snapshot"], ROLES)
@@ -91,7 +93,9 @@ def _make(home: Home, options: StartOptions, handed: int | None, writing: int) -
         status = 0
     except KeyboardInterrupt:
         pass  # whoever waits for this process hears it, too
-    except BaseException:  # noqa: BLE001 - the last place that can say anything
+    except BaseException as error:  # noqa: BLE001 - the last place that can say anything
         traceback.print_exc()
+        with suppress(OSError), open(writing, "wb") as answer:
+            answer.write(pack({"ended": traceback.format_exception_only(error)[-1].strip()}))
     finally:
         os._exit(status)

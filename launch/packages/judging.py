@@ -9,6 +9,7 @@ from typing import NamedTuple
 from hobus.config import files
 from hobus.config.files import Layers
 from hobus.config.gates.finding import Finding, failed
+from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import look, run_gates
 from hobus.config.load import Reading, read
 from hobus.config.schema import AdminConfig, GovernanceConfig
@@ -40,14 +41,16 @@ class Judgement(NamedTuple):
         return [one for one in self.failures if (one.gate, one.reason) not in there]
 
 
-def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[Path], str]:
-    """What gate G5 asks of an installed package's directory: why its signature does not hold, or nothing."""
+def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[Layer], str]:
+    """What gate G5 asks of an installed package's layer: why its signature does not hold, or nothing."""
 
-    def verify(root: Path) -> str:
-        names = [name for name in files.governed_names(root) if files.kind_of(name) == "package"]
-        if len(names) != 1:
+    def verify(layer: Layer) -> str:
+        manifests = {name: held for name, held in layer.held.items() if files.kind_of(name) == "package"}
+        if len(manifests) != 1:
             return ""  # it is no package at all, which gate G0 says
-        return signature_fault(root, names[0].split("/")[1], keys, policy)
+        ((name, held),) = manifests.items()
+        read = None if held.fault else held.content
+        return signature_fault(layer.root, name.split("/")[1], keys, policy, manifest=read)
 
     return verify
 

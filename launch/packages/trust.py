@@ -106,14 +106,16 @@ def untrusted(public_key: str, keys: Mapping[str, str], policy: GovernanceConfig
     return f"{fingerprint(public_key)} signed it, which is no key of `hobus package trust list`"
 
 
-def signature_fault(root: Path, package_id: str, keys: Mapping[str, str], policy: GovernanceConfig) -> str:
-    """Why the package in this directory is not believed; empty if it is.
+def signature_fault(
+    root: Path, package_id: str, keys: Mapping[str, str], policy: GovernanceConfig, *, manifest: bytes | None = None
+) -> str:
+    """Why the package in this directory is not believed; empty if it is. `manifest`: its bytes, where they were read.
 
     Its manifest has to be the one by which the directory was named. Under `dev` that is all that is looked at: whether
     somebody signed it was looked at when it came.
     """
     try:
-        manifest = (root / manifest_name(package_id)).read_bytes()
+        manifest = (root / manifest_name(package_id)).read_bytes() if manifest is None else manifest
         if DIRECTORY.fullmatch(root.name) and not hashlib.sha256(manifest).hexdigest().startswith(root.name[-HEX:]):
             return "its manifest is not the one that was installed"
         if policy.signatures == "dev":

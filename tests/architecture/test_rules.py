@@ -105,7 +105,7 @@ SHELLS: dict[str, str] = {
     "hobus.config.recorded": "asks the record for one",
     "hobus.config.files": "finds files, which load reads",
     "hobus.config.gates.layer": "reads the files of a layer and their hashes",
-    "hobus.config.gates.run": "reads what the gates look at",
+    "hobus.config.plain_file": "reads one file, if it is one",
     "hobus.config.manifests": "reads and writes manifests",
     "hobus.config.reference": "writes a page of the documentation",
     "hobus.config.attention_reference": "writes another one",

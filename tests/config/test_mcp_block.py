@@ -83,8 +83,8 @@ def test_the_profile_of_a_server_that_names_none_is_a_setting(tmp_path):
         ({}, "mcpServers.a: needs either command"),
         ({"command": "x", "url": "http://h/"}, "mcpServers.a: needs either command"),
         ({"command": "x", "arg": []}, "mcpServers.a.arg: unknown key; did you mean 'args'?"),
-        ({"command": "x", "args": "-v"}, "mcpServers.a.args: Input should be a valid list; is text"),
-        ({"command": "x", "env": {"N": 1}}, "mcpServers.a.env.N: Input should be a valid string; is 1"),
+        ({"command": "x", "args": "-v"}, "mcpServers.a.args: is text; write a list"),
+        ({"command": "x", "env": {"N": 1}}, "mcpServers.a.env.N: is 1; write text"),
         ({"command": "x", "type": "http"}, "mcpServers.a: type http does not fit"),
         ({"url": "http://h/sse", "type": "sse"}, "mcpServers.a: the transport sse, the one before"),
         ({"url": "http://h/", "transport": "pigeon"}, "mcpServers.a: type 'pigeon': one of stdio, http"),
@@ -108,7 +108,7 @@ def test_the_profile_of_a_server_that_names_none_is_a_setting(tmp_path):
         ({"url": "ftp://h/"}, "mcpServers.a.url: expected http"),
         ({"command": " "}, "mcpServers.a.command: blank text; name the program"),
         ({"command": "x", "reads": ["y"], "tools": ["z"]}, "mcpServers.a.reads: 'y' is not in its `tools`"),
-        ({"command": "x", "connect_timeout_ms": 0}, "mcpServers.a.connect_timeout_ms: Input should be greater than 0"),
+        ({"command": "x", "connect_timeout_ms": 0}, "mcpServers.a.connect_timeout_ms: is 0; write a number greater than 0"),
     ],
 )  # fmt: skip
 def test_every_fault_stands_at_its_path_with_what_mends_it(tmp_path, server, said):

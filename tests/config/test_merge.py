@@ -85,9 +85,9 @@ def test_a_home_says_only_what_differs(tmp_path):
         ({"gateway": {"default_route": {"provider_id": "nobody"}}}, "gateway.default_route.provider_id: no provider 'nobody'"),
         ({"gateway": {"surprise": 1}}, "gateway.surprise: unknown key"),
         ({"budget": {"sesion_token_limit": 1}}, "budget.sesion_token_limit: unknown key; did you mean 'session_token_limit'?"),
-        ({"gateway": 5}, "gateway: Input should be"),
+        ({"gateway": 5}, "gateway: is 5; write an object"),
         ({"projection": {"mode": "on"}},
-         "projection.mode: Input should be 'off', 'shadow' or 'enforce'; is 'on'"),
+         "projection.mode: is 'on'; write 'off', 'shadow' or 'enforce'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_path_and_never_a_secret(tmp_path, value, fault):

@@ -150,6 +150,8 @@ def _faults(known: Any) -> list[str]:
 
 def _meant(given: str, known: Sequence[Configuration]) -> str:
     """The one digest that begins so. Raises UsageFault with those that it may be; integrity where one may be hidden."""
+    if not given.strip():
+        raise UsageFault("DIGEST is empty: give the first digits of one", hint=next_here("asset list"))
     digests = digests_in(known)
     found = meant(given, digests)
     if len(found) == 1 and len(given.removeprefix("sha256:")) >= _LEAST_CHARS:

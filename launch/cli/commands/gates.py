@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from hobus.config.assets import GateId
@@ -11,6 +13,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import counted, say, say_prose, styled
 from hobus.launch.launcher.gates import findings_in
+from hobus.launch.launcher.options import require_file
 
 _COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
 
@@ -18,14 +21,21 @@ _COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
 @click.command()
 @click.option("--enforce", is_flag=True, help="Exit 3 if a gate fails, as a start would.")
 @click.option("--full", is_flag=True, help="Verify the whole record (G6), not its newest part alone.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Settings that replace those of the shipped admin_config.json.",
+)
 @with_json
 @with_home
-def gates(*, home: Home, enforce: bool, full: bool) -> Output:
+def gates(*, home: Home, enforce: bool, full: bool, config_file: Path | None) -> Output:
     """Check the governed files and the record by the gates G0 to G6, which every start has to pass.
 
     Each breach names its file, the reason and what mends it. Without --enforce it is a report, and the exit code 0.
     """
-    found = findings_in(home, is_full=full)
+    require_file(config_file)
+    found = findings_in(home, config_file=config_file, is_full=full)
     is_broken = bool(failed(found))
     document = {
         "ok": not is_broken,

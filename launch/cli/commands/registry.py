@@ -10,7 +10,7 @@ import click
 
 from hobus.config.gates.derived import in_force
 from hobus.config.gates.run import look
-from hobus.config.registries import FIELDS, rows_of
+from hobus.config.registries import FIELDS, Row, rows_of
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
@@ -78,8 +78,16 @@ def _listed(
     home: Home, name: str, filters: Sequence[str], *, show: Callable[[list[dict[str, str]]], None] | None = None
 ) -> Output:
     wanted = dict(_filter(name, one) for one in filters)
-    rows = [dict(row.fields) for row in rows_of(name, in_force(look(layers_of(home))), wanted)]
+    there = in_force(look(layers_of(home)))
+    wanted = {field: _as_written(value, field, rows_of(name, there, {})) for field, value in wanted.items()}
+    rows = [dict(row.fields) for row in rows_of(name, there, wanted)]
     return Output({"registry": name, "rows": rows}, lambda: (show or _show)(rows) if rows else say("none"))
+
+
+def _as_written(value: str, field: str, rows: Sequence[Row]) -> str:
+    """A value of this field as the rows have it, in whatever case it was given."""
+    there = {row.fields[field] for row in rows}
+    return value if value in there else next((one for one in there if one.casefold() == value.casefold()), value)
 
 
 def _filter(name: str, text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hobus.config.files import SHIPPED_ROOT
 from tests.config.gates.homes import FRAMEWORK, SPEC, clerk, found, package, said, write
 
 
@@ -100,6 +101,21 @@ def test_an_agent_that_is_taken_for_a_shipped_one_is_told(tmp_path: Path) -> Non
     assert [one for one in said(tmp_path, "G1") if "looks like" in one] == [
         "its id looks like ADMIN, which PKG-ADMIN-AGENT-001 owns; give it an id that nobody can take for that one"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [
+        ("contracts/PRC-CLASS1FY-001.json", "PRC-CLASSIFY-001"), ("prompt_packs/PRM-CLA55IFY-001.txt", "PRM-CLASSIFY-001"),
+        ("attention/ATT-ADM1N-001.json", "ATT-ADMIN-001"),
+    ],
+)  # fmt: skip
+def test_a_part_of_a_prompt_that_is_taken_for_another_s_is_told(tmp_path: Path, name: str, alike: str) -> None:
+    """Contracts, packs and templates are named in other files: whoever reads one there would trust the wrong one."""
+    kind, _, file = name.partition("/")
+    text = (SHIPPED_ROOT / kind / f"{alike}.{file.partition('.')[2]}").read_text()
+    write(tmp_path, name, text.replace(alike, file.partition(".")[0]))
+    assert any(one.startswith(f"its id looks like {alike}, which PKG-") for one in said(tmp_path, "G1"))
 
 
 @pytest.mark.parametrize(

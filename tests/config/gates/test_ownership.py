@@ -48,6 +48,21 @@ def test_what_no_manifest_of_a_home_lists_belongs_to_the_home(tmp_path: Path) ->
     assert owners["contracts/PRC-CLASSIFY-001.json"] == "PKG-PROMPTS-001"
 
 
+def test_a_home_has_no_manifest_with_the_id_of_another_package(tmp_path: Path) -> None:
+    """Shipped or installed: else that package's files would be owned by nobody. The very same manifest changes nothing."""
+    root = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
+    clerk(root)
+    own = tmp_path / "own"
+    shipped = json.loads((SHIPPED_ROOT / "packages/PKG-PROMPTS-001/manifest.json").read_text())
+    write(own, "packages/PKG-PROMPTS-001/manifest.json", json.dumps(shipped | {"version": "9.9.9", "assets": []}))
+    package(own, assets=[])
+    told = [(one.severity, one.reason) for one in found(own, root) if one.gate == "G0"]
+    assert told == [
+        ("fail", f"another package has the id {name}, and an id is one package's")
+        for name in ("PKG-CLERK-001", "PKG-PROMPTS-001")
+    ]
+
+
 def test_a_changed_file_is_told_with_its_owner_and_the_mend(tmp_path: Path) -> None:
     """Of a home's own: the hash to state, or the manifest to remove."""
     clerk(tmp_path)
@@ -145,6 +160,7 @@ def test_a_file_of_a_gigabyte_is_refused_unread(tmp_path: Path) -> None:
     told = [one for one in found(tmp_path) if "1073741824 bytes" in one.reason]
     assert {Path(one.file).name for one in told} == {"HUGE.json", "PRM-HUGE-001.txt", "standard.md"}
     assert all("ledger.bodies_max_bytes" in one.reason for one in told)
+    assert len(told) == 3 and {one.mend for one in told} == {"shorten it, or remove it"}  # once each, with its mend
 
 
 def test_settings_of_a_gigabyte_are_refused_unread(tmp_path: Path) -> None:

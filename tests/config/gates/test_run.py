@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from hobus.config import files
 from hobus.config.files import Layers
 from hobus.config.gates.finding import TITLES, Finding, failed
+from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import RecordFault, View, look, run_gates
+from hobus.config.in_force import digest_of
 from hobus.config.schema import AdminConfig
 from tests.config.gates.homes import clerk, found, write
 
@@ -55,6 +60,76 @@ def test_a_package_whose_signature_does_not_hold_fails_under_either_policy(tmp_p
         told = of_g5(with_policy(view, policy), verify=lambda _root: "the signature does not hold")
         assert ("fail", str(root), "the signature does not hold") in told
         assert [one for one in of_g5(with_policy(view, policy), verify=lambda _root: "") if one[0] == "fail"] == []
+
+
+def test_the_bytes_that_were_loaded_are_those_that_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is put back, or taken away, between loading and judging was loaded as it was; settings below others, too."""
+    shipped = tmp_path / "shipped"
+    shutil.copytree(files.SHIPPED_ROOT, shipped, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+    monkeypatch.setattr(files, "SHIPPED_ROOT", shipped)
+    package = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
+    clerk(package)
+    own = tmp_path / "own"
+    write(own, "admin_config.json", "{}")
+    changed = [
+        shipped / "prompt_packs/PRM-SYNTHESIZE-001.txt",
+        shipped / "packages/PKG-PROMPTS-001/manifest.json",
+        shipped / "admin_config.json",
+        package / "frameworks/FMWK-900_Clerks/manifest.yaml",
+    ]
+    before = [path.read_bytes() for path in changed]
+    for path, data in zip(changed, before, strict=True):
+        path.write_bytes(data + b"\n")
+    stray = write(package, "agents/BOT.json", "{}")
+    seen: list[bytes] = []
+
+    def put_back(_config: AdminConfig) -> list[str]:
+        for path, data in zip(changed, before, strict=True):
+            path.write_bytes(data)
+        stray.unlink()
+        return []
+
+    def verify(layer: Layer) -> str:
+        seen.extend(held.content for name, held in layer.held.items() if files.kind_of(name) == "package")
+        return ""
+
+    view = look(Layers(packages=(package,), own=own), further=put_back)
+    told = {one.file for one in failed(run_gates(view, verify=verify)) if one.gate == "G0"}
+    assert told >= {*map(str, changed), str(stray)}
+    assert seen == [(package / "packages/PKG-CLERK-001/manifest.json").read_bytes()]
+    named = view.reading.files["prompt_packs/PRM-SYNTHESIZE-001.txt"]
+    assert digest_of(named.content) == view.layers[0].held[named.name].sha256
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "reason", "mend"),
+    [
+        ("packages/PKG-CLERK-001/manifest.json", {"schema_version": "1.0"}, "schema_version: is '1.0'", "write '1.2'"),
+        ("packages/PKG-CLERK-001/manifest.json", {"assets": 1}, "assets: is 1", "write a list"),
+        ("packages/PKG-CLERK-001/manifest.json", {"layer": 1.5}, "layer: is 1.5", "write a whole number"),
+        (
+            "packages/PKG-CLERK-001/manifest.json",
+            {"layer": -1},
+            "layer: is -1",
+            "write a number greater than or equal to 0",
+        ),
+        ("packages/PKG-CLERK-001/manifest.json", {"title": ""}, "title: is blank text", "have at least 1 character"),
+        ("agents/ADMИN.json", {"agent_id": "ADMИN"}, "agent_id: is text of another form", "write it in this form"),
+        ("contracts/PRC-CLASSIFY-001.json", {"required_context": []}, "required_context: is a list", "write an object"),
+    ],
+)
+def test_what_a_load_refuses_has_its_reason_and_its_mend(
+    tmp_path: Path, name: str, changed: dict[str, Any], reason: str, mend: str
+) -> None:
+    """The reason is whole without the mend, which says what to write; no class of this software is named."""
+    clerk(tmp_path)
+    like = tmp_path / name
+    if not like.exists():
+        like = files.SHIPPED_ROOT / ("agents/ADMIN.json" if name.startswith("agents") else name)
+    path = write(tmp_path, name, json.dumps(json.loads(like.read_text()) | changed))
+    told = [(one.reason, one.mend) for one in found(tmp_path) if one.file == str(path) and one.gate in ("G2", "G3")]
+    assert any(said.startswith(reason) and what.endswith(mend) for said, what in told), told
+    assert not any("instance of" in one for pair in told for one in pair)
 
 
 def test_where_nobody_can_verify_a_signed_package_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hobus.bus.messages.gateway import Breaker
 from hobus.launch.cli import checkup
 from hobus.launch.cluster.home import HomeLock, home_of, prepare
 from hobus.launch.console import exit_codes, finding
+from tests.config.gates.homes import clerk
 
 SNAPSHOT = shipped_snapshot()
 
@@ -129,3 +130,13 @@ def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(
     found = checkup.breakers(rows, home_of(tmp_path))
     assert verdicts(found) == {"breaker b/m": "warn", "breaker c/m": "warn"}
     assert "not called" in found[0].detail and "provider check b" in found[0].fix
+
+
+def test_what_a_gate_says_has_its_own_mend(tmp_path):
+    """File, reason and mend together, however many there are."""
+    home = home_of(tmp_path)
+    clerk(home.config, spec_id="SPEC-GHOST-001", dependencies=["PKG-GHOST-001"])
+    told = [one for one in checkup.gates(home, is_loaded=True) if one.check == "gate G1"]
+    assert len(told) == 3 and all(one.verdict == "fail" and "\n" not in one.detail for one in told)
+    (missing,) = [one for one in told if "there is no package PKG-GHOST-001" in one.detail]
+    assert missing.fix == "install it first, or remove it here"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,9 +95,26 @@ def test_a_failure_that_somebody_wrote_into_the_file_is_judged(home: Home, insta
 
 
 def test_a_home_that_cannot_be_written_is_judged_each_time(home: Home, installed: list[str]) -> None:
-    """And starts as well as any."""
+    """And starts as well as any; nothing half written is left."""
     home.gates.mkdir()
     assert start(home) == [] and start(home) == [] and len(installed) == 2
+    assert [path.name for path in home.root.iterdir() if path.name.startswith("gates.json")] == ["gates.json"]
+
+
+def test_what_is_no_cache_is_judged_anew(home: Home, installed: list[str]) -> None:
+    """A pipe that nobody writes, a file without end, one that is nested too deeply: nobody waits for them."""
+    start(home)
+    home.gates.unlink()
+    os.mkfifo(home.gates)
+    assert start(home) == [] and len(installed) == 2 and home.gates.is_file()
+    home.gates.write_text("[" * 300_000)
+    assert start(home) == [] and len(installed) == 3
+    with home.gates.open("wb") as file:
+        file.truncate(1_000_000_000)
+    assert start(home) == [] and len(installed) == 4
+    home.gates.unlink()
+    home.gates.symlink_to("/dev/zero")
+    assert start(home) == [] and len(installed) == 5
 
 
 def test_where_the_software_is_worked_on_nothing_is_kept(home: Home) -> None:

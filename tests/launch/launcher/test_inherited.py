@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -76,3 +77,17 @@ def test_names_are_the_shipped_ones_where_a_file_has_none(tmp_path, text):
     assert inherited.names_of(file) == CONFIG.launcher.environment
     file.write_text('{"launcher": {"environment": ["ONLY"]}}')
     assert inherited.names_of(file) == ["ONLY"]
+
+
+def test_names_are_read_of_plain_files_alone(tmp_path):
+    """A pipe, a device, a directory, one without end: as shipped, and at once; who checks them says what they are."""
+    shipped = list(CONFIG.launcher.environment)
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(1_000_000_000)
+    for path in (pipe, large, tmp_path, Path("/dev/zero"), tmp_path / "gone"):
+        assert inherited.names_of(path) == shipped
+    own = tmp_path / "own.json"
+    own.write_text('{"launcher": {"environment": ["MINE"]}}')
+    assert inherited.names_of(own) == ["MINE"]

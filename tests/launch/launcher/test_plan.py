@@ -119,3 +119,24 @@ def test_a_process_that_dies_over_the_plan_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("hobus.launch.launcher.plan_apart.start_plan", lambda *_, **__: os.kill(os.getpid(), 9))
     with pytest.raises(CommandError, match=r"ended \(-9\)"):
         PlanApart(home_of(tmp_path), StartOptions(), handed=None).made()
+
+
+def test_what_ended_the_making_of_a_plan_is_told(tmp_path, monkeypatch, capfd):
+    """By its own words, where no sentence was foreseen."""
+
+    def broken(*_args, **_fields):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("hobus.launch.launcher.plan_apart.start_plan", broken)
+    with pytest.raises(CommandError, match=r"ended \(1\): RecursionError: too deep"):
+        PlanApart(home_of(tmp_path), StartOptions(), handed=None).made()
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_configuration_that_is_no_file_is_called_what_it_is(tmp_path):
+    """It is there, and cannot be taken."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, said in ((pipe, "is no plain file"), (tmp_path, "is a directory"), (tmp_path / "gone", "no such file")):
+        with pytest.raises(CommandError, match=said):
+            make_plan(home_of(tmp_path), StartOptions(config_file=path))

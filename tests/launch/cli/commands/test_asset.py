@@ -144,3 +144,10 @@ def test_bytes_that_the_record_does_not_have_are_said_to_be_missing(tmp_path, ca
     home = recorded(tmp_path, [SNAPSHOT.to_bytes()])
     assert asked(home, "show", DIGEST) == exit_codes.FAILED
     assert f"names {DIGEST} ({ADMIN}) and does not have its bytes" in " ".join(capsys.readouterr().err.split())
+
+
+def test_no_digest_is_no_beginning_of_all(home, capsys):
+    """An empty one is called what it is."""
+    for given in ("", " "):
+        assert asked(home, "show", given) == exit_codes.USAGE
+        assert "DIGEST is empty" in capsys.readouterr().err

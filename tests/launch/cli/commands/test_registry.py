@@ -118,3 +118,17 @@ def test_the_checkup_has_a_line_for_the_gates(run, tmp_path):
     write(tmp_path / "config", "admin_config.json", '{"ho2": {"runs_max": -1}}')
     said = run("doctor", code=exit_codes.FAILED)
     assert said.count("ho2.runs_max") == 1 and "gate G1" in said and "gate G2" not in said
+
+
+def test_a_value_is_taken_in_any_case(run):
+    """As people type it; what nothing has is none."""
+    assert rows(run, "invariants", "level=must") == rows(run, "invariants", "level=MUST") != []
+    assert rows(run, "invariants", "level=ought") == []
+
+
+def test_the_gates_look_at_other_settings_too(run, tmp_path):
+    """Those that a start with the same option would have."""
+    other = write(tmp_path / "elsewhere", "other.json", '{"ho2": {"runs_max": -1}}')
+    assert json.loads(run("gates", "--json"))["ok"]
+    assert not json.loads(run("gates", "--json", "--config", str(other)))["ok"]
+    assert "no such file" in run("gates", "--config", str(tmp_path / "gone.json"), code=exit_codes.USAGE)
