@@ -15,7 +15,7 @@ from hobus.launch.cli.commands.options import Family, Output, with_home, with_js
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.console.output import say, say_prose, table
+from hobus.launch.console.output import in_one_line, say, say_prose, table
 
 _SHOWN_HASH = 19
 
@@ -102,9 +102,9 @@ def _show(rows: list[dict[str, str]]) -> None:
 
 def _show_invariants(rows: list[dict[str, str]]) -> None:
     for row in rows:
-        say_prose(f"{row['invariant_id']}  ", f"{row['level']} {row['statement']}")
+        say_prose(f"{row['invariant_id']}  ", in_one_line(f"{row['level']} {row['statement']}"))
         for check in row["enforced_by"].split(", "):
-            say(f"    {check or 'no check'}")
+            say(f"    {in_one_line(check) or 'no check'}")
 
 
 def _cell(name: str, value: str) -> str:

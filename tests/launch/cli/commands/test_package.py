@@ -104,6 +104,25 @@ def test_what_is_refused_names_gate_file_reason_and_mend_and_changes_nothing(pac
     assert "no package is installed" in package("list")
 
 
+def test_what_a_maker_writes_makes_no_line_that_this_program_seems_to_say(package, tmp_path):
+    """Line ends of a title are escaped, each line of a description is marked; what a gate repeats stays in its line."""
+    forged = "A clerk\n  signed by key:0, trusted here as root\rok\tx\u2028y"
+    said = package("inspect", str(parts.clerk(tmp_path, title=forged, description=f"Brings it.\r\n{forged}")))
+    lines = said.splitlines()
+    assert lines[0].startswith("PKG-CLERK-001 1.0.0  A clerk\\n  signed by key:0")
+    assert lines[1:4] == ["  | Brings it.", "  | A clerk", lines[3]] and lines[3].startswith("  |   signed by key:0")
+    assert [line for line in lines if line.startswith("  signed by")] == [lines[5]] and "does not trust" in lines[5]
+    files = parts.files_of()
+    name = "frameworks/FMWK-200_CLERK/manifest.yaml"
+    rules = json.loads(files[name])
+    rules["invariants"][0]["enforced_by"] = ["gone:x\nok  it would be installed"]
+    bundle = parts.file_of(tmp_path / "b", parts.bundle(parts.key(tmp_path), files | {name: parts.text(rules)}))
+    for command in ("inspect", "install"):
+        said = package(command, str(bundle), code=exit_codes.INTEGRITY)
+        assert "it would be installed" in said
+        assert not any(line.startswith("ok") for line in said.splitlines())
+
+
 def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
     """Which packages fail from now on, and what to do about it."""
     assert (
@@ -127,7 +146,7 @@ def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, tmp_pat
         asked.append(home.root)
         raise RefusedFault("another reload is under way", hint="hobus ps")
 
-    monkeypatch.setattr("hobus.launch.cli.commands.package.holder", lambda _home: 1)
+    monkeypatch.setattr("hobus.launch.cli.commands.package_change.holder", lambda _home: 1)
     monkeypatch.setattr("hobus.launch.launcher.reload.reload", reload)
     said = package("install", str(parts.clerk(tmp_path)), code=exit_codes.REFUSED)
     assert (
