@@ -13,7 +13,10 @@ from typing import NamedTuple
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
 from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, governed_names
-from hobus.config.gates.finding import Finding
+from hobus.config.gates.finding import Finding, failed
+from hobus.config.gates.layer import layers_on_disk
+from hobus.config.gates.ownership import ownership
+from hobus.config.load import file_max_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
@@ -62,6 +65,19 @@ class Change(NamedTuple):
 def installed_in(home: Home) -> dict[str, Installed]:
     """Package id -> what is in force of it. Raises ConfigError for a damaged pointer."""
     return {one.package_id: one for one in map(_installed, layers_of(home).packages)}
+
+
+def state_faults(home: Home) -> dict[Path, str]:
+    """Directory of an installed package -> what there is not as it came: its first fault of G0; without, no row."""
+    found: dict[Path, str] = {}
+    for layer in layers_on_disk(Layers(layers_of(home).packages), max_bytes=file_max_bytes(config_of(home))):
+        if layer.kind != "package":
+            continue
+        for one in failed(list(ownership([layer], is_checkout=False))):
+            path = Path(one.file)
+            name = path.relative_to(layer.root) if path.is_relative_to(layer.root) else path
+            found.setdefault(layer.root, f"{name}: {one.reason}")
+    return found
 
 
 def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Change:

@@ -28,7 +28,7 @@ from hobus.launch.console.output import (
 from hobus.launch.packages import building, installing, signing, trust
 from hobus.launch.packages.inspecting import Inspected
 from hobus.launch.packages.inspecting import inspect as inspected
-from hobus.launch.packages.installing import Installed, installed_in
+from hobus.launch.packages.installing import Installed, installed_in, state_faults
 from hobus.launch.packages.judging import config_of
 
 _FILE = click.Path(path_type=Path)
@@ -208,9 +208,12 @@ def list_(*, home: Home) -> Output:
     """List the installed packages with their signers and agents."""
     policy = config_of(home).governance
     keys = trust.trusted(home)
-    rows = [_row(one, keys) for one in installed_in(home).values()]
-    for row, one in zip(rows, installed_in(home).values(), strict=True):
-        row["fault"] = trust.signature_fault(one.directory, one.package_id, keys, policy)
+    changed_files = state_faults(home)
+    there = installed_in(home).values()
+    rows = [_row(one, keys) for one in there]
+    for row, one in zip(rows, there, strict=True):
+        fault = trust.signature_fault(one.directory, one.package_id, keys, policy)
+        row["fault"] = fault or changed_files.get(one.directory, "")
 
     def show() -> None:
         cells = [
@@ -218,6 +221,8 @@ def list_(*, home: Home) -> Output:
             for row in rows
         ]
         table(("PACKAGE", "VERSION", "SIGNED BY", "AGENTS", "STATE"), cells, empty="no package is installed")
+        if any(row["fault"] for row in rows):
+            note(f"next: {next_command('gates', home.root)} tells all of it with the mend")
         if policy.signatures == "dev":
             note(styled(DEV, "yellow", to_stderr=True))
 

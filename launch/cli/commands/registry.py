@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import click
 
 from hobus.config.gates.derived import in_force
-from hobus.config.gates.run import look
+from hobus.config.gates.finding import failed
+from hobus.config.gates.ownership import ownership
+from hobus.config.gates.run import View, look
 from hobus.config.registries import FIELDS, rows_of
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.home import Home
@@ -70,15 +72,32 @@ def packages(*, home: Home, filters: tuple[str, ...]) -> Output:
 @with_json
 @with_home
 def files(*, home: Home, filters: tuple[str, ...]) -> Output:
-    """List every governed file with its owner and its hash."""
-    return _listed(home, "file_ownership", filters)
+    """List every governed file with its owner and its hash, and whether it is as its owner states it (STATE)."""
+    return _listed(home, "file_ownership", filters, more=_states)
+
+
+def _states(view: View) -> dict[str, dict[str, str]]:
+    """Name of each file in force -> its state: `ok`, or what gate G0 has against it."""
+    faults: dict[str, str] = {}
+    for one in failed(list(ownership(view.layers, is_checkout=view.is_checkout))):
+        faults.setdefault(one.file, one.reason)
+    held = {name: str(one.path) for layer in view.layers for name, one in layer.held.items()}
+    return {name: {"state": faults.get(path, "ok")} for name, path in held.items()}
 
 
 def _listed(
-    home: Home, name: str, filters: Sequence[str], *, show: Callable[[list[dict[str, str]]], None] | None = None
+    home: Home,
+    name: str,
+    filters: Sequence[str],
+    *,
+    show: Callable[[list[dict[str, str]]], None] | None = None,
+    more: Callable[[View], Mapping[str, dict[str, str]]] | None = None,
 ) -> Output:
+    """`more`: id of a row -> what is shown beside its fields."""
     wanted = dict(_filter(name, one) for one in filters)
-    rows = [dict(row.fields) for row in rows_of(name, in_force(look(layers_of(home))), wanted)]
+    view = look(layers_of(home))
+    beside = more(view) if more is not None else {}
+    rows = [{**row.fields, **beside.get(row.row_id, {})} for row in rows_of(name, in_force(view), wanted)]
     return Output({"registry": name, "rows": rows}, lambda: (show or _show)(rows) if rows else say("none"))
 
 

@@ -123,6 +123,27 @@ def test_what_a_maker_writes_makes_no_line_that_this_program_seems_to_say(packag
         assert not any(line.startswith("ok") for line in said.splitlines())
 
 
+def test_what_was_changed_on_disk_is_no_ok(package, tmp_path, capsys):
+    """By its hash, as gate G0 has it: in the list of packages and in that of files; a file that is gone, too."""
+    package("install", str(parts.clerk(tmp_path)))
+
+    def files() -> dict[str, str]:
+        words = ["--home", str(tmp_path / "home"), "registry", "files", "--json", "package_id=PKG-CLERK-001"]
+        assert cli.run(words) == exit_codes.OK
+        return {row["path"]: row["state"] for row in json.loads(capsys.readouterr().out)["rows"]}
+
+    assert set(files().values()) == {"ok"} and package("list").splitlines()[1].endswith("ok")
+    (agent,) = (tmp_path / "home/packages").glob("PKG-*/agents/CLERK.json")
+    agent.write_bytes(agent.read_bytes() + b"\n")
+    said = package("list")
+    assert "agents/CLERK.json: changed since PKG-CLERK-001 stated its hash" in said and "hobus gates" in said
+    assert [name for name, state in files().items() if state != "ok"] == ["agents/CLERK.json"]
+    agent.unlink()
+    assert "agents/CLERK.json: PKG-CLERK-001 lists it, but it does not exist" in package("list")
+    package("install", str(parts.clerk(tmp_path)))
+    assert package("list").splitlines()[1].endswith("ok")
+
+
 def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
     """Which packages fail from now on, and what to do about it."""
     assert (
