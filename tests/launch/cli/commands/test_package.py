@@ -144,7 +144,7 @@ def test_what_was_changed_on_disk_is_no_ok(package, tmp_path, capsys):
     assert package("list").splitlines()[1].endswith("ok")
 
 
-def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
+def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path, monkeypatch):
     """Which packages fail from now on, and what to do about it."""
     assert (
         cli.run(["--home", str(tmp_path / "home"), "config", "set", "governance.signatures", "signed"]) == exit_codes.OK
@@ -154,8 +154,10 @@ def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
     public = json.loads(package("inspect", str(file), "--json", code=exit_codes.INTEGRITY))["signature"]["public_key"]
     package("trust", "add", "maker", public)
     assert "governance.signatures: dev" not in package("install", str(file))
+    monkeypatch.setattr("hobus.launch.cli.commands.package_trust.holder", lambda _home: 1)
     said = package("trust", "remove", "maker")
     assert "PKG-CLERK-001: gate G5 fails now" in said and "package remove PKG-CLERK-001" in said
+    assert "goes on with their agents" in said and "hobus reload" in said, "a cluster runs, and is not changed by it"
     assert "no key of `hobus package trust list`" in package("list")
 
 
