@@ -51,7 +51,8 @@ def package() -> None:
                  hobus package remove PKG-CLERK-001
 
     Exit codes: 2 no bundle or no such package, 3 a gate or a signature fails, 5 something here needs it, or another
-    command is at work. Whatever is refused changes nothing. More: docs/governance.md, section Packages.
+    command is at work; 1 it is done, and the cluster that runs did not take it in. Whatever is refused changes nothing.
+    More: docs/governance.md, section Packages.
     """  # noqa: D301 - click's mark for rows that stay as they are
 
 

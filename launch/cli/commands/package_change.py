@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 
-from hobus.bus.errors import RuntimeFault
+from hobus.bus.errors import ConfigError, RuntimeFault
 from hobus.config.gates.finding import Finding
+from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import Output
 from hobus.launch.cli.commands.package_trust import DEV
 from hobus.launch.cluster.home import Home, holder
@@ -28,7 +29,7 @@ def changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output
     if about is None:  # no command changes nothing into nothing
         raise UsageFault("nothing was done")
     what = f"{about.package_id} {about.version} is {done}"
-    running = _taken_in(home, what, is_change=change.is_change, no_reload=no_reload)
+    running = _taken_in(home, about, what, is_change=change.is_change, no_reload=no_reload)
     policy = config_of(home).governance.signatures
     document = {
         "package_id": about.package_id, "version": about.version,
@@ -41,6 +42,8 @@ def changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output
     def show() -> None:
         if not change.is_change:
             say(styled("ok", "green"), f"  {about.package_id} {about.version} is installed already")
+            if running:
+                say(running)
             return
         is_other = change.before is not None and change.now is not None and not change.is_repair
         was = f" (was {document['before']})" if is_other else ""
@@ -60,26 +63,39 @@ def changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output
     return Output(document, show)
 
 
-def _taken_in(home: Home, what: str, *, is_change: bool, no_reload: bool) -> str:
-    """What a running cluster knows of it; empty where none runs. Raises CommandError where it does not take it in."""
-    if not is_change or holder(home) is None:
+def _taken_in(home: Home, about: Installed, what: str, *, is_change: bool, no_reload: bool) -> str:
+    """What a running cluster knows of it; empty where none runs, or where nothing of it is new to that one.
+
+    Raises CommandError (failed part way) where it does not take it in: on disk it is as `what` says.
+    """
+    if holder(home) is None or (not is_change and _is_known(home, about)):
         return ""
     again = next_command("reload", home.root)
     if no_reload:
         return f"the cluster that runs here does not know it yet: {again}"
     # By name: it loads the bus, which no other command of this family needs.
-    reload = importlib.import_module("hobus.launch.launcher.reload").reload
+    reloading = importlib.import_module("hobus.launch.launcher.reload")
     try:
-        done = reload(home)
+        done = reloading.reload_in_turn(home)
     except (CommandError, RuntimeFault) as fault:
         error = fault if isinstance(fault, CommandError) else as_command_error(fault)
         if error is None:
             raise
+        why = error.message.removeprefix("nothing was changed: ")
+        hint = again if isinstance(fault, reloading.UnderWay) else error.hint or again
         raise CommandError(
-            f"{what}, but the cluster that runs here has not taken it in: {error.message}",
-            hint=error.hint or again, exit_code=error.exit_code, code=error.code,
-        ) from None  # fmt: skip
+            f"{what}, but the cluster that runs here has not taken it in: {why}", hint=hint, code=error.code
+        ) from None
     return f"the cluster that runs here has taken it in; its next turns run under {done.digest[:19]}"
+
+
+def _is_known(home: Home, about: Installed) -> bool:
+    """Whether the cluster that runs here runs under this package, as it is installed."""
+    try:
+        running = Snapshot.from_bytes(home.snapshot.read_bytes())
+    except (OSError, ConfigError):
+        return False
+    return running.packages.get(about.package_id) == about.package
 
 
 def say_findings(findings: Iterable[Finding], colour: str) -> None:

@@ -7,9 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import RefusedFault
+from hobus.launch.launcher.reload import UnderWay
 from tests.launch.packages import parts
 
 
@@ -162,24 +165,37 @@ def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path, mo
 
 
 def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, tmp_path, monkeypatch):
-    """By a reload; where that fails the package is in force on disk, and the command says which of both happened."""
-    asked: list[object] = []
+    """By a reload; where that fails the package is in force on disk, and the command says which of both happened.
 
-    def reload(home):
+    The same command again makes up for it, and does nothing where the cluster knows the package.
+    """
+    asked: list[object] = []
+    home = home_of(tmp_path / "home")
+
+    def refused(home):
         asked.append(home.root)
-        raise RefusedFault("another reload is under way", hint="hobus ps")
+        raise UnderWay("nothing was changed: another reload is under way", hint="hobus ps")
+
+    def taken(home):
+        asked.append(home.root)
+        home.snapshot.parent.mkdir(parents=True, exist_ok=True)
+        home.snapshot.write_bytes(load_snapshot(layers_of(home)).to_bytes())
+        return SimpleNamespace(digest="sha256:" + "0" * 64)
 
     monkeypatch.setattr("hobus.launch.cli.commands.package_change.holder", lambda _home: 1)
-    monkeypatch.setattr("hobus.launch.launcher.reload.reload", reload)
-    said = package("install", str(parts.clerk(tmp_path)), code=exit_codes.REFUSED)
+    monkeypatch.setattr("hobus.launch.launcher.reload.reload_in_turn", refused)
+    said = package("install", str(parts.clerk(tmp_path)), code=exit_codes.FAILED)
     assert (
         "PKG-CLERK-001 1.0.0 is installed, but the cluster that runs here has not taken it in: another reload" in said
     )
+    assert "next: hobus reload" in said and "nothing was changed" not in said
     assert len(asked) == 1 and "PKG-CLERK-001" in package("list")
+    assert "does not know it yet: hobus reload" in package("install", str(parts.clerk(tmp_path)), "--no-reload")
+    monkeypatch.setattr("hobus.launch.launcher.reload.reload_in_turn", taken)
+    said = package("install", str(parts.clerk(tmp_path)))
+    assert "is installed already" in said and "its next turns run under sha256:0000" in said and len(asked) == 2
     assert not package("install", str(parts.clerk(tmp_path))).count("cluster"), "nothing is otherwise than before"
+    assert len(asked) == 2 and home.snapshot.is_file()
     said = package("upgrade", str(parts.clerk(tmp_path, "2.0.0")), "--no-reload")
-    assert "does not know it yet: hobus reload" in said and len(asked) == 1
-    monkeypatch.setattr(
-        "hobus.launch.launcher.reload.reload", lambda _home: SimpleNamespace(digest="sha256:" + "0" * 64)
-    )
+    assert "does not know it yet: hobus reload" in said and len(asked) == 2
     assert "its next turns run under sha256:0000" in package("remove", "PKG-CLERK-001")
