@@ -31,6 +31,7 @@ SUFFIX = ".hobus-package"
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 """Relative, and never leading out: no part begins with a dot."""
 _LENGTH = struct.Struct(">I")
+_SHOWN_BYTES = 80
 _NAME_MAX_CHARS = 255
 """What a file system takes as one name; a path of governed files has few parts."""
 
@@ -162,7 +163,8 @@ def _name(data: bytes) -> str:
     except UnicodeDecodeError:
         name = ""
     if has_no_place(name):
-        raise NoPackage(f"{data[:80]!r}: no file of a package has this place")
+        shown = data[:_SHOWN_BYTES].decode(errors="backslashreplace")
+        raise NoPackage(f"{shown!r}: no file of a package has this place")
     return name
 
 
