@@ -218,10 +218,15 @@ def _swept(store: Store) -> None:
 def _demand_the_same(incoming: Incoming, before: Installed, path: Path) -> None:
     if before.directory.name == incoming.directory:
         return
-    raise UsageFault(
-        f"{before.package_id} {before.version} is installed already",
-        hint=f"for a higher version: {next_here(f'package upgrade {path}')}",
-    )
+    said, comes = f"{before.package_id} {before.version} is installed already", incoming.package.version
+    if order_of(comes) > order_of(before.version):
+        raise UsageFault(said, hint=next_here(f"package upgrade {path}"))
+    if comes == before.version:
+        raise UsageFault(
+            f"{said}, with another content", hint="ask its maker for a higher version: a new content has one"
+        )
+    hint = f"to go back: {next_here(f'package remove {before.package_id}')}, then the same command again"
+    raise UsageFault(f"{said}, and {comes} is lower", hint=hint)
 
 
 def _needed_by(home: Home, before: Installed, there: Sequence[Installed], agent_id: str) -> str:
