@@ -101,7 +101,7 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
 def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
     """What a start of the same kind would take now, checked as it would be."""
     options = StartOptions(config_file=config_changed.given_file(home, run))
-    plan = start_plan(home, options, {}, binds=False)
+    plan = start_plan(home, options, {}, running=runs_under.digest)
     return replace(plan, snapshot=config_changed.as_started(runs_under, plan.snapshot))
 
 
