@@ -110,7 +110,7 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
             return f"{path}: {detail['msg']}; is {str(detail['input'])[:40]!r}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
-        case "string_pattern_mismatch" if (form := detail.get("ctx", {}).get("pattern")) in WORDS:
+        case "string_pattern_mismatch" if (form := str(detail.get("ctx", {}).get("pattern"))) in WORDS:
             said = "is blank" if form == NOT_BLANK else "has another form"
             return f"{path}: {said}; write {WORDS[form]}"
         case _:
