@@ -140,9 +140,10 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     package_id = incoming.package.package_id
     taken = clashes(Layers(layers.packages[:-1], layers.own), package_id, incoming.files.keys() - {SIGNATURE})
     judgement = judged(home, layers, called={staged: package_id})
-    failures = judgement.failures
+    failures = judgement.failures_behind(taken, package_id)
     if before is not None:  # what was wrong before is not made worse by a better version
-        failures = judgement.failures_beside(judged(home, layers_of(home)))
+        worse = judgement.failures_beside(judged(home, layers_of(home)))
+        failures = [one for one in failures if one in worse]
     limit = judgement.config.governance.packages_max
     if len(layers.packages) > limit:
         reason = f"{limit} packages are installed already (governance.packages_max)"
@@ -152,8 +153,7 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
         said = f"{now} signed it, and {was} signed the version that is installed"
         other = Finding("G5", package_id, said, "ask its maker, unless you know why", "warn")
         judgement = judgement._replace(findings=[*judgement.findings, other])
-    named = {one.file for one in taken}
-    return [*taken, *(one for one in failures if one.file not in named)], judgement
+    return [*taken, *failures], judgement
 
 
 def order_of(version: str) -> tuple[int, ...]:

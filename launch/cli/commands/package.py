@@ -76,11 +76,14 @@ def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> O
         "file": str(made.path), "package_id": manifest.package_id, "version": manifest.version,
         "size_bytes": made.size_bytes, "manifest_sha256": made.incoming.bundle.manifest_sha256,
         "public_key": key, "fingerprint": signing.fingerprint(key), "files": files,
+        "left_out": list(made.left_out),
     }  # fmt: skip
 
     def show() -> None:
         held = f"{counted(len(files), 'file')}, {made.size_bytes:,} bytes"
         say(styled("built", "green"), f"  {short_path(made.path)}: {manifest.package_id} {manifest.version}, {held}")
+        if made.left_out:
+            say(f"left out, since its name begins with a dot: {', '.join(map(in_one_line, made.left_out))}")
         say(f"signed by {document['fingerprint']}; look at it: {next_here(f'package inspect {made.path}')}")
 
     return Output(document, show)
