@@ -24,8 +24,6 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, look_at, make_plan
 
 _NOT_STARTED = "nothing is started"
-_SHOWN = 19
-"""Characters of a digest that tell it apart."""
 _LOADING = ("G2", "G3")
 
 
@@ -75,7 +73,7 @@ def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, r
     `running`: digest under which a cluster runs that is to go over to this plan: it listens at its addresses itself.
     """
     view = look_at(home, options, given)
-    otherwise = f"nothing was changed, the cluster goes on under {running[:_SHOWN]}" if running else _NOT_STARTED
+    otherwise = f"nothing was changed, the cluster goes on under {running[:19]}" if running else _NOT_STARTED
     plan = _plan_of(home, options, view, binds=not running, otherwise=otherwise)
     return replace(plan, warnings=tuple(demand(home, view, otherwise=otherwise)))
 

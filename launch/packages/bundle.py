@@ -31,7 +31,6 @@ SUFFIX = ".hobus-package"
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 """Relative, and never leading out: no part begins with a dot."""
 _LENGTH = struct.Struct(">I")
-_SHOWN_BYTES = 80
 _NAME_MAX_CHARS = 255
 """What a file system takes as one name; a path of governed files has few parts."""
 
@@ -163,7 +162,7 @@ def _name(data: bytes) -> str:
     except UnicodeDecodeError:
         name = ""
     if has_no_place(name):
-        shown = data[:_SHOWN_BYTES].decode(errors="backslashreplace")
+        shown = data[:80].decode(errors="backslashreplace")
         raise NoPackage(f"{shown!r}: no file of a package has this place")
     return name
 

@@ -67,7 +67,7 @@ def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceCon
     if is_weak(key):
         raise UsageFault(
             f"{key} is a weak key, by which anybody can sign",
-            hint="have the maker's own: hobus package key FILE prints it",
+            hint="have the maker's own, which `package key` printed for it",
         )
     if keys.get(name, key) != key:
         raise UsageFault(
