@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from hobus.config import forms
 from hobus.config.schema import BudgetConfig, ToolsConfig
 
-Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
-Version = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}$")]
+Text = Annotated[str, Field(min_length=1, pattern=forms.NOT_BLANK)]
+Version = Annotated[str, Field(pattern=forms.VERSION)]
 """One text for one version: no leading zeros, no digits of another script."""
 BudgetPurpose = Literal["session", "agent", "classify", "synthesize", "consolidate", "history", "projection"]
 BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
@@ -28,20 +29,20 @@ BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
 }
 """Purpose -> the setting of section `budget` that holds for agents that name no other."""
 ContractPurpose = Literal["synthesize", "classify", "consolidate"]
-Timestamp = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z$")]
-AgentId = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
-FrameworkId = Annotated[str, Field(pattern=r"^FMWK-[0-9]{3}$")]
-SpecId = Annotated[str, Field(pattern=r"^SPEC-[A-Z0-9]+(-[A-Z0-9]+)*$")]
-PackageId = Annotated[str, Field(max_length=64, pattern=r"^PKG-[A-Z0-9]+(-[A-Z0-9]+)*$")]
+Timestamp = Annotated[str, Field(pattern=forms.TIMESTAMP)]
+AgentId = Annotated[str, Field(pattern=forms.AGENT_ID)]
+FrameworkId = Annotated[str, Field(pattern=forms.FRAMEWORK_ID)]
+SpecId = Annotated[str, Field(pattern=forms.SPEC_ID)]
+PackageId = Annotated[str, Field(max_length=64, pattern=forms.PACKAGE_ID)]
 HOME_PACKAGE: PackageId = "PKG-HOME"
 """Owns what a home has of its own and no package of its lists: derived, and written nowhere."""
-ContractId = Annotated[str, Field(pattern=r"^PRC-[A-Z0-9]+-[0-9]{3}$")]
-PromptPackId = Annotated[str, Field(pattern=r"^PRM-[A-Z0-9]+-[0-9]{3}$")]
-TemplateId = Annotated[str, Field(pattern=r"^ATT-[A-Z0-9]+-[0-9]{3}$")]
+ContractId = Annotated[str, Field(pattern=forms.CONTRACT_ID)]
+PromptPackId = Annotated[str, Field(pattern=forms.PROMPT_PACK_ID)]
+TemplateId = Annotated[str, Field(pattern=forms.TEMPLATE_ID)]
 GateId = Literal["G0", "G1", "G2", "G3", "G4", "G5", "G6"]
 AgentClass = Literal["KERNEL.syntactic", "KERNEL.semantic", "ADMIN", "RESIDENT"]
 Tier = Literal["hot", "ho2", "ho1"]
-GovernedPath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")]
+GovernedPath = Annotated[str, Field(pattern=forms.GOVERNED_PATH)]
 """Relative to `config/`, `/`-separated, never leaving it."""
 
 

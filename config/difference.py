@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from hobus.config.own_settings import settings_in
@@ -16,11 +17,13 @@ NOT_THERE = object()
 
 
 class Difference(NamedTuple):
-    """A setting by its dotted path, with its values; or an asset, such as `agent CLERK`, without."""
+    """A setting by its dotted path, with its values; or an asset, such as `agent CLERK`, with what became of it."""
 
     name: str
     before: Any = None
     after: Any = None
+    how: str = ""
+    """Of an asset: `added`, `removed` or `altered`."""
 
     @property
     def is_setting(self) -> bool:
@@ -35,5 +38,13 @@ def differences(before: Snapshot, after: Snapshot) -> list[Difference]:
     found = [one for one in settings if one.before != one.after]
     for mapping, kind in _ASSETS.items():
         there, here = getattr(before, mapping), getattr(after, mapping)
-        found += [Difference(f"{kind} {name}") for name in sorted({*there, *here}) if there.get(name) != here.get(name)]
+        found += [
+            Difference(f"{kind} {name}", how=_how(name, there, here))
+            for name in sorted({*there, *here})
+            if there.get(name) != here.get(name)
+        ]
     return found
+
+
+def _how(name: str, there: Container[str], here: Container[str]) -> str:
+    return "added" if name not in there else "removed" if name not in here else "altered"

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from hobus.config.forms import NOT_BLANK, WORDS
+
 M = TypeVar("M", bound=BaseModel)
 
 BYTE_ORDER_MARK = (
@@ -109,6 +111,9 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
             return f"{path}: is {str(detail['input'])[:40]!r}; write {detail.get('ctx', {})['expected']}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
+        case "string_pattern_mismatch" if (form := str(detail.get("ctx", {}).get("pattern"))) in WORDS:
+            said = "is blank" if form == NOT_BLANK else "has another form"
+            return f"{path}: {said}; write {WORDS[form]}"
         case _:
             return f"{path}: {_wanted(detail['msg'], _shown(detail['input']))}"
 

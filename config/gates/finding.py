@@ -35,8 +35,9 @@ class Finding(NamedTuple):
 
     @property
     def line(self) -> str:
-        """All of it in one line."""
-        return f"{self.gate}  {self.file}: {self.reason}" + (f"; {self.mend}" if self.mend else "")
+        """All of it in one line, also where it repeats a text with line ends."""
+        said = f"{self.gate}  {self.file}: {self.reason}" + (f"; {self.mend}" if self.mend else "")
+        return said.replace("\r", "\\r").replace("\n", "\\n")
 
 
 def failed(findings: Sequence[Finding]) -> list[Finding]:

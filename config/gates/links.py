@@ -11,8 +11,8 @@ from hobus.config import files
 from hobus.config.assets import Framework, Package, Spec
 from hobus.config.gates.finding import Finding
 
-_ALIKE = str.maketrans("OILSZB_", "011528-")
-"""Characters that are taken for each other -> the one that stands for them."""
+_ALIKE = str.maketrans("OILSZB", "011528", "_-")
+"""Characters that are taken for each other -> the one that stands for them; what only parts them is not looked at."""
 
 
 _BY_NAME = ("contract", "prompt_pack", "template")

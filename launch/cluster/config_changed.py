@@ -84,7 +84,7 @@ def as_started(running: Snapshot, disk: Snapshot) -> Snapshot:
 
 def _words(one: Difference, *, is_done: bool) -> str:
     if not one.is_setting:
-        return one.name
+        return f"{one.name} ({one.how})" if one.how else one.name
     form = "{} was {}, is {}" if is_done else "{} is {}, on disk {}"
     return form.format(one.name, _value(one.before), _value(one.after))
 

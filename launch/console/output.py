@@ -116,6 +116,11 @@ def escaped(text: str) -> str:
     return COMMANDS.sub(lambda found: f"\\u{ord(found[0][0]):04x}", text)
 
 
+def in_one_line(text: str) -> str:
+    """The text as `escaped` has it, its line ends and tabs too: whoever wrote it makes no line that we seem to say."""
+    return escaped(text).replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
+
+
 def joined(*parts: str) -> Styled:
     """One text of these, each escaped unless `styled` or this function made it."""
     return Styled("".join(part if isinstance(part, Styled) else escaped(part) for part in parts))
@@ -154,14 +159,26 @@ def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = 
     """
     out, stream = (note, sys.stderr) if to_stderr else (say, sys.stdout)
     margin = len(_CODES.sub("", begin))
+    rows = _rows(text, margin, stream)
+    for number, row in enumerate(rows):
+        out(" " * margin if number else begin, styled(row, colour, bold=bold, to_stderr=to_stderr))
+
+
+def say_quoted(mark: str, text: str) -> None:
+    """What somebody else wrote: each row of it behind the mark, so that none is taken for what is said here."""
+    for line in text.split("\n"):
+        for row in _rows(in_one_line(line.removesuffix("\r")), len(mark), sys.stdout):
+            say(mark, row)
+
+
+def _rows(text: str, margin: int, stream: object) -> list[str]:
+    """The text as it is; for a terminal folded to what is left of its width beside the margin."""
     room = window()[0] - margin
     if not is_terminal(stream) or room < _PROSE_CELLS:
-        out(begin, styled(text, colour, bold=bold, to_stderr=to_stderr))
-        return
+        return [text]
     # By name: whoever writes into a pipe needs none of it.
     rows: list[str] = importlib.import_module("hobus.launch.console.terminal").folded(escaped(text), room)
-    for number, row in enumerate(rows or [""]):
-        out(" " * margin if number else begin, styled(row, colour, bold=bold, to_stderr=to_stderr))
+    return rows or [""]
 
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")

@@ -24,6 +24,7 @@ from hobus.launch.launcher import gate_cache
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, look_at, make_plan
 
+_NOT_STARTED = "nothing is started"
 _LOADING = ("G2", "G3")
 
 
@@ -36,8 +37,10 @@ def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = 
     return run_gates(view, verify=_verify(home, view), check_record=lambda: record_fault(home, is_full=is_full))
 
 
-def demand(home: Home, view: View) -> list[str]:
+def demand(home: Home, view: View, *, otherwise: str = _NOT_STARTED) -> list[str]:
     """What is to be said of a start that no gate forbids. Raises CommandError (integrity) with every failure.
+
+    `otherwise`: what a failure means, in its message.
 
     Which tests are named is not looked at: they are no part of what runs. What G0 to G4 said of the same files before
     is not judged again.
@@ -49,7 +52,7 @@ def demand(home: Home, view: View) -> list[str]:
         gate_cache.keep(home, key, inside)
     outside = run_outside(view, verify=_verify(home, view), check_record=lambda: _fault_at_rest(home))
     found = [*inside, *outside]
-    demand_passed(home, found)
+    demand_passed(home, found, otherwise)
     return _words(home, found, has_packages=any(layer.kind == "package" for layer in view.layers))
 
 
@@ -65,36 +68,39 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
     return plan, found
 
 
-def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, binds: bool = True) -> Plan:
+def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, running: str = "") -> Plan:
     """The plan of a start that no gate forbids, with what is to be said of it. Raises ConfigError, CommandError.
 
-    `binds`: see `make_plan`; a cluster that runs and is to go over to this plan listens at its addresses itself.
+    `running`: digest under which a cluster runs that is to go over to this plan: it listens at its addresses itself.
     """
     view = look_at(home, options, given)
-    plan = _plan_of(home, options, view, binds=binds)
-    return replace(plan, warnings=tuple(demand(home, view)))
+    otherwise = f"nothing was changed, the cluster goes on under {running[:19]}" if running else _NOT_STARTED
+    plan = _plan_of(home, options, view, binds=not running, otherwise=otherwise)
+    return replace(plan, warnings=tuple(demand(home, view, otherwise=otherwise)))
 
 
-def _plan_of(home: Home, options: StartOptions, view: View, *, binds: bool = True) -> Plan:
+def _plan_of(
+    home: Home, options: StartOptions, view: View, *, binds: bool = True, otherwise: str = _NOT_STARTED
+) -> Plan:
     try:
         return make_plan(home, options, view, binds=binds)
     except ConfigError as error:
-        demand_of_faulty(home, options.config_file, error)
+        demand_of_faulty(home, options.config_file, error, otherwise)
         raise
 
 
-def demand_passed(home: Home, found: Sequence[Finding]) -> None:
-    """Raises CommandError (integrity) with every failure among these."""
+def demand_passed(home: Home, found: Sequence[Finding], otherwise: str = _NOT_STARTED) -> None:
+    """Raises CommandError (integrity) with every failure among these, and what that means."""
     failures = failed(found)
     if not failures:
         return
     lines = "\n".join(f"- {one.line}" for one in failures)
-    message = f"{counted(len(failures), 'gate failure')}: nothing is started\n{lines}"
+    message = f"{counted(len(failures), 'gate failure')}: {otherwise}\n{lines}"
     hint = f"mend that, then: {next_command('gates', home.root)}"
     raise CommandError(message, hint=hint, exit_code=exit_codes.INTEGRITY, code="gate_failed")
 
 
-def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError) -> None:
+def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError, otherwise: str = _NOT_STARTED) -> None:
     """Of a configuration that does not load: raises CommandError if a gate forbids it for more than that."""
     try:
         view = look(layers_of(home, config_file))
@@ -104,7 +110,7 @@ def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError) -
         return
     told = set(error.facts.get("faults", ()))
     if any(_is_breach(home, one, told) for one in failed(found)):
-        demand_passed(home, found)
+        demand_passed(home, found, otherwise)
 
 
 def _is_breach(home: Home, finding: Finding, told: Collection[str]) -> bool:

@@ -42,6 +42,31 @@ class Reloaded(NamedTuple):
     elapsed_ms: int
 
 
+class UnderWay(RefusedFault):
+    """Another reload is at work, or came behind this one: what is wanted is tried again when that is done."""
+
+
+def reload_in_turn(home: Home) -> Reloaded:
+    """As `reload`, behind one that is under way: that is waited for, at most as long as `launcher.finish_ms`.
+
+    Raises as `reload` does; UnderWay where the other one takes longer.
+    """
+    clock = SystemClock()
+    began = clock.monotonic()
+    while True:
+        try:
+            return reload(home)
+        except UnderWay:
+            run = running(home)
+            config = place_of(home, run).snapshot.config.launcher
+            until = began + config.finish_ms / 1000
+            if clock.monotonic() >= until:
+                raise
+        while run is not None and run.reload is not None and run.reload.state == "going" and clock.monotonic() < until:
+            time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as in _follow
+            run = run_file.read(home.run_file)
+
+
 def reload(home: Home, *, wait: bool = True) -> Reloaded:
     """The cluster of this home runs under what lies on disk; without `wait`, it has begun to go over to it.
 
@@ -76,7 +101,7 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
 def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
     """What a start of the same kind would take now, checked as it would be."""
     options = StartOptions(config_file=config_changed.given_file(home, run))
-    plan = start_plan(home, options, {}, binds=False)
+    plan = start_plan(home, options, {}, running=runs_under.digest)
     return replace(plan, snapshot=config_changed.as_started(runs_under, plan.snapshot))
 
 
@@ -101,8 +126,8 @@ def _offer(home: Home, plan: Plan, run: RunFile) -> None:
             raise _ended(home) from None
         if fault.code not in ("rejected", "not_found"):
             raise
-        hint = _mend_of(fault, home)
-        raise RefusedFault(f"nothing was changed: {fault.detail}", hint=hint) from None
+        kind = UnderWay if "under way" in fault.detail else RefusedFault
+        raise kind(f"nothing was changed: {fault.detail}", hint=_mend_of(fault, home)) from None
     finally:
         offered.unlink(missing_ok=True)
 
@@ -110,7 +135,7 @@ def _offer(home: Home, plan: Plan, run: RunFile) -> None:
 def _under_way(home: Home, row: ReloadRow) -> CommandError:
     step = f", at: {row.step}" if row.step else ""
     said = f"another reload is under way ({row.digest[:19]}{step}): wait until that is done"
-    return RefusedFault(said, hint=f"{next_command('ps', home.root)}; then the same command again")
+    return UnderWay(said, hint=f"{next_command('ps', home.root)}; then the same command again")
 
 
 def _mend_of(fault: BusError, home: Home) -> str:
@@ -149,4 +174,4 @@ def _require_done(home: Home, row: ReloadRow, digest: str) -> None:
         hint = f"{next_command('logs', home.root)} says more; mend it, then: {next_command('reload', home.root)}"
         raise CommandError(f"the configuration was not taken in: {row.detail}", hint=hint)
     if row.digest != digest:
-        raise RefusedFault(f"another reload came behind this one: the cluster runs under {row.digest[:19]}")
+        raise UnderWay(f"another reload came behind this one: the cluster runs under {row.digest[:19]}")

@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -45,6 +45,8 @@ class Built(NamedTuple):
     path: Path
     incoming: Incoming
     size_bytes: int
+    left_out: Sequence[str]
+    """Names below the directory that begin with a dot; a directory's ends with a slash."""
 
 
 def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Built:
@@ -53,20 +55,24 @@ def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Buil
     It is judged as it would be in this home, beside what is installed there. Raises CommandError: there is no file.
     """
     limits = config_of(home).governance
-    manifest, contents = drafted(source, limits)
+    manifest, contents, hidden = drafted(source, limits)
     bundle = Bundle(manifest, signed(manifest, key_file).to_bytes(), contents)
     data = encode(bundle)
-    incoming = checked_bundle(str(source), data, limits)  # whoever gets it reads it by the same rules
+    # Whoever gets it reads it by the same rules.
+    incoming = checked_bundle(str(source), data, limits, mend="mend the draft, then build it again")
     package = incoming.package
     _demand_passed(home, incoming)
     path = target or Path(f"{package.package_id}-{package.version}{SUFFIX}")
     _write_new(path, data)
-    return Built(path, incoming, len(data))
+    return Built(path, incoming, len(data), hidden)
 
 
-def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, bytes]]:
-    """The manifest with every file and its hash, and the files. Raises UsageFault with every fault of the directory."""
-    contents = _read_all(source, limits)
+def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, bytes], list[str]]:
+    """The manifest with every file and its hash, the files, and the names that are hidden and stay out.
+
+    Raises UsageFault with every fault of the directory.
+    """
+    contents, hidden = _read_all(source, limits)
     manifests = [name for name in contents if files.kind_of(name) == "package"]
     if len(manifests) != 1:
         found = f"{len(manifests)} of them" if manifests else "none"
@@ -93,7 +99,7 @@ def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, by
     ]
     whole = {"schema_version": SCHEMA_VERSION, "dependencies": [], **draft, "assets": assets}
     try:
-        return manifest_text(whole), contents
+        return manifest_text(whole), contents, hidden
     except UnicodeEncodeError:
         raise UsageFault(f"{source / manifests[0]}: holds half of a character (\\ud800 and the like)") from None
 
@@ -117,18 +123,25 @@ def _listed(path: Path, draft: Mapping[str, Any]) -> dict[str, str]:
         raise UsageFault(f"{path}: assets: a list of objects with a path, or left out") from None
 
 
-def _read_all(source: Path, limits: GovernanceConfig) -> dict[str, bytes]:
-    """Name -> content of every visible file, each a plain one in a place of governed files, within the limits."""
+def _read_all(source: Path, limits: GovernanceConfig) -> tuple[dict[str, bytes], list[str]]:
+    """Name -> content of every visible file, each a plain one in a place of governed files, within the limits.
+
+    And what is hidden: what editors, file systems and version control leave.
+    """
     if not source.is_dir():
         raise UsageFault(f"{source}: no directory", hint="name one that is laid out like config/")
     faults: list[str] = []
     found: dict[str, bytes] = {}
+    hidden: list[str] = []
     for directory, folders, names in os.walk(source, onerror=lambda error: faults.append(_unreadable(error))):
         links = [name for name in folders if Path(directory, name).is_symlink()]
+        here = Path(directory).relative_to(source)
+        hidden += [f"{here / name}/" for name in sorted(folders) if name.startswith(".") and name not in links]
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in links)
         for name in sorted([*names, *links]):
             if name.startswith("."):
-                continue  # what editors, file systems and version control leave
+                hidden.append(str(here / name))
+                continue
             path = Path(directory, name)
             if fault := _taken(path, path.relative_to(source).as_posix(), found, limits):
                 faults.append(f"{path}: {fault}")
@@ -136,7 +149,7 @@ def _read_all(source: Path, limits: GovernanceConfig) -> dict[str, bytes]:
                 raise UsageFault(f"{source}: more than {limits.files_max} files (governance.files_max)")
     if faults:
         raise UsageFault("\n".join(faults))
-    return found
+    return found, hidden
 
 
 def _taken(path: Path, name: str, found: dict[str, bytes], limits: GovernanceConfig) -> str:
@@ -184,7 +197,8 @@ def _demand_passed(home: Home, incoming: Incoming) -> None:
             called={staged: package_id},
             maker=incoming.signature.public_key,
         )
-    if failures := [*taken, *judgement.failures]:
+    taken = [one._replace(mend="give yours another name") for one in taken]
+    if failures := [*taken, *judgement.failures_behind(taken, package_id)]:
         raise PackageRefused(f"{package_id} {incoming.package.version} cannot be built", failures)
 
 

@@ -162,7 +162,8 @@ def _name(data: bytes) -> str:
     except UnicodeDecodeError:
         name = ""
     if has_no_place(name):
-        raise NoPackage(f"{data[:80]!r}: no file of a package has this place")
+        shown = data[:80].decode(errors="backslashreplace")
+        raise NoPackage(f"{shown!r}: no file of a package has this place")
     return name
 
 

@@ -17,6 +17,7 @@ from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_nam
 from hobus.launch.packages.refused import PackageRefused
 from hobus.launch.packages.signing import BadSignature, Signature, checked_signature
 
+_AGAIN = "get the bundle again from its maker"
 _MADE_BY = "name a bundle, as `package build` makes one"
 
 
@@ -44,27 +45,26 @@ def read_bundle(path: Path, limits: GovernanceConfig) -> Incoming:
     return checked_bundle(str(path), _read(path, limits), limits)
 
 
-def checked_bundle(name: str, data: bytes, limits: GovernanceConfig) -> Incoming:
-    """The same of the file's bytes; `name`: what it is called in faults."""
+def checked_bundle(name: str, data: bytes, limits: GovernanceConfig, *, mend: str = "") -> Incoming:
+    """The same of the file's bytes. `name`: what it is called in faults; `mend`: what helps whoever made it."""
     try:
         bundle = decode(data, limits)
     except NoPackage as fault:
-        raise UsageFault(
-            f"{name}: {fault}", hint=f"get the bundle again, or make one: {next_here('package build DIR --key FILE')}"
-        ) from None
+        again = f"get the bundle again, or make one: {next_here('package build DIR --key FILE')}"
+        raise UsageFault(f"{name}: {fault}", hint=mend or again) from None
     try:
         # First: what somebody else made of a manifest is not read at all.
         signature = checked_signature(bundle.signature, bundle.manifest)
     except BadSignature as fault:
-        raise PackageRefused(name, [Finding("G5", name, str(fault), "get the bundle again from its maker")]) from None
+        raise PackageRefused(name, [Finding("G5", name, str(fault), mend or _AGAIN)]) from None
     try:
         manifest_of(bundle.manifest)
     except NoPackage as fault:
-        raise PackageRefused(name, [Finding("G2", name, str(fault), "ask its maker for another one")]) from None
+        raise PackageRefused(name, [Finding("G2", name, str(fault), mend or "ask its maker for another one")]) from None
     try:
         return Incoming(package_in(bundle), bundle, signature)
     except NoPackage as fault:
-        raise PackageRefused(name, [Finding("G0", name, str(fault), "get the bundle again from its maker")]) from None
+        raise PackageRefused(name, [Finding("G0", name, str(fault), mend or _AGAIN)]) from None
 
 
 def _read(path: Path, limits: GovernanceConfig) -> bytes:

@@ -13,7 +13,10 @@ from typing import NamedTuple
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
 from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, governed_names
-from hobus.config.gates.finding import Finding
+from hobus.config.gates.finding import Finding, failed
+from hobus.config.gates.layer import layers_on_disk
+from hobus.config.gates.ownership import ownership
+from hobus.config.load import file_max_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
@@ -62,6 +65,19 @@ class Change(NamedTuple):
 def installed_in(home: Home) -> dict[str, Installed]:
     """Package id -> what is in force of it. Raises ConfigError for a damaged pointer."""
     return {one.package_id: one for one in map(_installed, layers_of(home).packages)}
+
+
+def state_faults(home: Home) -> dict[Path, str]:
+    """Directory of an installed package -> what there is not as it came: its first fault of G0; without, no row."""
+    found: dict[Path, str] = {}
+    for layer in layers_on_disk(Layers(layers_of(home).packages), max_bytes=file_max_bytes(config_of(home))):
+        if layer.kind != "package":
+            continue
+        for one in failed(list(ownership([layer], is_checkout=False))):
+            path = Path(one.file)
+            name = path.relative_to(layer.root) if path.is_relative_to(layer.root) else path
+            found.setdefault(layer.root, f"{name}: {one.reason}")
+    return found
 
 
 def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Change:
@@ -124,9 +140,10 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     package_id = incoming.package.package_id
     taken = clashes(Layers(layers.packages[:-1], layers.own), package_id, incoming.files.keys() - {SIGNATURE})
     judgement = judged(home, layers, called={staged: package_id})
-    failures = judgement.failures
+    failures = judgement.failures_behind(taken, package_id)
     if before is not None:  # what was wrong before is not made worse by a better version
-        failures = judgement.failures_beside(judged(home, layers_of(home)))
+        worse = judgement.failures_beside(judged(home, layers_of(home)))
+        failures = [one for one in failures if one in worse]
     limit = judgement.config.governance.packages_max
     if len(layers.packages) > limit:
         reason = f"{limit} packages are installed already (governance.packages_max)"
@@ -136,8 +153,7 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
         said = f"{now} signed it, and {was} signed the version that is installed"
         other = Finding("G5", package_id, said, "ask its maker, unless you know why", "warn")
         judgement = judgement._replace(findings=[*judgement.findings, other])
-    named = {one.file for one in taken}
-    return [*taken, *(one for one in failures if one.file not in named)], judgement
+    return [*taken, *failures], judgement
 
 
 def order_of(version: str) -> tuple[int, ...]:
@@ -202,10 +218,15 @@ def _swept(store: Store) -> None:
 def _demand_the_same(incoming: Incoming, before: Installed, path: Path) -> None:
     if before.directory.name == incoming.directory:
         return
-    raise UsageFault(
-        f"{before.package_id} {before.version} is installed already",
-        hint=f"for a higher version: {next_here(f'package upgrade {path}')}",
-    )
+    said, comes = f"{before.package_id} {before.version} is installed already", incoming.package.version
+    if order_of(comes) > order_of(before.version):
+        raise UsageFault(said, hint=next_here(f"package upgrade {path}"))
+    if comes == before.version:
+        raise UsageFault(
+            f"{said}, with another content", hint="ask its maker for a higher version: a new content has one"
+        )
+    hint = f"to go back: {next_here(f'package remove {before.package_id}')}, then the same command again"
+    raise UsageFault(f"{said}, and {comes} is lower", hint=hint)
 
 
 def _needed_by(home: Home, before: Installed, there: Sequence[Installed], agent_id: str) -> str:

@@ -35,6 +35,15 @@ class Judgement(NamedTuple):
         """Those that let it start, and are said."""
         return [one for one in self.findings if one.severity == "warn"]
 
+    def failures_behind(self, clashes: Sequence[Finding], package_id: str) -> list[Finding]:
+        """Failures that are not told already by these clashes of the package's names, nor follow from them.
+
+        Where the package takes another one's file, gates hold its files against that one, too.
+        """
+        named = {one.file for one in clashes}
+        rest = [one for one in self.failures if one.file not in named]
+        return [one for one in rest if not clashes or one.file.partition("/")[0] == package_id]
+
     def failures_beside(self, other: Judgement) -> list[Finding]:
         """Failures that the other one has not: what a change would bring, not what it finds."""
         there = {(one.gate, one.reason) for one in other.failures}

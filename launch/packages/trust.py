@@ -19,7 +19,7 @@ from hobus.launch.cluster.installed import DIRECTORY, HEX
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import as_json
 from hobus.launch.packages.bundle import manifest_name
-from hobus.launch.packages.signing import PUBLIC_KEY, BadSignature, checked_signature, fingerprint
+from hobus.launch.packages.signing import PUBLIC_KEY, BadSignature, checked_signature, fingerprint, is_weak
 from hobus.launch.packages.store import changing, doing
 
 _FORMAT = 1
@@ -63,6 +63,11 @@ def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceCon
     if PUBLIC_KEY.fullmatch(key) is None:
         raise UsageFault(
             f"{key[:80]!r} is no public key: `ed25519:` and 64 hex digits, as hobus package key FILE prints it"
+        )
+    if is_weak(key):
+        raise UsageFault(
+            f"{key} is a weak key, by which anybody can sign",
+            hint="have the maker's own, which `package key` printed for it",
         )
     if keys.get(name, key) != key:
         raise UsageFault(

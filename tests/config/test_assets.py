@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.config.assets import Permissions, names
+from hobus.config.assets import Package, Permissions, names
+from hobus.config.parse import checked
 from hobus.config.snapshot import load_snapshot
+from tests.launch.packages import parts
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,18 @@ def test_patterns_are_a_server_or_everything_and_nothing_between():
     assert not names(["f__*"], "ff__a")
     assert not names(["f*"], "f__a")
     assert not names([], "f__a")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("framework_id", "200", "has another form; write `FMWK-` and three digits, such as FMWK-200"),
+        ("package_id", "clerk", "has another form; write `PKG-`"),
+        ("version", "1", "has another form; write three numbers, such as 1.0.0"),
+        ("title", " ", "is blank; write a text that is not blank"),
+    ],
+)
+def test_a_text_of_another_form_is_told_in_words_with_the_mend(field, value, said):
+    """No pattern, and no value: somebody may have typed a secret."""
+    _model, faults = checked(Package, parts.manifest(**{field: value}))
+    assert len(faults) == 1 and faults[0].startswith(f"{field}: {said}") and "pattern" not in faults[0]

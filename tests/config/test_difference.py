@@ -24,7 +24,7 @@ def test_nothing_differs_from_itself():
 def test_settings_are_named_by_their_paths_with_both_values():
     """Those that one side alone has, too."""
     slots = SHIPPED.config.ho1.slots
-    assert differences(SHIPPED, with_settings("ho1", slots=7)) == [("ho1.slots", slots, 7)]
+    assert differences(SHIPPED, with_settings("ho1", slots=7)) == [("ho1.slots", slots, 7, "")]
     gone = replace(SHIPPED, config=SHIPPED.config.model_copy(update={"ho3": None}))
     found = {one.name: one for one in differences(SHIPPED, gone)}
     assert found["ho3.enabled"].after is NOT_THERE and found["ho3"].before is NOT_THERE
@@ -37,4 +37,5 @@ def test_files_beside_the_settings_are_named():
     other = replace(SHIPPED, agents={"ADMIN": agent.model_copy(update={"tools": ()}), "NEW": agent}, prompt_packs={})
     found = differences(SHIPPED, other)
     assert [one.name for one in found[:2]] == ["agent ADMIN", "agent NEW"] and not any(one.is_setting for one in found)
+    assert [one.how for one in found[:3]] == ["altered", "added", "removed"]
     assert {one.name for one in found[2:]} == {f"prompt pack {name}" for name in SHIPPED.prompt_packs}

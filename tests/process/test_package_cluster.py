@@ -8,7 +8,7 @@ import json
 import psutil
 import pytest
 
-from bench.cluster import Cluster, cluster_in, hobus
+from bench.cluster import Cluster, cluster_in, eventually, hobus
 from hobus.launch.cli.main import COMMANDS
 from hobus.launch.console import exit_codes
 from tests.launch.packages import parts
@@ -105,3 +105,25 @@ def test_a_cluster_with_signed_packages_starts_and_keeps_no_library_for_them(clu
     assert "PKG-CLERK-001" in cluster("package trust remove", "maker").err
     refused = cluster("up", "--wait")
     assert refused.code == exit_codes.INTEGRITY and "G5" in refused.err and "hobus package trust list" in refused.err
+
+
+def test_an_install_behind_another_reload_waits_for_it_and_one_that_was_left_out_is_made_up_for(tmp_path):
+    """Executors are started anew meanwhile; nobody has to know of the other command, or of `hobus reload`."""
+    cluster = cluster_in(tmp_path / "home")
+    cluster.up("--detach")
+    try:
+        assert cluster("config set", "tools.children", "3").code == exit_codes.OK
+        first = cluster.begin("reload")
+        eventually(lambda: cluster.run().reload is not None)
+        installed = cluster("package install", str(parts.clerk(tmp_path)))
+        assert installed.code == exit_codes.OK and "has taken it in" in installed.out, installed.err
+        assert cluster.ask("hello", "--agent", "CLERK")["outcome"] == "success"
+        first.communicate(timeout=60)
+        other = str(parts.other(tmp_path, "BAKER", 300))
+        assert "does not know it yet" in cluster("package install", other, "--no-reload").out
+        unknown = cluster("ask", "--agent", "BAKER", "hello")
+        assert unknown.code == exit_codes.USAGE and "hobus reload" in unknown.err
+        assert "has taken it in" in cluster("package install", other).out
+        assert cluster.ask("hello", "--agent", "BAKER")["outcome"] == "success"
+    finally:
+        cluster.end()

@@ -260,6 +260,8 @@ def test_a_removed_agents_session_is_refused_in_words_with_the_mend(cluster: Clu
     refused = cluster("ask", "--json", "--session", begun["session_id"], QUESTION)
     assert refused.json["outcome"] == "error" and refused.json["code"] == "invalid_input"
     assert "CLERK" in refused.json["response"] and "hobus reload" in refused.json["response"]
+    told = cluster("ask", "--session", begun["session_id"], QUESTION)
+    assert "next: hobus agent list" in told.err and "hobus reload" in told.err.partition("next: ")[2]
     agent(cluster, "CLERK", "You are the clerk again.")
     reloaded(cluster)
     assert cluster.ask(QUESTION, "--session", begun["session_id"])["outcome"] == "success"

@@ -21,6 +21,8 @@ _DIM = "bright_black"
 RUN_WAITING = "run_waiting"
 """The code of a turn that stands still: no answer yet, and no end either."""
 _NO_FAILURES = frozenset({"cancelled", RUN_WAITING})
+_AGENT_GONE = "call hobus reload"
+"""In what a supervisor says to a session whose agent is no longer there."""
 _NAMED_MAX = 5
 BARE = "answered by a bare model call, without history, tools or memory"
 _BY_WEIGHT = (
@@ -64,6 +66,8 @@ def warnings_about(result: TurnResult) -> list[Line]:
             return [(said, "yellow")]
         full = f"; free some space, then ask again; next: {next_here('doctor')}" if result.code == "disk_full" else ""
         lines.append((f"error{why}: {said}{full}", "red"))
+        if _AGENT_GONE in result.response:
+            lines.append((f"next: {next_here('agent list')}; with its file there again: {next_here('reload')}", "red"))
     if result.tools_missing:
         missing = _named(result.tools_missing)
         lines.append((f"answered without {missing}, which no worker had; see {next_here('tools')}", "yellow"))

@@ -73,7 +73,7 @@ def chat(  # noqa: PLR0913 - one per option
     is_live = streams_to_stdout() and not no_stream and not as_json
     talk = Talk(home, agent_id=agent, timeout_s=timeout_s, is_streamed=is_live)
     place = talk.place()
-    known_agent(agent, place.snapshot)
+    known_agent(agent, place.snapshot, running_in=home)
     config = place.snapshot.config
     meant = agent or (config.host.agent_id if session is None else None)
     talk.overrides = known_template(template, place.snapshot, agent=meant)

@@ -13,12 +13,14 @@ import click
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import SessionConfig
 from hobus.config.attention_rules import override_fault
+from hobus.config.files import find
 from hobus.config.schema import AdminConfig, HostConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.sessions.turns import check_text, words_of
 
@@ -47,11 +49,18 @@ def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--agent", metavar="NAME", help=said)(command)
 
 
-def known_agent(agent: str | None, snapshot: Snapshot) -> str | None:
-    """The agent as it was given. Raises UsageFault, which names those that there are."""
+def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | None = None) -> str | None:
+    """The agent as it was given. Raises UsageFault, which names those that there are.
+
+    `running_in`: the home of the cluster that runs under the snapshot; what lies there may be newer.
+    """
     if agent is None or agent in snapshot.agents:
         return agent
-    raise UsageFault(f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", hint=next_here("agent list"))
+    said, hint = f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", next_here("agent list")
+    if running_in is not None and f"agents/{agent}.json" in find(layers_of(running_in))[0]:
+        said += f"; {agent} is on disk, and the cluster that runs has not taken it in"
+        hint = next_here("reload")
+    raise UsageFault(said, hint=hint)
 
 
 def with_template(command: Callable[..., Any]) -> Callable[..., Any]:

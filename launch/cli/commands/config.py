@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from hobus.config.attention_template import template_schema
-from hobus.config.difference import Difference
-from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, find
+from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, Layers, find
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
 from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_of_own, settings_in, taken_away
@@ -20,11 +19,11 @@ from hobus.config.secret_refs import redacted
 from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
-from hobus.launch.cluster.config_changed import after_a_stop
+from hobus.launch.cluster import run_file
+from hobus.launch.cluster.config_changed import changed_since
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import cluster_gone
-from hobus.launch.cluster.takes_effect import effects_of
 from hobus.launch.console.errors import UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, counted, note, say, short_path, styled, table
 from hobus.launch.launcher import tool_check
@@ -59,6 +58,11 @@ def check(*, home: Home, config_file: Path | None) -> Output:
 
     shipped = sum(1 for origin in origins.values() if origin == SHIPPED)
     installed = sum(1 for origin in origins.values() if origin in snapshot.packages)
+    beside, _faults = find(Layers(layers_of(home).packages))
+    replaced = sum(
+        1 for name, origin in origins.items() if origin not in (SHIPPED, *snapshot.packages) and name in beside
+    )
+    added = len(origins) - shipped - installed - replaced
 
     def show() -> None:
         own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
@@ -69,7 +73,7 @@ def check(*, home: Home, config_file: Path | None) -> Output:
             note(styled(f"warning: {one.line}", "yellow", to_stderr=True))
         for one in noted:
             note(f"note: {one.file}: {one.reason}")
-        told = [counted(len(origins), "file"), f"{len(origins) - shipped - installed} replaced"]
+        told = [counted(len(origins), "file"), f"{replaced} replaced", *([f"{added} added"] if added else [])]
         told += [f"{installed} of packages"] if installed else []
         say(styled("ok", "green"), f"  {', '.join(told)}, digest {snapshot.digest}")
 
@@ -155,7 +159,7 @@ def set_(*, home: Home, setting: str, value: str) -> None:
         given = json_value(value)
     except BadText:
         given = value
-    _changed(home, lambda own: laid_over(own_config.shipped(), own, setting, given))
+    _changed(home, setting, lambda own: laid_over(own_config.shipped(), own, setting, given))
 
 
 @config.command()
@@ -172,7 +176,7 @@ def unset(*, home: Home, setting: str) -> None:
             raise NoSuchSetting(said)
         return taken_away(own, setting)
 
-    _changed(home, without)
+    _changed(home, setting, without)
 
 
 @config.command()
@@ -192,8 +196,8 @@ def schema(*, home: Home, template: bool) -> None:
 _NONE = object()
 
 
-def _changed(home: Home, change: Callable[[Settings], Settings]) -> None:
-    """The file is replaced whole, and what holds then is said. Raises CommandError."""
+def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -> None:
+    """The file is replaced whole, and what holds of this setting then is said. Raises CommandError."""
     shipped = own_config.shipped()
     before = settings_in(merged(shipped, own_config.read(home)))
 
@@ -207,8 +211,9 @@ def _changed(home: Home, change: Callable[[Settings], Settings]) -> None:
     after = merged(shipped, own)
     shown = settings_in(redacted(after))
     for path, value in settings_in(after).items():
-        if before.get(path, _NONE) != value:
-            say(f"{path} = {as_json(shown[path])}")
+        is_other = before.get(path, _NONE) != value
+        if is_other or path == setting:
+            say(f"{path} = {as_json(shown[path])}" + ("" if is_other else ", as before"))
     if faults:
         say(
             styled("changed", "yellow"),
@@ -217,11 +222,20 @@ def _changed(home: Home, change: Callable[[Settings], Settings]) -> None:
         for fault in faults:
             say(f"- {fault}")
         return
-    changes = [Difference(path, before.get(path, _NONE), value) for path, value in settings_in(after).items()]
-    needs_a_stop = effects_of(change for change in changes if change.before != change.after).refused
-    mend = after_a_stop(home, None) if needs_a_stop else next_command("reload", home.root)
-    when = "from the next start on" if cluster_gone(home) else f"after {mend}"
-    say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; in force {when}")
+    say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; {_in_force(home)}")
+
+
+def _in_force(home: Home) -> str:
+    """When what lies on disk is."""
+    if cluster_gone(home):
+        return "in force from the next start on"
+    run = run_file.read(home.run_file)
+    if run is None or not home.snapshot.exists():
+        return f"in force after {next_command('reload', home.root)}"
+    found = changed_since(home, run)
+    return (
+        "the cluster that runs goes by the same: nothing differs" if found is None else f"in force after {found.mend}"
+    )
 
 
 def _hidden_in(whole: Mapping[str, Any]) -> list[str]:

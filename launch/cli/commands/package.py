@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hobus.bus.errors import RuntimeFault
-from hobus.config.gates.finding import Finding
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.package_change import agents_of, changed, say_findings
 from hobus.launch.cli.commands.package_trust import DEV, trust_
-from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
-from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import counted, note, say, say_prose, short_path, styled, table
+from hobus.launch.console.errors import next_command, next_here
+from hobus.launch.console.output import (
+    counted,
+    in_one_line,
+    note,
+    say,
+    say_prose,
+    say_quoted,
+    short_path,
+    styled,
+    table,
+)
 from hobus.launch.packages import building, installing, signing, trust
 from hobus.launch.packages.inspecting import Inspected
 from hobus.launch.packages.inspecting import inspect as inspected
-from hobus.launch.packages.installing import Change, Installed, installed_in
+from hobus.launch.packages.installing import Installed, installed_in, state_faults
 from hobus.launch.packages.judging import config_of
 
 _FILE = click.Path(path_type=Path)
@@ -44,7 +51,8 @@ def package() -> None:
                  hobus package remove PKG-CLERK-001
 
     Exit codes: 2 no bundle or no such package, 3 a gate or a signature fails, 5 something here needs it, or another
-    command is at work. Whatever is refused changes nothing. More: docs/governance.md, section Packages.
+    command is at work; 1 it is done, and the cluster that runs did not take it in. Whatever is refused changes nothing.
+    More: docs/governance.md, section Packages.
     """  # noqa: D301 - click's mark for rows that stay as they are
 
 
@@ -68,11 +76,14 @@ def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> O
         "file": str(made.path), "package_id": manifest.package_id, "version": manifest.version,
         "size_bytes": made.size_bytes, "manifest_sha256": made.incoming.bundle.manifest_sha256,
         "public_key": key, "fingerprint": signing.fingerprint(key), "files": files,
+        "left_out": list(made.left_out),
     }  # fmt: skip
 
     def show() -> None:
         held = f"{counted(len(files), 'file')}, {made.size_bytes:,} bytes"
         say(styled("built", "green"), f"  {short_path(made.path)}: {manifest.package_id} {manifest.version}, {held}")
+        if made.left_out:
+            say(f"left out, since its name begins with a dot: {', '.join(map(in_one_line, made.left_out))}")
         say(f"signed by {document['fingerprint']}; look at it: {next_here(f'package inspect {made.path}')}")
 
     return Output(document, show)
@@ -129,16 +140,16 @@ def inspect(*, home: Home, file: Path) -> Output:
 
 def _show_inspected(home: Home, file: Path, found: Inspected, sizes: Mapping[str, int]) -> None:
     manifest = found.incoming.package
-    say_prose(f"{manifest.package_id} {manifest.version}  ", manifest.title)
-    say_prose("  ", manifest.description)
+    say_prose(f"{manifest.package_id} {manifest.version}  ", in_one_line(manifest.title))
+    say_quoted(_QUOTED, manifest.description)
     needs = ", ".join(manifest.dependencies)
     say(f"  of {manifest.spec_id}, {manifest.framework_id}" + (f"; needs {needs}" if needs else ""))
     who = f", trusted here as {found.trusted_as}" if found.trusted_as else ", whom this home does not trust"
     say(f"  signed by {signing.fingerprint(found.incoming.signature.public_key)}{who}")
     rows = [(one.path, one.classification, f"{sizes[one.path]:,}") for one in manifest.assets]
     table(("FILE", "WHAT IT IS", "BYTES"), rows)
-    _say_findings(found.failures, "red")
-    _say_findings(found.warnings, "yellow")
+    say_findings(found.failures, "red")
+    say_findings(found.warnings, "yellow")
     if found.failures:
         say(styled("refused", "red"), f"  {counted(len(found.failures), 'gate failure')}; it would not be installed")
     elif found.would == "nothing":
@@ -148,6 +159,8 @@ def _show_inspected(home: Home, file: Path, found: Inspected, sizes: Mapping[str
         say(styled("ok", "green"), f"  {next_command(f'package {found.would} {file}', home.root)}")
 
 
+_QUOTED = "  | "
+"""Before each line of what the maker says: it is nothing that is found here."""
 _no_reload = click.option(
     "--no-reload", is_flag=True, help="Leave a running cluster as it is, until its next start or hobus reload."
 )
@@ -163,7 +176,7 @@ def install(*, home: Home, file: Path, no_reload: bool) -> Output:
 
     A running cluster takes it in at once: its next turns know the agent, those that run end as they began.
     """
-    return _changed(home, installing.install(home, file), "installed", no_reload=no_reload)
+    return changed(home, installing.install(home, file), "installed", no_reload=no_reload)
 
 
 @package.command()
@@ -176,7 +189,7 @@ def upgrade(*, home: Home, file: Path, no_reload: bool) -> Output:
 
     What older turns were made with stays readable: the record holds it whole under its digest.
     """
-    return _changed(home, installing.upgrade(home, file), "upgraded", no_reload=no_reload)
+    return changed(home, installing.upgrade(home, file), "upgraded", no_reload=no_reload)
 
 
 @package.command()
@@ -189,7 +202,7 @@ def remove(*, home: Home, package_id: str, no_reload: bool) -> Output:
 
     What older turns were made with stays readable: the record holds it whole under its digest.
     """
-    return _changed(home, installing.remove(home, package_id), "removed", no_reload=no_reload)
+    return changed(home, installing.remove(home, package_id), "removed", no_reload=no_reload)
 
 
 @package.command("list")
@@ -199,9 +212,12 @@ def list_(*, home: Home) -> Output:
     """List the installed packages with their signers and agents."""
     policy = config_of(home).governance
     keys = trust.trusted(home)
-    rows = [_row(one, keys) for one in installed_in(home).values()]
-    for row, one in zip(rows, installed_in(home).values(), strict=True):
-        row["fault"] = trust.signature_fault(one.directory, one.package_id, keys, policy)
+    changed_files = state_faults(home)
+    there = installed_in(home).values()
+    rows = [_row(one, keys) for one in there]
+    for row, one in zip(rows, there, strict=True):
+        fault = trust.signature_fault(one.directory, one.package_id, keys, policy)
+        row["fault"] = fault or changed_files.get(one.directory, "")
 
     def show() -> None:
         cells = [
@@ -209,6 +225,8 @@ def list_(*, home: Home) -> Output:
             for row in rows
         ]
         table(("PACKAGE", "VERSION", "SIGNED BY", "AGENTS", "STATE"), cells, empty="no package is installed")
+        if any(row["fault"] for row in rows):
+            note(f"next: {next_command('gates', home.root)} tells all of it with the mend")
         if policy.signatures == "dev":
             note(styled(DEV, "yellow", to_stderr=True))
 
@@ -222,79 +240,8 @@ def _row(one: Installed, keys: Mapping[str, str]) -> dict[str, Any]:
         "package_id": one.package_id, "version": one.version,
         "title": "" if one.package is None else one.package.title,
         "signer": f"{name} ({print_})" if name else print_ or "nobody", "fingerprint": print_, "trusted_as": name,
-        "agents": _agents(one), "files": one.files, "directory": str(one.directory),
+        "agents": agents_of(one), "files": one.files, "directory": str(one.directory),
     }  # fmt: skip
-
-
-def _agents(one: Installed) -> list[str]:
-    return [name.removeprefix("agents/").removesuffix(".json") for name in one.files if name.startswith("agents/")]
-
-
-def _changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output:
-    """What was done, what of it a running cluster knows, and what may be done next."""
-    about = change.now or change.before
-    if about is None:  # no command changes nothing into nothing
-        raise UsageFault("nothing was done")
-    what = f"{about.package_id} {about.version} is {done}"
-    running = _taken_in(home, what, is_change=change.is_change, no_reload=no_reload)
-    policy = config_of(home).governance.signatures
-    document = {
-        "package_id": about.package_id, "version": about.version,
-        "before": change.before.version if change.before is not None else "",
-        "is_change": change.is_change, "is_repair": change.is_repair,
-        "files": about.files, "agents": _agents(about), "signatures": policy, "running_cluster": running,
-        "warnings": [one._asdict() for one in change.warnings],
-    }  # fmt: skip
-
-    def show() -> None:
-        if not change.is_change:
-            say(styled("ok", "green"), f"  {about.package_id} {about.version} is installed already")
-            return
-        is_other = change.before is not None and change.now is not None and not change.is_repair
-        was = f" (was {document['before']})" if is_other else ""
-        said = "repaired" if change.is_repair else done
-        say(styled(said, "green"), f"  {about.package_id} {about.version}{was}")
-        for name in about.files:
-            say(f"  {name}")
-        _say_findings(change.warnings, "yellow")
-        if policy == "dev" and change.now is not None:
-            note(styled(DEV, "yellow", to_stderr=True))
-        if running:
-            say(running)
-        for agent in _agents(about) if change.now is not None else ():
-            said = f'ask --agent {agent} "…"'
-            say(f"next: {next_command(said, home.root)}")
-
-    return Output(document, show)
-
-
-def _taken_in(home: Home, what: str, *, is_change: bool, no_reload: bool) -> str:
-    """What a running cluster knows of it; empty where none runs. Raises CommandError where it does not take it in."""
-    if not is_change or holder(home) is None:
-        return ""
-    again = next_command("reload", home.root)
-    if no_reload:
-        return f"the cluster that runs here does not know it yet: {again}"
-    # By name: it loads the bus, which no other command of this family needs.
-    reload = importlib.import_module("hobus.launch.launcher.reload").reload
-    try:
-        done = reload(home)
-    except (CommandError, RuntimeFault) as fault:
-        error = fault if isinstance(fault, CommandError) else as_command_error(fault)
-        if error is None:
-            raise
-        raise CommandError(
-            f"{what}, but the cluster that runs here has not taken it in: {error.message}",
-            hint=error.hint or again, exit_code=error.exit_code, code=error.code,
-        ) from None  # fmt: skip
-    return f"the cluster that runs here has taken it in; its next turns run under {done.digest[:19]}"
-
-
-def _say_findings(findings: Iterable[Finding], colour: str) -> None:
-    for one in findings:
-        say_prose(styled(f"  {one.gate}  ", colour), f"{one.file}: {one.reason}")
-        if one.mend:
-            say_prose("      next: ", one.mend)
 
 
 package.add_command(trust_)

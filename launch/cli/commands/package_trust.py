@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
-from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import next_here
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.console.errors import next_command, next_here
 from hobus.launch.console.output import note, say, styled, table
 from hobus.launch.packages import signing, trust
 from hobus.launch.packages.installing import installed_in
@@ -71,8 +71,26 @@ def remove_trusted(*, home: Home, name: str) -> Output:
     gone = trust.distrust(home, name)
     hit = [one.package_id for one in installed_in(home).values() if one.public_key == gone]
     policy = config_of(home).governance.signatures
-    document = {"name": name, "fingerprint": signing.fingerprint(gone), "packages": hit, "signatures": policy}
-    return Output(document, lambda: _show_untrusted(name, gone, hit, policy))
+    running = _goes_on(home) if hit and policy == "signed" else ""
+    document = {
+        "name": name, "fingerprint": signing.fingerprint(gone), "packages": hit, "signatures": policy,
+        "running_cluster": running,
+    }  # fmt: skip
+
+    def show() -> None:
+        _show_untrusted(name, gone, hit, policy)
+        if running:
+            note(styled(running, "yellow", to_stderr=True))
+
+    return Output(document, show)
+
+
+def _goes_on(home: Home) -> str:
+    """What a key that is gone does not change in a cluster that runs; empty where none does."""
+    if holder(home) is None:
+        return ""
+    again = f"{next_command('reload', home.root)}, or {next_command('down', home.root)}"
+    return f"the cluster that runs here goes on with their agents as it began, until they are removed, then: {again}"
 
 
 def _show_untrusted(name: str, gone: str, hit: Sequence[str], policy: str) -> None:

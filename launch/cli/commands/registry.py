@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import click
 
 from hobus.config.gates.derived import in_force
-from hobus.config.gates.run import look
+from hobus.config.gates.finding import failed
+from hobus.config.gates.ownership import ownership
+from hobus.config.gates.run import View, look
 from hobus.config.registries import FIELDS, Row, rows_of
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.console.output import say, say_prose, table
+from hobus.launch.console.output import in_one_line, say, say_prose, table
 
 _SHOWN_HASH = 19
 
@@ -70,17 +72,33 @@ def packages(*, home: Home, filters: tuple[str, ...]) -> Output:
 @with_json
 @with_home
 def files(*, home: Home, filters: tuple[str, ...]) -> Output:
-    """List every governed file with its owner and its hash."""
-    return _listed(home, "file_ownership", filters)
+    """List every governed file with its owner and its hash, and whether it is as its owner states it (STATE)."""
+    return _listed(home, "file_ownership", filters, more=_states)
+
+
+def _states(view: View) -> dict[str, dict[str, str]]:
+    """Name of each file in force -> its state: `ok`, or what gate G0 has against it."""
+    faults: dict[str, str] = {}
+    for one in failed(list(ownership(view.layers, is_checkout=view.is_checkout))):
+        faults.setdefault(one.file, one.reason)
+    held = {name: str(one.path) for layer in view.layers for name, one in layer.held.items()}
+    return {name: {"state": faults.get(path, "ok")} for name, path in held.items()}
 
 
 def _listed(
-    home: Home, name: str, filters: Sequence[str], *, show: Callable[[list[dict[str, str]]], None] | None = None
+    home: Home,
+    name: str,
+    filters: Sequence[str],
+    *,
+    show: Callable[[list[dict[str, str]]], None] | None = None,
+    more: Callable[[View], Mapping[str, dict[str, str]]] | None = None,
 ) -> Output:
+    """`more`: id of a row -> what is shown beside its fields."""
     wanted = dict(_filter(name, one) for one in filters)
-    there = in_force(look(layers_of(home)))
+    view = look(layers_of(home))
+    there, beside = in_force(view), more(view) if more is not None else {}
     wanted = {field: _as_written(value, field, rows_of(name, there, {})) for field, value in wanted.items()}
-    rows = [dict(row.fields) for row in rows_of(name, there, wanted)]
+    rows = [{**row.fields, **beside.get(row.row_id, {})} for row in rows_of(name, there, wanted)]
     return Output({"registry": name, "rows": rows}, lambda: (show or _show)(rows) if rows else say("none"))
 
 
@@ -110,9 +128,9 @@ def _show(rows: list[dict[str, str]]) -> None:
 
 def _show_invariants(rows: list[dict[str, str]]) -> None:
     for row in rows:
-        say_prose(f"{row['invariant_id']}  ", f"{row['level']} {row['statement']}")
+        say_prose(f"{row['invariant_id']}  ", in_one_line(f"{row['level']} {row['statement']}"))
         for check in row["enforced_by"].split(", "):
-            say(f"    {check or 'no check'}")
+            say(f"    {in_one_line(check) or 'no check'}")
 
 
 def _cell(name: str, value: str) -> str:

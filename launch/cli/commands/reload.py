@@ -51,7 +51,8 @@ def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
     verb = "goes over to" if no_wait else "runs under"
     took = "" if no_wait else f" after {duration(done.elapsed_ms / 1000)}"
     say(styled("ok", "green"), f"  the cluster {verb} {done.digest[:19]} (before: {done.before[:19]}){took}")
-    say_prose("  changed: ", in_words(done.changes, is_done=True))
+    said = in_words(done.changes, is_done=True) or "no value and no file but in how settings are written down"
+    say_prose("  changed: ", said)
     if done.effects.roles:
         say(f"  started anew: {', '.join(done.effects.roles)}")
     for name, role in done.effects.later.items():

@@ -103,6 +103,14 @@ def test_an_agent_that_is_taken_for_a_shipped_one_is_told(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.parametrize("name", ["ADMIN_", "AD_MIN", "ADM1N__"])
+def test_an_id_that_only_a_mark_between_letters_tells_apart_is_taken_for_it(tmp_path: Path, name: str) -> None:
+    """Underscores and hyphens, at the end too."""
+    agent = (Path(__file__).parents[3] / "config/agents/ADMIN.json").read_text()
+    write(tmp_path, f"agents/{name}.json", agent.replace('"ADMIN",\n  "agent_class"', f'"{name}",\n  "agent_class"'))
+    assert any("its id looks like ADMIN," in one for one in said(tmp_path, "G1"))
+
+
 @pytest.mark.parametrize(
     ("name", "alike"),
     [

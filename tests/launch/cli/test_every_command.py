@@ -287,7 +287,7 @@ def test_the_command_to_run_again_has_everything_that_was_given(tmp_path, monkey
     """Options, words with blanks, and the home that the environment named."""
     monkeypatch.setenv("HOBUS_HOME", str(tmp_path / "h"))
 
-    def fails(*_arguments: object) -> None:
+    def fails(*_arguments: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hobus.launch.cli.commands.ask.cluster_of", lambda _home: _Place())

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from hobus.bus.errors import ConfigError
+from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.cluster.config_changed import changed_since as looked_for
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.cluster.run_file import RunFile
@@ -69,6 +70,17 @@ def test_what_was_changed_since_is_named_with_both_values(begun):
     assert mend_of(home, run) == f"hobus reload --home {home.root}"
     say(home.config / "admin_config.json", bus={"queue_max": 7})
     assert mend_of(home, run) == f"hobus down --home {home.root}, then hobus up --home {home.root}"
+
+
+def test_what_became_of_a_file_is_said(begun):
+    """Added, altered or removed: its name alone would not tell."""
+    home, run = begun()
+    (home.config / "agents").mkdir(parents=True)
+    agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text())
+    say(home.config / "agents/CLERK.json", **(agent | {"agent_id": "CLERK"}))
+    assert changed_since(home, run).endswith("agent CLERK (added)")
+    say(home.config / "agents/ADMIN.json", **(agent | {"system_prompt": "You are another one."}))
+    assert "agent ADMIN (altered); agent CLERK (added)" in changed_since(home, run)
 
 
 def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path, monkeypatch):

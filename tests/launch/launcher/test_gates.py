@@ -59,6 +59,17 @@ def test_the_same_files_are_judged_once(home: Home, installed: list[str]) -> Non
     assert start(home) == [] and start(home) == [] and len(installed) == 2
 
 
+def test_what_a_cluster_that_runs_cannot_go_over_to_changes_nothing(home: Home) -> None:
+    """And is no start: the message says under what it goes on."""
+    clerk(home.config)
+    package(home.config, spec_id="SPEC-GHOST-001")
+    with pytest.raises(CommandError) as refused:
+        gates.start_plan(home, StartOptions(), {}, running="sha256:0123456789abcdef")
+    assert "nothing was changed, the cluster goes on under sha256:0123456789ab\n" in refused.value.message
+    with pytest.raises(CommandError, match="nothing is started"):
+        start(home)
+
+
 def test_warnings_are_kept_and_failures_are_not(home: Home, installed: list[str]) -> None:
     """What was told once is told again; what is mended is found mended."""
     clerk(home.config)

@@ -45,10 +45,12 @@ def test_a_draft_becomes_a_bundle_with_every_hash_and_stays_as_it_is(make, tmp_p
     file.write_text(json.dumps(value))
     (source / ".git").mkdir()
     (source / ".git/config").write_text("")
+    (source / "agents/.CLERK.json.swp").write_text("")
     before = file.read_bytes()
     made = make(source)
     read = read_bundle(made.path, LIMITS)
     assert read.package == made.incoming.package and read.bundle.files == parts.files_of()
+    assert made.left_out == [".git/", "agents/.CLERK.json.swp"], "and what stays out is named"
     kinds = {asset.path: asset.classification for asset in read.package.assets}
     assert kinds["agents/CLERK.json"] == "agent" and kinds["frameworks/FMWK-200_CLERK/standard.md"] == "doc"
     assert file.read_bytes() == before and not list(source.rglob("signature.json"))
@@ -131,6 +133,7 @@ def test_a_draft_that_is_none_is_refused_with_its_fault(make, fields, said):
     """Nothing is signed that nobody could install."""
     with pytest.raises(CommandError) as caught:
         make(**fields)
+    assert "its maker" not in f"{caught.value.message} {caught.value.hint}", "that is who asks"
     assert said in caught.value.message and caught.value.exit_code in (exit_codes.USAGE, exit_codes.INTEGRITY)
 
 
@@ -169,8 +172,12 @@ def test_what_no_home_would_take_is_not_built(make, tmp_path, home):
     install(home, parts.other(tmp_path, "GHOST", 300))
     assert make(parts.draft(tmp_path / "draft", dependencies=["PKG-GHOST-001"])).path.exists()
     taken = parts.draft(tmp_path / "two", parts.files_of() | {"agents/GHOST.json": b"{}"})
-    with pytest.raises(PackageRefused, match=r"agents/GHOST\.json: PKG-GHOST-001 has a file of this name"):
+    with pytest.raises(PackageRefused, match=r"agents/GHOST\.json: PKG-GHOST-001 has a file of this name") as caught:
         build(home, taken, parts.key(tmp_path), tmp_path / "two.hobus-package")
+    told = [one for one in caught.value.findings if one.file.endswith("agents/GHOST.json")]
+    assert [(one.gate, one.mend) for one in told] == [("G0", "give yours another name")], "once"
+    assert all(one.file.startswith("PKG-CLERK-001/") for one in caught.value.findings), "and of nobody else"
+    assert "its maker" not in caught.value.message
 
 
 def test_a_maker_need_not_trust_the_own_key_to_build(make, home):

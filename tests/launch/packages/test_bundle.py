@@ -54,6 +54,9 @@ def test_a_name_that_is_no_place_of_a_package_is_refused(key, name):
     """Nothing is ever written outside its directory, nor where the cluster's settings are."""
     with pytest.raises(NoPackage, match="no file of a package has this place"):
         decode(encode(Bundle(b"", b"", {name: b"x"})), LIMITS)
+    with pytest.raises(NoPackage) as caught:
+        decode(encode(Bundle(b"", b"", {name: b"x"})), LIMITS)
+    assert not str(caught.value).startswith("b"), "it is shown as a name, not as bytes"
     good = parts.bundle(key)
     with pytest.raises(NoPackage):
         package_in(parts.bundle(key, {**good.files, name: b"x"}))

@@ -93,9 +93,15 @@ def test_only_a_higher_version_takes_the_place(home, tmp_path):
     for path in (parts.clerk(tmp_path, "1.9.0"), parts.clerk(tmp_path, "0.99.99"), another):
         with pytest.raises(UsageFault, match=r"1\.10\.0 is installed, and .* is not higher"):
             upgrade(home, path)
-        with pytest.raises(UsageFault, match=r"is installed already"):
+        with pytest.raises(UsageFault, match=r"is installed already") as caught:
             install(home, path)
+        assert "package upgrade" not in caught.value.hint, "which would refuse it, too"
+        assert ("package remove PKG-CLERK-001" in caught.value.hint) is (path != another)
         assert inspect(home, path).would == "nothing"
+    higher = parts.clerk(tmp_path, "1.10.1")
+    with pytest.raises(UsageFault, match=r"is installed already") as caught:
+        install(home, higher)
+    assert f"package upgrade {higher}" in caught.value.hint
     assert everything(home) == before
     with pytest.raises(UsageFault, match="nothing to upgrade"):
         upgrade(home, parts.other(tmp_path, "BOSS", 300))

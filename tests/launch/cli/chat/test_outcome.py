@@ -66,6 +66,11 @@ def test_tools_are_named_and_a_failed_one_says_how():
         ({"outcome": "error", "code": "run_active"}, "error (run_active): yes", exit_codes.REFUSED),
         ({"outcome": "error", "code": "x", "response": ""}, "error (x): this turn has no answer", exit_codes.FAILED),
         ({"outcome": "error", "code": "unavailable"}, "error (unavailable)", exit_codes.FAILED),
+        (
+            {"outcome": "error", "code": "invalid_input", "response": "no agent: put it back and call hobus reload"},
+            "next: hobus agent list; with its file there again: hobus reload",
+            exit_codes.REFUSED,
+        ),
         ({"outcome": "error", "code": "disk_full"}, "free some space, then ask again; next: hobus doctor", 1),
     ],
 )

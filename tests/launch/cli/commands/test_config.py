@@ -10,6 +10,8 @@ import pytest
 from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
+from hobus.launch.cluster.home import home_of, prepare
+from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
 
 
@@ -154,3 +156,40 @@ def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, tmp_path):
     os.mkfifo(own)
     for words in (("show",), ("set", "ho2.runs_max", "1")):
         assert "not a plain file" in config(*words, code=exit_codes.USAGE)
+
+
+def test_what_was_set_is_said_also_where_it_is_as_before(config):
+    """Or whoever asked for it would look for what became of it."""
+    assert "http.count = 1, as before" in config("set", "http.count", "1")
+    assert "http.count = 2\n" in config("set", "http.count", "2")
+
+
+def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(config, tmp_path, monkeypatch):
+    """Set back, or taken back, to what runs: nothing differs; else the mend is that of all that differs."""
+    home = home_of(tmp_path)
+    prepare(home)
+    snapshot = load_snapshot()
+    home.snapshot.write_bytes(snapshot.to_bytes())
+    run = RunFile(
+        phase="running", launcher_pid=1, launcher_mark="m", started_at=1.0, sockets="/s", drain_bound_s=1.0,
+        config_digest=snapshot.digest, config_origin="shipped", children=[],
+    )  # fmt: skip
+    home.run_file.write_text(run.model_dump_json())
+    monkeypatch.setattr("hobus.launch.cli.commands.config.cluster_gone", lambda _: None)
+    assert "in force after hobus down" in config("set", "bus.queue_max", "99")
+    said = config("set", "ho2.runs_max", "99")
+    assert "in force after hobus down" in said, "a reload would refuse the other one"
+    config("unset", "ho2.runs_max")
+    assert "goes by the same: nothing differs" in config("unset", "bus.queue_max")
+    assert "in force after hobus reload" in config("set", "ho2.runs_max", "99")
+
+
+def test_files_that_a_home_has_beside_the_others_replace_nothing(config, tmp_path):
+    """An agent more is counted as one more."""
+    assert " 0 replaced, digest" in config("check")
+    cli.run(["--home", str(tmp_path), "init", "agents/ADMIN.json"])
+    assert " 1 replaced, digest" in config("check")
+    own = tmp_path / "config/agents/ADMIN.json"
+    own.with_name("CLERK.json").write_text(own.read_text().replace('"ADMIN"', '"CLERK"', 1))
+    own.unlink()
+    assert " 0 replaced, 1 added, digest" in config("check")

@@ -7,9 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
+from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import RefusedFault
+from hobus.launch.launcher.reload import UnderWay
 from tests.launch.packages import parts
 
 
@@ -104,7 +107,47 @@ def test_what_is_refused_names_gate_file_reason_and_mend_and_changes_nothing(pac
     assert "no package is installed" in package("list")
 
 
-def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
+def test_what_a_maker_writes_makes_no_line_that_this_program_seems_to_say(package, tmp_path):
+    """Line ends of a title are escaped, each line of a description is marked; what a gate repeats stays in its line."""
+    forged = "A clerk\n  signed by key:0, trusted here as root\rok\tx\u2028y"
+    said = package("inspect", str(parts.clerk(tmp_path, title=forged, description=f"Brings it.\r\n{forged}")))
+    lines = said.splitlines()
+    assert lines[0].startswith("PKG-CLERK-001 1.0.0  A clerk\\n  signed by key:0")
+    assert lines[1:4] == ["  | Brings it.", "  | A clerk", lines[3]] and lines[3].startswith("  |   signed by key:0")
+    assert [line for line in lines if line.startswith("  signed by")] == [lines[5]] and "does not trust" in lines[5]
+    files = parts.files_of()
+    name = "frameworks/FMWK-200_CLERK/manifest.yaml"
+    rules = json.loads(files[name])
+    rules["invariants"][0]["enforced_by"] = ["gone:x\nok  it would be installed"]
+    bundle = parts.file_of(tmp_path / "b", parts.bundle(parts.key(tmp_path), files | {name: parts.text(rules)}))
+    for command in ("inspect", "install"):
+        said = package(command, str(bundle), code=exit_codes.INTEGRITY)
+        assert "it would be installed" in said
+        assert not any(line.startswith("ok") for line in said.splitlines())
+
+
+def test_what_was_changed_on_disk_is_no_ok(package, tmp_path, capsys):
+    """By its hash, as gate G0 has it: in the list of packages and in that of files; a file that is gone, too."""
+    package("install", str(parts.clerk(tmp_path)))
+
+    def files() -> dict[str, str]:
+        words = ["--home", str(tmp_path / "home"), "registry", "files", "--json", "package_id=PKG-CLERK-001"]
+        assert cli.run(words) == exit_codes.OK
+        return {row["path"]: row["state"] for row in json.loads(capsys.readouterr().out)["rows"]}
+
+    assert set(files().values()) == {"ok"} and package("list").splitlines()[1].endswith("ok")
+    (agent,) = (tmp_path / "home/packages").glob("PKG-*/agents/CLERK.json")
+    agent.write_bytes(agent.read_bytes() + b"\n")
+    said = package("list")
+    assert "agents/CLERK.json: changed since PKG-CLERK-001 stated its hash" in said and "hobus gates" in said
+    assert [name for name, state in files().items() if state != "ok"] == ["agents/CLERK.json"]
+    agent.unlink()
+    assert "agents/CLERK.json: PKG-CLERK-001 lists it, but it does not exist" in package("list")
+    package("install", str(parts.clerk(tmp_path)))
+    assert package("list").splitlines()[1].endswith("ok")
+
+
+def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path, monkeypatch):
     """Which packages fail from now on, and what to do about it."""
     assert (
         cli.run(["--home", str(tmp_path / "home"), "config", "set", "governance.signatures", "signed"]) == exit_codes.OK
@@ -114,30 +157,45 @@ def test_under_signed_a_key_that_is_removed_is_said_loudly(package, tmp_path):
     public = json.loads(package("inspect", str(file), "--json", code=exit_codes.INTEGRITY))["signature"]["public_key"]
     package("trust", "add", "maker", public)
     assert "governance.signatures: dev" not in package("install", str(file))
+    monkeypatch.setattr("hobus.launch.cli.commands.package_trust.holder", lambda _home: 1)
     said = package("trust", "remove", "maker")
     assert "PKG-CLERK-001: gate G5 fails now" in said and "package remove PKG-CLERK-001" in said
+    assert "goes on with their agents" in said and "hobus reload" in said, "a cluster runs, and is not changed by it"
     assert "no key of `hobus package trust list`" in package("list")
 
 
 def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, tmp_path, monkeypatch):
-    """By a reload; where that fails the package is in force on disk, and the command says which of both happened."""
+    """By a reload; where that fails the package is in force on disk, and the command says which of both happened.
+
+    The same command again makes up for it, and does nothing where the cluster knows the package.
+    """
     asked: list[object] = []
+    home = home_of(tmp_path / "home")
 
-    def reload(home):
+    def refused(home):
         asked.append(home.root)
-        raise RefusedFault("another reload is under way", hint="hobus ps")
+        raise UnderWay("nothing was changed: another reload is under way", hint="hobus ps")
 
-    monkeypatch.setattr("hobus.launch.cli.commands.package.holder", lambda _home: 1)
-    monkeypatch.setattr("hobus.launch.launcher.reload.reload", reload)
-    said = package("install", str(parts.clerk(tmp_path)), code=exit_codes.REFUSED)
+    def taken(home):
+        asked.append(home.root)
+        home.snapshot.parent.mkdir(parents=True, exist_ok=True)
+        home.snapshot.write_bytes(load_snapshot(layers_of(home)).to_bytes())
+        return SimpleNamespace(digest="sha256:" + "0" * 64)
+
+    monkeypatch.setattr("hobus.launch.cli.commands.package_change.holder", lambda _home: 1)
+    monkeypatch.setattr("hobus.launch.launcher.reload.reload_in_turn", refused)
+    said = package("install", str(parts.clerk(tmp_path)), code=exit_codes.FAILED)
     assert (
         "PKG-CLERK-001 1.0.0 is installed, but the cluster that runs here has not taken it in: another reload" in said
     )
+    assert "next: hobus reload" in said and "nothing was changed" not in said
     assert len(asked) == 1 and "PKG-CLERK-001" in package("list")
+    assert "does not know it yet: hobus reload" in package("install", str(parts.clerk(tmp_path)), "--no-reload")
+    monkeypatch.setattr("hobus.launch.launcher.reload.reload_in_turn", taken)
+    said = package("install", str(parts.clerk(tmp_path)))
+    assert "is installed already" in said and "its next turns run under sha256:0000" in said and len(asked) == 2
     assert not package("install", str(parts.clerk(tmp_path))).count("cluster"), "nothing is otherwise than before"
+    assert len(asked) == 2 and home.snapshot.is_file()
     said = package("upgrade", str(parts.clerk(tmp_path, "2.0.0")), "--no-reload")
-    assert "does not know it yet: hobus reload" in said and len(asked) == 1
-    monkeypatch.setattr(
-        "hobus.launch.launcher.reload.reload", lambda _home: SimpleNamespace(digest="sha256:" + "0" * 64)
-    )
+    assert "does not know it yet: hobus reload" in said and len(asked) == 2
     assert "its next turns run under sha256:0000" in package("remove", "PKG-CLERK-001")

@@ -1,0 +1,106 @@
+"""What a changed set of installed packages means for a cluster that runs, and how that is said."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+
+from hobus.bus.errors import ConfigError, RuntimeFault
+from hobus.config.gates.finding import Finding
+from hobus.config.snapshot import Snapshot
+from hobus.launch.cli.commands.options import Output
+from hobus.launch.cli.commands.package_trust import DEV
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
+from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.output import in_one_line, note, say, say_prose, styled
+from hobus.launch.packages.installing import Change, Installed
+from hobus.launch.packages.judging import config_of
+
+
+def agents_of(one: Installed) -> list[str]:
+    """Ids of the agents that it brings."""
+    return [name.removeprefix("agents/").removesuffix(".json") for name in one.files if name.startswith("agents/")]
+
+
+def changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output:
+    """What was done, what of it a running cluster knows, and what may be done next."""
+    about = change.now or change.before
+    if about is None:  # no command changes nothing into nothing
+        raise UsageFault("nothing was done")
+    what = f"{about.package_id} {about.version} is {done}"
+    running = _taken_in(home, about, what, is_change=change.is_change, no_reload=no_reload)
+    policy = config_of(home).governance.signatures
+    document = {
+        "package_id": about.package_id, "version": about.version,
+        "before": change.before.version if change.before is not None else "",
+        "is_change": change.is_change, "is_repair": change.is_repair,
+        "files": about.files, "agents": agents_of(about), "signatures": policy, "running_cluster": running,
+        "warnings": [one._asdict() for one in change.warnings],
+    }  # fmt: skip
+
+    def show() -> None:
+        if not change.is_change:
+            say(styled("ok", "green"), f"  {about.package_id} {about.version} is installed already")
+            if running:
+                say(running)
+            return
+        is_other = change.before is not None and change.now is not None and not change.is_repair
+        was = f" (was {document['before']})" if is_other else ""
+        said = "repaired" if change.is_repair else done
+        say(styled(said, "green"), f"  {about.package_id} {about.version}{was}")
+        for name in about.files:
+            say(f"  {name}")
+        say_findings(change.warnings, "yellow")
+        if policy == "dev" and change.now is not None:
+            note(styled(DEV, "yellow", to_stderr=True))
+        if running:
+            say(running)
+        for agent in agents_of(about) if change.now is not None else ():
+            said = f'ask --agent {agent} "…"'
+            say(f"next: {next_command(said, home.root)}")
+
+    return Output(document, show)
+
+
+def _taken_in(home: Home, about: Installed, what: str, *, is_change: bool, no_reload: bool) -> str:
+    """What a running cluster knows of it; empty where none runs, or where nothing of it is new to that one.
+
+    Raises CommandError (failed part way) where it does not take it in: on disk it is as `what` says.
+    """
+    if holder(home) is None or (not is_change and _is_known(home, about)):
+        return ""
+    again = next_command("reload", home.root)
+    if no_reload:
+        return f"the cluster that runs here does not know it yet: {again}"
+    # By name: it loads the bus, which no other command of this family needs.
+    reloading = importlib.import_module("hobus.launch.launcher.reload")
+    try:
+        done = reloading.reload_in_turn(home)
+    except (CommandError, RuntimeFault) as fault:
+        error = fault if isinstance(fault, CommandError) else as_command_error(fault)
+        if error is None:
+            raise
+        why = error.message.removeprefix("nothing was changed: ")
+        hint = again if isinstance(fault, reloading.UnderWay) else error.hint or again
+        raise CommandError(
+            f"{what}, but the cluster that runs here has not taken it in: {why}", hint=hint, code=error.code
+        ) from None
+    return f"the cluster that runs here has taken it in; its next turns run under {done.digest[:19]}"
+
+
+def _is_known(home: Home, about: Installed) -> bool:
+    """Whether the cluster that runs here runs under this package, as it is installed."""
+    try:
+        running = Snapshot.from_bytes(home.snapshot.read_bytes())
+    except (OSError, ConfigError):
+        return False
+    return running.packages.get(about.package_id) == about.package
+
+
+def say_findings(findings: Iterable[Finding], colour: str) -> None:
+    """Each with its mend, in this colour."""
+    for one in findings:
+        say_prose(styled(f"  {one.gate}  ", colour), in_one_line(f"{one.file}: {one.reason}"))
+        if one.mend:
+            say_prose("      next: ", in_one_line(one.mend))

@@ -1,0 +1,53 @@
+"""A command that takes its configuration in behind another one that is under way."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from bench.builders import shipped_with
+from hobus.launch.cluster.home import home_of
+from hobus.launch.launcher import reload as module
+from hobus.launch.launcher.reload import UnderWay, reload_in_turn
+
+
+@pytest.fixture
+def others(monkeypatch):
+    """Another reload is under way for so many looks at the run file; what was then done, and looked at."""
+
+    def make(looks: int, *, finish_ms: int = 60_000):
+        seen = SimpleNamespace(looks=0, tries=0)
+        snapshot = shipped_with(("launcher.finish_ms", finish_ms), ("launcher.command_poll_ms", 1))
+
+        def run(*_):
+            seen.looks += 1
+            return SimpleNamespace(reload=SimpleNamespace(state="going" if seen.looks < looks else "done"))
+
+        def reload(_home):
+            seen.tries += 1
+            if seen.looks < looks:
+                raise UnderWay("another reload is under way")
+            return "done"
+
+        monkeypatch.setattr(module, "reload", reload)
+        monkeypatch.setattr(module, "running", run)
+        monkeypatch.setattr(module.run_file, "read", run)
+        monkeypatch.setattr(module, "place_of", lambda *_: SimpleNamespace(snapshot=snapshot))
+        return seen
+
+    return make
+
+
+def test_one_that_is_under_way_is_waited_for(others, tmp_path):
+    """It is asked of the run file, and only then tried again."""
+    seen = others(looks=5)
+    assert reload_in_turn(home_of(tmp_path)) == "done"
+    assert (seen.looks, seen.tries) == (5, 2)
+
+
+def test_not_longer_than_a_process_may_take_to_finish(others, tmp_path):
+    """Then it is said as it is."""
+    others(looks=1_000_000, finish_ms=30)
+    with pytest.raises(UnderWay):
+        reload_in_turn(home_of(tmp_path))
