@@ -497,17 +497,24 @@ def test_a_run_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -
             rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-OTHER-001")))
 
 
-def test_a_session_whose_template_is_gone_says_how_to_go_on() -> None:
-    """By another one for this turn; nothing is recorded of what was refused."""
+def test_a_session_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -> None:
+    """Turn for turn, and by another one where a turn names it: nobody has to begin another session."""
     with Rig(templates=[PLAIN, OTHER]) as rig:
         rig.run(rig.start_session(session_config=named("ATT-OTHER-001")))
         rig.run(rig.turn("i1", QUESTION))
         rig.world.kill(rig.instances[0])
         rig.snapshot = replace(rig.snapshot, templates={PLAIN.template_id: PLAIN})
         rig.supervise()
-        with pytest.raises(SessionFault, match="name another one for this turn"):
-            rig.run(rig.turn("i2", QUESTION))
-        assert rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-PLAIN-001"))).outcome == "success"
+        for input_id, asked in (("i2", None), ("i3", named("ATT-PLAIN-001")), ("i4", None)):
+            assert rig.run(rig.turn(input_id, QUESTION, run_overrides=asked)).outcome == "success"
+        told = [(one.template_id, one.chosen_by, one.warnings) for _, one in contexts(rig)]
+        gone = ("there is no attention template 'ATT-OTHER-001'; agent ADMIN may have ATT-PLAIN-001",)
+        assert told == [
+            ("ATT-OTHER-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),
+            ("ATT-PLAIN-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),
+        ]  # fmt: skip
+        with pytest.raises(SessionFault, match="run_overrides"):
+            rig.run(rig.turn("i5", QUESTION, run_overrides=named("ATT-OTHER-001")))
 
 
 def silent_at_first() -> Callable[[WorkOrder], Answer]:
