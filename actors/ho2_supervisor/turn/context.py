@@ -17,6 +17,7 @@ from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
 from hobus.actors.ho2_supervisor.turn import classify_context, history, intents, projected, recall
+from hobus.actors.ho2_supervisor.turn.blocks import harmless_source
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
@@ -133,7 +134,10 @@ def _sources(
     own = own_sources(
         request, run.resources.snapshot, run.resources.client, entries_max=run.config.ledger.read_entries_max
     )
-    return own | lookups(run, request, shown) | {"history": said, "memory": learned}
+    others = own | lookups(run, request, shown) | {"history": said}
+    packs = run.resources.snapshot.prompt_packs
+    # Memory lines were looked at before they were taken, and stand word for word.
+    return {name: harmless_source(source, packs) for name, source in others.items()} | {"memory": learned}
 
 
 def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
@@ -149,7 +153,7 @@ def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
                 left -= fragment.chars
                 yield fragment
 
-    return {"liveness": liveness}
+    return {"liveness": harmless_source(liveness, run.resources.snapshot.prompt_packs)}
 
 
 def _others(context: AssembledContext) -> list[Fragment]:
