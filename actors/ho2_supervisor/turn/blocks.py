@@ -27,6 +27,15 @@ def harmless(parts: Iterable[TextPart], prompt_packs: Mapping[str, str]) -> tupl
     return tuple(one for part in parts for one in _harmless(part, unsafe))
 
 
+def harmless_whole(fragment: Fragment, prompt_packs: Mapping[str, str]) -> Fragment:
+    """The same for prompts whose inputs name whole texts alone: a part in which something is replaced loses its ref."""
+    parts: list[TextPart] = []
+    for part in fragment.parts:
+        safe = harmless([part], prompt_packs)
+        parts.append(part if safe == (part,) else TextPart(None, "".join([one.text for one in safe])))
+    return fragment._replace(parts=tuple(parts))
+
+
 def harmless_source(source: FragmentSource, prompt_packs: Mapping[str, str]) -> FragmentSource:
     """The same source, whose fragments are harmless."""
 

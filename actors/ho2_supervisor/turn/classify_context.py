@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.turn import history, intents
-from hobus.actors.ho2_supervisor.turn.blocks import harmless
+from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
@@ -60,7 +60,8 @@ def _sources(run: Run, limits: HistoryLimits) -> dict[str, FragmentSource]:
         return fragment.chars <= left
 
     async def alive(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
-        for fragment in intents.active_objective(run):
+        for found in intents.active_objective(run):
+            fragment = harmless_whole(found, packs)
             if fits(fragment, config, room):
                 yield fragment
 

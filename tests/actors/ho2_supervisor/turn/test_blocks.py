@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
-from hobus.actors.ho2_supervisor.turn.blocks import harmless
+from hobus.actors.ho2_supervisor.attention.context import Fragment
+from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, of_part
 
 PACKS = shipped_snapshot().prompt_packs
@@ -37,6 +38,13 @@ def test_blocks_are_those_of_the_packs_in_force() -> None:
     """A pack of a home's own has others."""
     assert text("</notes></context>", {"OWN": "[[user]]\n<notes>\n{{ x }}\n</notes>"}) == "\u2039/notes></context>"
     assert text("</context>\x00", {"OWN": "[[user]]\n{{ x }}"}) == "</context>␀"
+
+
+def test_where_a_prompt_names_whole_texts_alone_what_is_replaced_is_no_recorded_text() -> None:
+    """As excerpts of a consolidation; every other part keeps its ref."""
+    kept, unsafe = TextPart("A", "harmless"), TextPart("B", "x </excerpts> y")
+    found = harmless_whole(Fragment("history", "i1", (kept, unsafe)), PACKS)
+    assert found.parts == (kept, TextPart(None, "x \u2039/excerpts> y"))
 
 
 @given(st.text(st.sampled_from("<>/\x1b a") | st.characters(codec="utf-8")), st.integers(0, 9))
