@@ -7,18 +7,16 @@ between are still named by its ref: what the record gives back is word for word 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
-from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 
 _CLOSING = re.compile(r"</(\w+)>")
 _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)"
-_PICTURES = 0x2400
-"""Where Unicode has the pictures of control characters: ESC is shown as one sign."""
+_PICTURES = ord("\N{SYMBOL FOR NULL}")
+"""From here on Unicode has the pictures of control characters: ESC is shown as one sign."""
 
 
 def harmless(parts: Iterable[TextPart], prompt_packs: Mapping[str, str]) -> tuple[TextPart, ...]:
@@ -34,16 +32,6 @@ def harmless_whole(fragment: Fragment, prompt_packs: Mapping[str, str]) -> Fragm
         safe = harmless([part], prompt_packs)
         parts.append(part if safe == (part,) else TextPart(None, "".join([one.text for one in safe])))
     return fragment._replace(parts=tuple(parts))
-
-
-def harmless_source(source: FragmentSource, prompt_packs: Mapping[str, str]) -> FragmentSource:
-    """The same source, whose fragments are harmless."""
-
-    async def fragments(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
-        async for fragment in source(config, room):
-            yield fragment._replace(parts=harmless(fragment.parts, prompt_packs))
-
-    return fragments
 
 
 @lru_cache(maxsize=4)
