@@ -73,7 +73,7 @@ class Permissions(Asset):
     models: tuple[str, ...] = Field(description="models, by their ids; `*`: all")
     paths: tuple[str, ...] = Field(
         description="roots below which files may be read for its contexts, each beginning with `/` or `~/`; `*`: all. "
-        "Never the home of the cluster, nor a link that leads out"
+        "Never the home of a cluster (once it was started), nor a link that leads out"
     )
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:

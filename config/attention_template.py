@@ -50,7 +50,7 @@ class LedgerQuery(Asset):
     max_entries: Positive = Field(description="at most so many")
     recency_s: Positive | None = Field(default=None, description="none older than this before the turn")
     filters: dict[LedgerField, str | int] = Field(default_factory=dict, description="fields that must be equal")
-    scope: Scope = Field(default="session", description="whose entries: this session's, the agent's, or all")
+    scope: Scope = Field(default="session", description="whose entries: of the session, the agent, or the cluster")
 
 
 class RegistryQuery(Asset):

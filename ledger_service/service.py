@@ -249,14 +249,14 @@ class LedgerService(Actor):
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_search(self, message: m.Search, call: Call) -> m.Hits:
-        """Texts by their words, from the full-text index. Failures: denied, malformed, unavailable."""
+        """Texts by their words, from the full-text index. Failures: denied, malformed, unavailable, rejected."""
         names_one = bool(message.session_id or message.agent_id)
         streams = searched_by(call.role, message.streams, names_one=names_one)
         self._demand(bool(streams), call, message.TYPE, " ".join(message.streams))
         # What waits to be committed comes behind every entry that there is.
         ledger = await self._up_to_date() if message.before is None else self._open()
         if self._full_text is None:
-            raise LedgerError("unavailable", "search is switched off (ledger.search.enabled)", retryable=False)
+            raise BusError("rejected", "search is switched off: set ledger.search.enabled, and start anew")
         return await self._full_text.answer(message, streams=sorted(streams), head=ledger.writer.head)
 
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:

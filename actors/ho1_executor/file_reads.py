@@ -11,12 +11,14 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from hobus.bus.messages.files import FileText, Refused
 
 _NO_FILES = ("/proc", "/sys", "/dev")
 """What lies there looks like files, and is the kernel's and the processes' (their environment, for one)."""
+_OF_A_HOME = ("ledger", "logs", "spool")
+"""Directories that every cluster makes in its home: where all of them lie side by side, another cluster's home is."""
 _EVERYTHING = "*"
 _SHOWN_CHARS = 200
 
@@ -29,7 +31,7 @@ class _Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileReads:
-    """The files of this machine, but for those below `closed` (the home: keys, tokens, the record)."""
+    """The files of this machine, but for those below `closed` (the home: keys, tokens, the record) and other homes."""
 
     closed: tuple[str, ...]
 
@@ -67,7 +69,9 @@ class FileReads:
             raise _Refusal("not_found", "it was just removed")
         if not any(_is_below(real, os.path.realpath(root)) for root in _plain(roots)):
             raise _Refusal("outside", "a link leads out of the roots that are permitted (permissions.paths)")
-        if any(_is_below(real, os.path.realpath(closed)) for closed in (*self.closed, *_NO_FILES)):
+        if _is_in_a_home(real) or any(
+            _is_below(real, os.path.realpath(closed)) for closed in (*self.closed, *_NO_FILES)
+        ):
             raise _Refusal(
                 "outside", "it lies where no agent reads: the home of a cluster, or files of the system itself"
             )
@@ -118,6 +122,10 @@ def _plain(roots: Sequence[str]) -> list[str]:
 
 def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _is_in_a_home(real: str) -> bool:
+    return any(all((parent / name).is_dir() for name in _OF_A_HOME) for parent in Path(real).parents)
 
 
 def _by(descriptor: int) -> str:

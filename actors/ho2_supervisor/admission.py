@@ -11,7 +11,7 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.session.state import SessionState, named_template, names_no_model
+from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
 from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
 from hobus.bus.json_text import object_in
@@ -107,21 +107,16 @@ def settings_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
     return f"output_schema {fault}" if fault else ""
 
 
-def template_fault(
-    base: SessionConfig, overrides: SessionConfig | None, agent: Agent | None, known: Templates, *, is_started: bool
-) -> str:
-    """Why no context can be filled by the attention template that is asked for; empty: it can, or none is.
+def template_fault(whose: str, settings: SessionConfig | None, agent: Agent | None, known: Templates) -> str:
+    """Why no context can be filled by the attention template that these settings ask for; empty: it can, or none is.
 
-    Of a session that is started it was there once.
+    Of a session that is started it was there once: its turns go on without it, and their records warn.
     """
-    wanted = named_template(base, overrides)
+    wanted = None if settings is None else settings.attention_template
     if wanted is None or agent is None:
         return ""
-    whose = "session_config" if overrides is None or overrides.attention_template is None else "run_overrides"
-    if not (fault := override_fault(known, agent, wanted)):
-        return ""
-    mend = "; name another one for this turn (run_overrides), or begin another session" if is_started else ""
-    return f"{whose}.attention_template: {fault}{mend if whose == 'session_config' else ''}"
+    fault = override_fault(known, agent, wanted)
+    return f"{whose}.attention_template: {fault}" if fault else ""
 
 
 def agent_fault(agent_id: str | None, agents: Collection[str]) -> str:

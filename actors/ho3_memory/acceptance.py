@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import get_args
 
-from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
 from hobus.actors.ho3_memory.context_line import fault_of_line
 from hobus.actors.ho3_memory.event_time import LAST_US, PointInTime, micros, timestamp_of
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_stated, state_of
@@ -19,17 +19,17 @@ from hobus.config.schema import ClassifyLabels, Ho3Config
 _TYPES: dict[str, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 
 
-def artifact_of(overlay: Artifact | PlainOverlay, sources: Mapping[str, str], config: Ho3Config) -> Artifact:
+def artifact_of(overlay: Artifact | PlainOverlay, sources: Mapping[str, Origin], config: Ho3Config) -> Artifact:
     """The artifact itself, or what a plain overlay reads as. Raises MemoryFault(invalid_time).
 
     A plain overlay's id holds its bias beside signal and window: two biases of one signal are two artifacts. It belongs
-    to the principal of its events (`sources`: whose each is, of those that were logged); to everybody, where they are
+    to the principal of its events (`sources`: of those that were logged); to everybody, where they are
     of several. A category that is no artifact type reads as topic_affinity.
     """
     if isinstance(overlay, Artifact):
         return overlay
     bias, made_at = overlay.content.bias, _timestamp(overlay.created_at)
-    principals = {sources[one] for one in overlay.source_event_ids if one in sources}
+    principals = {sources[one][0] for one in overlay.source_event_ids if one in sources}
     principal = principals.pop() if len(principals) == 1 else None
     return Artifact(
         artifact_id=artifact_id(
@@ -65,7 +65,7 @@ def _timestamp(moment: str) -> str:
 
 def demand_acceptable(  # noqa: PLR0913 - what it is judged on
     artifact: Artifact,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Origin],
     memory: AgentMemory,
     config: Ho3Config,
     vocabulary: ClassifyLabels,
@@ -82,7 +82,7 @@ def demand_acceptable(  # noqa: PLR0913 - what it is judged on
         raise MemoryFault("invalid_overlay", f"{artifact.artifact_id}: {fault}")
 
 
-def _fault_of_events(artifact: Artifact, sources: Mapping[str, str]) -> str:
+def _fault_of_events(artifact: Artifact, sources: Mapping[str, Origin]) -> str:
     """Raises MemoryFault(unknown_events)."""
     ids = artifact.source_event_ids
     if unknown := [event_id for event_id in ids if event_id not in sources]:
@@ -90,7 +90,15 @@ def _fault_of_events(artifact: Artifact, sources: Mapping[str, str]) -> str:
             "unknown_events",
             f"{artifact.artifact_id}: {len(unknown)} of {len(ids)} source events were never logged: {some(unknown)}",
         )
-    others = {sources[event_id] for event_id in ids} - {artifact.principal}
+    signals = artifact.source_signal_ids
+    if foreign := [event_id for event_id in ids if sources[event_id][1] not in signals]:
+        of = ", ".join(sorted({sources[event_id][1] for event_id in foreign})[:_SHOWN_IDS])
+        raise MemoryFault(
+            "unknown_events",
+            f"{artifact.artifact_id}: {len(foreign)} of {len(ids)} source events are not of {', '.join(signals)}, "
+            f"but of {of}: {some(foreign)}",
+        )
+    others = {sources[event_id][0] for event_id in ids} - {artifact.principal}
     if artifact.principal is not None and others:
         return f"it is of {artifact.principal} and rests on events of {', '.join(sorted(others))}"
     return ""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from hobus.actors.ho3_memory import acceptance, answers, records
-from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile
 from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
@@ -99,10 +99,11 @@ class Memory(Actor):
         """One signal's gate; no side effects. Failures: unknown_events."""
         memory, moment, as_of = await self._asked(message, call)
         if message.event_id:
-            known = await self._principals_of(message.agent_id, [message.event_id], call)
+            known = await self._origins(message.agent_id, [message.event_id], call)
             if message.event_id not in known:
                 raise MemoryFault("unknown_events", f"{message.event_id} was never logged")
-            gate = memory.open_gate(message.signal_id, known[message.event_id], moment)
+            principal, _ = known[message.event_id]
+            gate = memory.open_gate(message.signal_id, principal, moment)
         else:
             gate = memory.gate(message.signal_id, message.principal, moment)
         accumulator = memory.accumulator(message.signal_id, gate.principal, moment, with_ids=True)
@@ -139,7 +140,7 @@ class Memory(Actor):
         Appended unless it is active, or this very logging stands in the record: that is the same message once more.
         """
         await self._until_open(call)
-        sources = await self._principals_of(message.agent_id, message.overlay.source_event_ids, call)
+        sources = await self._origins(message.agent_id, message.overlay.source_event_ids, call)
         memory = self._store.memory(message.agent_id)
         artifact = acceptance.artifact_of(message.overlay, sources, self._config)
         acceptance.demand_acceptable(
@@ -165,20 +166,28 @@ class Memory(Actor):
     async def on_activate_overlay(self, message: m.ActivateOverlay, call: Call) -> m.OverlayChanged:
         """The artifact is on again from this event time on; on already, nothing is appended.
 
-        Failures: unknown_artifact.
+        Failures: unknown_artifact; rejected: it waits to be confirmed, which this is not.
         """
         await self._until_open(call)
         overlay = self._known_overlay(message, call)
-        return m.OverlayChanged(overlay=overlay) if overlay.artifact.enabled else await self._change(call, message)
+        if not overlay.artifact.enabled:
+            return await self._change(call, message)
+        if overlay.state == "pending" and not self._is_logged(message, call):
+            raise BusError("rejected", f"{message.artifact_id} is not off, it waits for a person: confirm it")
+        return m.OverlayChanged(overlay=overlay)
 
     async def on_confirm_overlay(self, message: m.ConfirmOverlay, call: Call) -> m.OverlayChanged:
-        """A constraint that waited is in force from this event time on; of others nothing is appended.
+        """A constraint that waited is in force from this event time on; of one that does nothing is appended.
 
-        Failures: unknown_artifact.
+        Failures: unknown_artifact; rejected: it is off, which this does not end.
         """
         await self._until_open(call)
         overlay = self._known_overlay(message, call)
-        return await self._change(call, message) if overlay.state == "pending" else m.OverlayChanged(overlay=overlay)
+        if overlay.state == "pending":
+            return await self._change(call, message)
+        if overlay.state == "off" and not self._is_logged(message, call):
+            raise BusError("rejected", f"{message.artifact_id} is off, it does not wait: activate it first")
+        return m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
         """The artifact has this weight from this event time on. Failures: unknown_artifact."""
@@ -219,9 +228,9 @@ class Memory(Actor):
         as_of = m.AsOf(as_of_ts=timestamp_of(at_us), as_of_seq=seq, from_clock=from_clock)
         return self._store.memory(question.agent_id), PointInTime(at_us, seq), as_of
 
-    async def _principals_of(self, agent_id: str, event_ids: Sequence[str], call: Call) -> dict[str, str]:
-        """Whose these events are, those that were logged; raises LedgerError(unavailable) as `Store.principals_of`."""
-        return await self._store.principals_of(agent_id, event_ids, timeout_s=self._left_s(call))
+    async def _origins(self, agent_id: str, event_ids: Sequence[str], call: Call) -> dict[str, Origin]:
+        """Whose these events are, those that were logged; raises LedgerError(unavailable) as `Store.origins`."""
+        return await self._store.origins(agent_id, event_ids, timeout_s=self._left_s(call))
 
     async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
         await self._until_open(call)
@@ -251,6 +260,11 @@ class Memory(Actor):
         if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
             await self._log([entry], call)
         return m.OverlayChanged(overlay=self._known_overlay(message, call))
+
+    def _is_logged(self, message: records.Change, call: Call) -> bool:
+        """Whether this very change is here: then it is that message once more."""
+        entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
+        return self._store.memory(message.agent_id).has_entry(entry.submission_id)
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
         log = self._store.memory(agent_id).artifacts.log(artifact.artifact_id)

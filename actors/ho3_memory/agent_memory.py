@@ -33,6 +33,8 @@ _NEVER_FRESH = Freshness()
 _NO_EVENT = EventTally(0, 0, None)
 Whose = tuple[str | None, str]
 """A principal (None: everybody) and a signal of its."""
+Origin = tuple[str, str]
+"""Whose an event is, and of which signal."""
 
 
 class AgentMemory:
@@ -41,7 +43,7 @@ class AgentMemory:
     def __init__(self, agent_id: str, config: Ho3Config) -> None:
         self.agent_id = agent_id
         self._config = config
-        self._recent: OrderedDict[str, str] = OrderedDict()  # the newest events' principals, by event id
+        self._recent: OrderedDict[str, SignalLog] = OrderedDict()  # where the newest events are, by event id
         self._sessions = Names()
         self._clocks: dict[str | None, SessionClock] = {}
         self._entries: set[str] = set()  # submission ids of failures and of changes of artifacts
@@ -77,10 +79,11 @@ class AgentMemory:
         event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
         principal = fact.principal or ""
         event = SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq, principal)
-        if not self._log_of(principal, fact.about).insert(event):
+        log = self._log_of(principal, fact.about)
+        if not log.insert(event):
             return False
         self.event_count += 1
-        self._recent[event_id] = principal
+        self._recent[event_id] = log
         if len(self._recent) > self._config.known_events_max:
             self._recent.popitem(last=False)
         self._note(principal, fact)
@@ -111,9 +114,10 @@ class AgentMemory:
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
-    def principals_of(self, event_ids: Iterable[str]) -> dict[str, str]:
-        """Whose these events are, those of them that are known here; of older ones the record knows."""
-        return {event_id: self._recent[event_id] for event_id in event_ids if event_id in self._recent}
+    def origins(self, event_ids: Iterable[str]) -> dict[str, Origin]:
+        """Of these events those that are known here; of older ones the record knows."""
+        known = {event_id: self._recent[event_id] for event_id in event_ids if event_id in self._recent}
+        return {event_id: (log.principal or "", log.signal_id) for event_id, log in known.items()}
 
     def has_entry(self, submission_id: str) -> bool:
         """Whether this entry (of a failure, or a change) is here."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import structlog
 
-from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
 from hobus.actors.ho3_memory.records import STREAMS, Fact, fact_of, signal_entry_id
 from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
@@ -64,29 +64,27 @@ class Store:
         """An agent's memory; an empty one if it has none."""
         return self._agents.get(agent_id) or AgentMemory(agent_id, self._config)
 
-    async def principals_of(self, agent_id: str, event_ids: Sequence[str], *, timeout_s: float) -> dict[str, str]:
-        """Whose these events are, by event id, those that were logged; the record is asked for what is not here.
+    async def origins(self, agent_id: str, event_ids: Sequence[str], *, timeout_s: float) -> dict[str, Origin]:
+        """Of these events those that were logged; the record is asked for what is not here.
 
         Raises LedgerError(unavailable) when it does not answer in time.
         """
-        found = self.memory(agent_id).principals_of(event_ids)
+        found = self.memory(agent_id).origins(event_ids)
         missing = [event_id for event_id in dict.fromkeys(event_ids) if event_id not in found]
         try:
             async with asyncio.timeout(timeout_s):
                 for first in range(0, len(missing), self._config.rebuild_page):
-                    found |= await self._recorded_principals(
-                        agent_id, missing[first : first + self._config.rebuild_page]
-                    )
+                    found |= await self._recorded(agent_id, missing[first : first + self._config.rebuild_page])
         except TimeoutError:
             raise LedgerError("unavailable", "the ledger did not say in time whose an old event is") from None
         return found
 
-    async def _recorded_principals(self, agent_id: str, event_ids: Sequence[str]) -> dict[str, str]:
+    async def _recorded(self, agent_id: str, event_ids: Sequence[str]) -> dict[str, Origin]:
         names = [signal_entry_id(agent_id, event_id) for event_id in event_ids]
         entries = await self._ledger.lookup(names, with_bodies=True)
         facts = [None if entry is None else fact_of(entry.sequence, entry) for entry in entries]
         return {
-            event_id: fact.principal
+            event_id: (fact.principal, fact.about)
             for event_id, fact in zip(event_ids, facts, strict=True)
             if fact is not None and fact.principal is not None
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import SessionId
@@ -352,11 +352,20 @@ class SignalsLogged(Message, wire="memory.signals_logged"):
     as_of: AsOf
 
 
+def _form_of_overlay(given: object) -> str:
+    """Which form was meant, so that a field that is wrong is told of that form alone."""
+    if isinstance(given, dict):
+        return "plain" if "signal_id" in given or "salience_weight" in given else "artifact"
+    return "plain" if isinstance(given, PlainOverlay) else "artifact"
+
+
 class LogOverlay(Message, wire="memory.log_overlay"):
     """Append an artifact (or a plain overlay); refused unless every source event is logged."""
 
     agent_id: AgentId
-    overlay: Artifact | PlainOverlay
+    overlay: Annotated[
+        Annotated[Artifact, Tag("artifact")] | Annotated[PlainOverlay, Tag("plain")], Discriminator(_form_of_overlay)
+    ]
 
 
 class OverlayLogged(Message, wire="memory.overlay_logged"):

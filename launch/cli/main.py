@@ -204,6 +204,8 @@ def _explain(error: BaseException) -> int:
 def _usage(error: click.ClickException) -> UsageFault:
     """What click says of a mistake, in the form of all errors: the first letter small, and where the help is."""
     text = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption) and error.option_name[1:2].isdigit():
+        text += "; a value below zero stands behind --, after all options"
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     return UsageFault(text[:1].lower() + text[1:], hint=f"{ctx.command_path if ctx is not None else 'hobus'} --help")
 

@@ -6,6 +6,7 @@ The memory process refuses a door that names no key, or changes a line of anothe
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -58,13 +59,17 @@ class MemoryChangeBody(BaseModel):
     change: Literal["deactivate", "activate", "confirm", "reject", "weight"] = Field(
         description="confirm and reject: of a constraint that waits; deactivate: nor is it learned again"
     )
-    weight: Annotated[float, Field(ge=0, le=1)] | None = Field(default=None, description="the new one, of weight alone")
+    weight: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
+        default=None, description="the new one, of weight alone"
+    )
     reason: NonBlank = Field(default="over HTTP", description="kept in the record; at most ho3.reason_max_chars")
 
 
 async def read_lines(request: Request) -> Response:
     """What is remembered of this key; `all=true`: in every state, else what is active or waits to be confirmed."""
-    door, asked = door_of(request), request.query_params
+    door, asked = door_of(request), _asked(request, "all", "after", "agent_id")
+    if asked.get("all", "false") not in ("true", "false"):
+        raise Problem(400, "invalid_input", "all: expected true or false", param="all")
     after = asked.get("after", "")
     if after and not _PLACE.fullmatch(after):
         raise Problem(400, "invalid_input", "after: expected `next` of the page before", param="after")
@@ -96,7 +101,7 @@ async def _changed(request: Request, body: MemoryChangeBody) -> Response:
     door, artifact_id = door_of(request), request.path_params["artifact_id"]
     if not _ARTIFACT.fullmatch(artifact_id):
         raise Problem(404, "unknown_artifact", "no such line: expected ART-…", param="artifact_id")
-    agent_id = _agent(door, request.query_params.get("agent_id"))
+    agent_id = _agent(door, _asked(request, "agent_id").get("agent_id"))
     about = {
         "agent_id": agent_id, "artifact_id": artifact_id, "principal": _whose(request), "reason": body.reason,
         "at": iso(door.bus.now()),
@@ -114,6 +119,15 @@ async def _changed(request: Request, body: MemoryChangeBody) -> Response:
             change = m.DeactivateOverlay(**about)
     changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
     return JSONResponse(_line(changed.overlay).model_dump(mode="json"))
+
+
+def _asked(request: Request, *known: str) -> Mapping[str, str]:
+    """The query. Raises Problem for a key that nothing is done with: it may have been meant to narrow something."""
+    for key in request.query_params:
+        if key not in known:
+            said = f"no such key of the query; there are {', '.join(known)}"
+            raise Problem(400, "invalid_input", said, param=key[:80])
+    return request.query_params
 
 
 def _whose(request: Request) -> str:

@@ -2,7 +2,7 @@
 
 Refused, because the answer would be another one than was asked for: several choices, log probabilities, images and
 audio, tools that are no functions (a tool is one that the client runs, docs/sessions.md). Not kept, and named in the
-header `x-hobus-ignored`: sampling settings, which the cluster's configuration decides.
+header `x-hobus-ignored`: sampling settings, which the cluster's configuration decides, and fields of native turns.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _IGNORED = frozenset(
     {
         "temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "stop", "logit_bias", "store",
         "service_tier", "top_k", "truncation", "parallel_tool_calls", "verbosity", "prediction",
+        "attention_template", "run_overrides", "session_config",
     }
 )  # fmt: skip
 _REFUSED = frozenset(

@@ -380,8 +380,9 @@ async def test_switched_off_nothing_is_indexed_and_what_was_is_gone(tmp_path):
     assert (tmp_path / FILE).exists()
     async with running(RealDisk(tmp_path), ledger_config(search=search_config(enabled=False))) as ledger:
         assert not (tmp_path / FILE).exists()
-        with pytest.raises(LedgerError, match=r"ledger\.search\.enabled"):
+        with pytest.raises(BusError, match=r"ledger\.search\.enabled") as refused:
             await _ask(ledger, "lamp")
+        assert (refused.value.code, refused.value.retryable) == ("rejected", False)
         await ledger.write(entry("RunRequested", b"more"))
     assert not (tmp_path / FILE).exists()
 

@@ -21,9 +21,18 @@ pytestmark = pytest.mark.process
 QUESTION = "what packages are installed?"
 
 
+def newest_of_a_turn(cluster: Cluster) -> tuple[ContextAssembled, list[str]]:
+    """The newest turn's context, and its memory lines; a consolidation behind it has a context of its own."""
+    for entry in reversed(cluster.entries("CONTEXT_ASSEMBLED")):
+        context = payload_of(ContextAssembled, entry.bodies[0] or b"")
+        if not context.contract_id:
+            return context, [(body or b"").decode() for body in entry.bodies[1:]]
+    raise AssertionError("no turn has a context")
+
+
 def newest_context(cluster: Cluster) -> ContextAssembled:
     """What memory gave to the newest turn's prompt."""
-    return payload_of(ContextAssembled, cluster.entries("CONTEXT_ASSEMBLED")[-1].bodies[0] or b"")
+    return newest_of_a_turn(cluster)[0]
 
 
 def artifacts(cluster: Cluster) -> list[dict[str, Any]]:
@@ -76,7 +85,7 @@ RULE = "Never delete a package."
 
 def lines_shown(cluster: Cluster) -> list[str]:
     """The memory lines of the newest turn, as its record has them."""
-    return [(body or b"").decode() for body in cluster.entries("CONTEXT_ASSEMBLED")[-1].bodies[1:]]
+    return newest_of_a_turn(cluster)[1]
 
 
 def remembered_of(cluster: Cluster, key: str, method: str = "GET", path: str = "") -> Any:

@@ -20,6 +20,7 @@ from hobus.actors.ho2_supervisor.learning.learning import HO3, code_of
 from hobus.actors.ho2_supervisor.ownership.history_lookup import turn_of_run
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.turn import chain, order_codec, pool, work_orders
+from hobus.actors.ho2_supervisor.turn.blocks import harmless_whole
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.bus.errors import LedgerError, MemoryFault, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import completed_id, dispatched_id, end_key, iso, signal_event_id
@@ -185,7 +186,7 @@ class Consolidations:
                 chars = min(room, tokens * self._config.attention.chars_per_token)
             turns = await self._turns_behind(crossing.evidence.event_ids)
             for fragment in consolidation.excerpts_of(turns, self._memory.excerpt_max_chars, room=chars):
-                yield fragment
+                yield harmless_whole(fragment, self._resources.snapshot.prompt_packs)
 
         return await attention.tried(request, attention.template_for(request), {"history": said})
 

@@ -7,7 +7,7 @@ that fails is no end of a turn: it goes on with what there is, and its record sa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
 from hobus.actors.ho2_supervisor.turn import classify_context, history, intents, projected, recall
+from hobus.actors.ho2_supervisor.turn.blocks import harmless
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
@@ -134,7 +135,10 @@ def _sources(
     own = own_sources(
         request, run.resources.snapshot, run.resources.client, entries_max=run.config.ledger.read_entries_max
     )
-    return own | lookups(run, request, shown) | {"history": said, "memory": learned}
+    others = own | lookups(run, request, shown) | {"history": said}
+    packs = run.resources.snapshot.prompt_packs
+    # Memory lines were looked at before they were taken, and stand word for word.
+    return {name: _harmless(source, packs) for name, source in others.items()} | {"memory": learned}
 
 
 def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
@@ -150,7 +154,17 @@ def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
                 left -= fragment.chars
                 yield fragment
 
-    return {"liveness": liveness}
+    return {"liveness": _harmless(liveness, run.resources.snapshot.prompt_packs)}
+
+
+def _harmless(source: FragmentSource, prompt_packs: Mapping[str, str]) -> FragmentSource:
+    """The same source; nothing in its fragments closes or opens a block of the prompt."""
+
+    async def fragments(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
+        async for fragment in source(config, room):
+            yield fragment._replace(parts=harmless(fragment.parts, prompt_packs))
+
+    return fragments
 
 
 def _others(context: AssembledContext) -> list[Fragment]:

@@ -80,4 +80,5 @@ def _change(words: list[str], agent_id: str) -> m.DeactivateOverlay | m.Activate
 def _line(overlay: m.Overlay) -> tuple[str, str]:
     artifact = overlay.artifact
     colour = "yellow" if overlay.state == "pending" else _DIM
-    return f"{artifact.artifact_id}  {overlay.state}  {printable(artifact.context_line)}", colour
+    whose = "" if artifact.principal == m.LOCAL else f"  (of {artifact.principal or 'everybody'})"
+    return f"{artifact.artifact_id}  {overlay.state}  {printable(artifact.context_line)}{whose}", colour

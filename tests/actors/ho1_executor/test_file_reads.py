@@ -57,6 +57,22 @@ def test_a_root_may_be_a_link_a_home_directory_or_everything(root, tmp_path, mon
             assert (found.refused, found.text) == ("outside", "") and "where no agent reads" in found.warning
 
 
+def test_another_clusters_home_is_no_agents_to_read(root):
+    """Known by the directories that a cluster makes; where some of them lie, it is a directory as any other."""
+    other = root / "other"
+    for name in ("ledger", "logs", "run"):
+        (other / name / "deep").mkdir(parents=True)
+    (other / "admin_config.json").write_text("{}")
+    (other / "run" / "deep" / "token").write_text("hidden")
+    assert read(root, other / "admin_config.json", roots=("*",)).text == "{}"
+    (other / "spool").mkdir()
+    (root / "to-other").symlink_to("other/run/deep/token")
+    for path in ("other/admin_config.json", "other/run/deep/token", "to-other"):
+        found = read(root, path)
+        assert (found.refused, found.text) == ("outside", "") and "home of a cluster" in found.warning
+    assert read(root, "docs/note.txt").text == "grün\n"
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [

@@ -1,11 +1,13 @@
 """Which overlays may be appended."""
 
 import pytest
+from pydantic import ValidationError
 
 from hobus.actors.ho3_memory.acceptance import artifact_of, demand_acceptable, fault_of_artifact
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.bus.errors import MemoryFault
-from hobus.bus.messages.memory import LOCAL, Artifact, Labels, PlainContent, PlainOverlay
+from hobus.bus.messages.base import faults_in
+from hobus.bus.messages.memory import LOCAL, Artifact, Labels, LogOverlay, PlainContent, PlainOverlay
 from hobus.config.schema import ClassifyLabels
 from tests.actors.ho3_memory.builders import (
     AGENT,
@@ -78,6 +80,18 @@ def test_what_has_no_form_of_an_artifact_does_not_pass_the_wire(field, value):
         Artifact.model_validate(artifact().model_dump() | {field: value})
 
 
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [({"salience_weight": 3.0}, "salience_weight"), ({"source_event_ids": []}, "source_event_ids")],
+)
+def test_what_is_wrong_with_a_plain_overlay_is_told_of_that_form(changed, named):
+    """The wrong field, and no field that an artifact would have."""
+    overlay = PLAIN.model_dump() | changed
+    with pytest.raises(ValidationError) as caught:
+        LogOverlay.model_validate({"agent_id": AGENT, "overlay": overlay})
+    assert named in faults_in(caught.value) and "artifact" not in faults_in(caught.value)
+
+
 PLAIN = PlainOverlay(
     overlay_id="OVL-def67890",
     signal_id=SIGNAL,
@@ -107,7 +121,7 @@ def read_as(**changed):
 
 def sources_of(made, memory):
     """Whose its events are, those that were logged."""
-    return memory.principals_of(made.source_event_ids)
+    return memory.origins(made.source_event_ids)
 
 
 def test_a_plain_overlay_reads_as_an_artifact():
@@ -171,6 +185,19 @@ def test_an_artifact_rests_on_its_principals_own_events():
     assert refusal(artifact(source_event_ids=[event_id(0), event_id(1)])) == ""
     assert "events of key/bob" in refusal(artifact(source_event_ids=[event_id(0), event_id(2)]))
     assert "events of local" in refusal(artifact(principal="key/bob"))
+
+
+def test_an_artifact_rests_on_events_of_its_signals():
+    """Else what it says of itself, and `why` repeats, is false; also of a plain overlay."""
+    other = seen(3, 0, signal_id="tool:other")
+    memory = remembering(seen(0, 0), other)
+    theirs = event_id(3, "tool:other")
+    said = refusal(artifact(source_event_ids=[event_id(0), theirs]), memory)
+    assert said.startswith("unknown_events") and f"1 of 2 source events are not of {SIGNAL}, but of tool:other" in said
+    plain = PLAIN.model_copy(update={"source_event_ids": [theirs]})
+    assert "not of" in refusal(artifact_of(plain, sources_of(plain, memory), config()), memory)
+    both = artifact(source_event_ids=[event_id(0), theirs], source_signal_ids=[SIGNAL, "tool:other"])
+    assert refusal(both, memory) == ""
 
 
 def test_an_artifact_is_everybodys_where_its_type_is_shared_and_enough_principals_are_behind_it():

@@ -205,6 +205,9 @@ def test_an_event_that_left_memory_is_looked_up_in_the_record():
         assert made.log_overlay(artifact(hours=4, source_event_ids=rests_on)).is_new
         wrong = artifact("wrong", hours=4, source_event_ids=[event_id(0), event_id(9)])
         assert made.refusal(m.LogOverlay(agent_id=AGENT, overlay=wrong), m.OverlayLogged).code == "unknown_events"
+        of_another = artifact("of another", hours=4, source_event_ids=[event_id(0)], source_signal_ids=[OTHER])
+        fault = made.refusal(m.LogOverlay(agent_id=AGENT, overlay=of_another), m.OverlayLogged)
+        assert (fault.code, f"but of {SIGNAL}" in fault.detail) == ("unknown_events", True)
         theirs = artifact("theirs", hours=4, principal="key/bob", source_event_ids=[event_id(0)])
         assert "events of local" in made.refusal(m.LogOverlay(agent_id=AGENT, overlay=theirs), m.OverlayLogged).detail
         asked = m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, event_id=event_id(0), as_of_ts=at(4))
@@ -336,14 +339,22 @@ def test_a_constraint_is_pending_until_a_person_confirms_it():
 
 
 def test_a_rejected_constraint_is_off_and_cannot_be_confirmed():
-    """Switched on again it waits, as before."""
+    """Switched on again it waits, as before; sent once more, a change is no other one."""
+
+    def refused(message, hours):
+        asked = message(agent_id=AGENT, artifact_id=name, reason="-", at=at(hours))
+        return str(made.refusal(asked, m.OverlayChanged))
+
     with cluster() as made:
         made.log(signal(0, 0))
         name = made.log_overlay(artifact(artifact_type="constraint")).artifact_id
+        assert "confirm it" in refused(m.ActivateOverlay, 0.5)
         assert changed_by(made, m.DeactivateOverlay, name, 1).state == "off"
-        assert changed_by(made, m.ConfirmOverlay, name, 2).state == "off"
-        assert changed_by(made, m.ActivateOverlay, name, 3).state == "pending"
+        assert "activate it" in refused(m.ConfirmOverlay, 2)
+        for _ in range(2):
+            assert changed_by(made, m.ActivateOverlay, name, 3).state == "pending"
         assert changed_by(made, m.ConfirmOverlay, name, 4).state == "active"
+        assert changed_by(made, m.ActivateOverlay, name, 5).state == "active"
 
 
 def test_what_a_person_switched_off_is_not_learned_until_a_person_switches_it_on():

@@ -59,6 +59,14 @@ def test_usage_errors_exit_2(capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_a_value_below_zero_is_told_how_it_is_given(capsys):
+    """It looks like an option; behind -- it is a value, and refused for what it is."""
+    assert cli.run(["memory", "weight", "ART-1", "-1", "--reason", "x"]) == exit_codes.USAGE
+    assert "stands behind --" in capsys.readouterr().err
+    assert cli.run(["memory", "weight", "--reason", "x", "--", "ART-1", "-1"]) == exit_codes.USAGE
+    assert "0<=x<=1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("raised", "code", "said"),
     [

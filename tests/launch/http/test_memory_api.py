@@ -46,6 +46,8 @@ def test_a_key_sees_and_changes_what_is_remembered_of_it(door):
                 assert answer.status_code == 200, answer.text
                 return answer.json()
 
+            waits = await http.post(f"/v1/memory/{rule}", json={"change": "activate"})
+            assert (waits.status_code, "confirm it" in waits.text) == (400, True)
             assert (await changed(rule, change="confirm"))["state"] == "active"
             assert (await changed(preference, change="weight", weight=0.25, reason="less"))["weight"] == 0.25
             assert (await changed(rule, change="deactivate"))["state"] == "off"
@@ -87,6 +89,8 @@ def test_nobody_sees_or_changes_anothers_line(door):
         ({"change": "weight"}, "weight"),
         ({"change": "activate", "weight": 1}, "weight"),
         ({"change": "weight", "weight": 1.5}, "weight"),
+        ({"change": "weight", "weight": "0.5"}, "weight"),
+        ({"change": "weight", "weight": True}, "weight"),
         ({"change": "erase"}, "change"),
         ({"change": "activate", "reason": " "}, "reason"),
         ({"change": "activate", "for": "bob"}, "for"),
@@ -99,6 +103,24 @@ def test_a_change_that_is_none_is_refused_with_its_field(door, body, param):
         async with door.http() as http:
             answer = await http.post("/v1/memory/ART-1", json=body)
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+    door.run(work())
+
+
+@pytest.mark.parametrize(
+    ("query", "param"), [("all=banana", "all"), ("al=true", "al"), ("all=true&state=off", "state")]
+)
+def test_a_query_that_is_none_is_refused_with_its_key(door, query, param):
+    """Of what is shown, and of a change."""
+
+    async def work():
+        async with door.http() as http:
+            answers = [await http.get(f"/v1/memory?{query}")]
+            if param != "all":
+                answers += [await http.delete(f"/v1/memory/ART-1?{query}")]
+            for answer in answers:
+                assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
+            assert answers[0].json()["error"]["param"] == param
 
     door.run(work())
 

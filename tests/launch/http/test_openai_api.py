@@ -241,15 +241,16 @@ def test_what_cannot_be_answered_is_refused_by_name(door, more, status, code):
 
 
 def test_what_is_not_kept_is_named(door):
-    """Sampling settings are the cluster's: a client is told that its own were left out."""
+    """Sampling settings are the cluster's, and this is no native turn: a client is told what of its own was left out."""
 
     async def work():
         return await door.openai().chat.completions.with_raw_response.create(
-            model="offline/offline-rules-1", messages=[{"role": "user", "content": ASKED}], temperature=0.3, top_p=1
-        )
+            model="offline/offline-rules-1", messages=[{"role": "user", "content": ASKED}], temperature=0.3, top_p=1,
+            extra_body={"attention_template": "ATT-NOPE-001"},
+        )  # fmt: skip
 
     answer = door.run(work())
-    assert answer.headers["x-hobus-ignored"] == "temperature,top_p"
+    assert answer.headers["x-hobus-ignored"] == "attention_template,temperature,top_p"
     assert answer.headers["x-hobus-outcome"] == "success"
 
 

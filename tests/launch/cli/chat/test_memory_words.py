@@ -114,6 +114,13 @@ def test_memory_changes_what_is_remembered(monkeypatch: pytest.MonkeyPatch, word
     assert "in the chat" in change.reason
 
 
+def test_a_change_of_somebody_elses_line_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has this machine may change any line, and should know when it is not the own."""
+    assert "(of" not in lines(f"/memory off {NAME}", Asked(overlay("off")), monkeypatch)
+    said = lines(f"/memory off {NAME}", Asked(overlay("off", principal="key/bob")), monkeypatch)
+    assert said.endswith("(of key/bob)")
+
+
 @pytest.mark.parametrize("line", ["/memory off", "/memory what ART-1", "/memory off OVL-1", "/memory off ART-1 ART-2"])
 def test_what_is_no_change_of_memory_is_told_with_the_form(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     """Nothing is asked."""

@@ -1,0 +1,72 @@
+"""Texts as the blocks of a prompt take them: nothing in them opens or closes one, nor moves a terminal. Pure.
+
+A character stands for each that is replaced, so that sizes stay as they were counted. Of a recorded text the stretches
+between are still named by its ref: what the record gives back is word for word what was sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from hobus.actors.ho2_supervisor.attention.context import Fragment
+from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+
+_CLOSING = re.compile(r"</(\w+)>")
+_CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)"
+_PICTURES = ord("\N{SYMBOL FOR NULL}")
+"""From here on Unicode has the pictures of control characters: ESC is shown as one sign."""
+
+
+def harmless(parts: Iterable[TextPart], prompt_packs: Mapping[str, str]) -> tuple[TextPart, ...]:
+    """The parts with `<` of every block of these packs, open or closing, and control characters replaced."""
+    unsafe = _unsafe(tuple(prompt_packs.values()))
+    return tuple(one for part in parts for one in _harmless(part, unsafe))
+
+
+def harmless_whole(fragment: Fragment, prompt_packs: Mapping[str, str]) -> Fragment:
+    """The same for prompts whose inputs name whole texts alone: a part in which something is replaced loses its ref."""
+    parts: list[TextPart] = []
+    for part in fragment.parts:
+        safe = harmless([part], prompt_packs)
+        parts.append(part if safe == (part,) else TextPart(None, "".join([one.text for one in safe])))
+    return fragment._replace(parts=tuple(parts))
+
+
+@lru_cache(maxsize=4)
+def _unsafe(packs: tuple[str, ...]) -> re.Pattern[str]:
+    names = sorted({name for pack in packs for name in _CLOSING.findall(pack)})
+    blocks = rf"<(?=\s*/?\s*(?:{'|'.join(names)})\b)|" if names else ""
+    return re.compile(blocks + _CONTROL, re.IGNORECASE)
+
+
+def _shown(char: str) -> str:
+    if char == "<":
+        return "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
+    if char == "\x7f":
+        return "␡"
+    return chr(_PICTURES + ord(char)) if char < " " else "\N{REPLACEMENT CHARACTER}"
+
+
+def _harmless(part: TextPart, unsafe: re.Pattern[str]) -> list[TextPart]:
+    found = list(unsafe.finditer(part.text))
+    if not found:
+        return [part]
+    if part.ref is None:
+        return [TextPart(None, unsafe.sub(lambda match: _shown(match[0]), part.text))]
+    begin = int(part.stretch.partition(":")[0]) if part.stretch else 0
+    parts: list[TextPart] = []
+    at = 0
+    for match in found:
+        if match.start() > at:
+            parts.append(_stretch(part, begin, at, match.start()))
+        parts.append(TextPart(None, _shown(match[0])))
+        at = match.end()
+    if at < len(part.text):
+        parts.append(_stretch(part, begin, at, len(part.text)))
+    return parts
+
+
+def _stretch(part: TextPart, begin: int, start: int, end: int) -> TextPart:
+    return TextPart(part.ref, part.text[start:end], f"{begin + start}:{begin + end}")
