@@ -114,7 +114,7 @@ def test_the_bytes_that_were_loaded_are_those_that_are_judged(tmp_path: Path, mo
             "write a number greater than or equal to 0",
         ),
         ("packages/PKG-CLERK-001/manifest.json", {"title": ""}, "title: is blank text", "have at least 1 character"),
-        ("agents/ADMИN.json", {"agent_id": "ADMИN"}, "agent_id: is text of another form", "write it in this form"),
+        ("agents/ADMИN.json", {"agent_id": "ADMИN"}, "agent_id: has another form", "64 at most, such as CLERK"),
         ("contracts/PRC-CLASSIFY-001.json", {"required_context": []}, "required_context: is a list", "write an object"),
     ],
 )
