@@ -125,12 +125,12 @@ def test_a_start_shows_each_process_as_it_gets_ready(cluster: Cluster, columns: 
 
 def test_a_start_that_fails_shows_why(cluster: Cluster) -> None:
     """Who died stands in a row with its reason."""
-    cluster.home.ledger.mkdir(parents=True)
-    (cluster.home.ledger / "segments").write_text("a file where a directory is needed")
+    cluster.home.root.mkdir(parents=True, exist_ok=True)
+    (cluster.home.root / "memory").write_text("a file where a directory is needed")
     with typing("up", "--wait", "--home", str(cluster.home.root), columns=80, rows=60) as typed:
         assert typed.end() == 4
-    assert "ledger/1" in typed.text and "not ready after" in typed.text
-    assert any(row.split()[:2] in (["ledger/1", "backoff"], ["ledger/1", "failed"]) for row in typed.seen), typed.text
+    assert "ho3/1" in typed.text and "not ready after" in typed.text
+    assert any(row.split()[:2] in (["ho3/1", "backoff"], ["ho3/1", "failed"]) for row in typed.seen), typed.text
 
 
 def test_a_foreground_cluster_tells_of_deaths_in_colour(cluster: Cluster) -> None:
