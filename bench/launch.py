@@ -38,9 +38,9 @@ from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.launcher import gates
 from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import make_plan
+from hobus.launch.launcher.plan import look_at
 home = home_of(Path(sys.argv[1]))
-view = make_plan(home, StartOptions()).view
+view = look_at(home, StartOptions())
 began_at = time.perf_counter()
 layers_on_disk(layers_of(home), max_bytes=None)  # as the plan did: the bytes of every file, hashed
 gates.demand(home, view)
