@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
+from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.actors.ho2_supervisor.turn.work_orders import planned
@@ -22,7 +23,7 @@ from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
 from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
-from hobus.bus.record.payloads.orders import ContextAssembled, StageTrace
+from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.config.assets import Agent
 from hobus.config.attention_template import CONSOLIDATIONS
 from hobus.config.prompt_contracts import contract_id_of
@@ -161,28 +162,8 @@ def segments_of(excerpts: Sequence[Fragment]) -> list[Segment]:
 
 def record_of(crossing: Crossing, context: AssembledContext) -> ContextAssembled:
     """CONTEXT_ASSEMBLED of a consolidation: which excerpts there are its order says."""
-    return ContextAssembled(
-        as_of_ts=crossing.as_of_ts,
-        as_of_seq=crossing.as_of_seq,
-        in_force=0,
-        budget=0,
-        tokens_used=0,
-        template_id=context.template_id,
-        template_version=context.template_version,
-        template_hash=context.template_hash,
-        context_hash=context.context_hash,
-        max_context_tokens=context.max_context_tokens,
-        tokens_assembled=context.budget_used.tokens_assembled,
-        queries_executed=context.budget_used.queries_executed,
-        elapsed_ms=context.budget_used.elapsed_ms,
-        stopped_by=context.stopped_by,
-        stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
-        fallback=context.fallback,
-        warnings=context.warnings,
-        is_cached=context.is_cached,
-        chosen_by=context.chosen_by,
-        contract_id=CONSOLIDATIONS,
-    )
+    trace = traced(context, as_of_ts=crossing.as_of_ts, as_of_seq=crossing.as_of_seq)
+    return trace._replace(contract_id=CONSOLIDATIONS)
 
 
 def _shown(turn: DeliveredTurn, chars_max: int) -> tuple[TextPart, ...]:

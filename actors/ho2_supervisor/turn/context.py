@@ -19,6 +19,7 @@ from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
 from hobus.actors.ho2_supervisor.turn import classify_context, history, intents, projected, recall
 from hobus.actors.ho2_supervisor.turn.blocks import harmless
 from hobus.actors.ho2_supervisor.turn.classification import Classification
+from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
@@ -203,33 +204,21 @@ def _record(
     """CONTEXT_ASSEMBLED leaves before the prompt does."""
     lines = context.of("memory")
     cpt = run.config.attention.chars_per_token
-    payload = ContextAssembled(
+    payload = traced(
+        context,
         as_of_ts=run.requested.at if found.as_of is None else found.as_of.as_of_ts,
         as_of_seq=None if found.as_of is None else found.as_of.as_of_seq,
+    )._replace(
         in_force=len(found.biases),
         budget=run.config.budget.ho3_bias_budget,
         tokens_used=sum(len(line.content) // cpt for line in lines),
         artifact_ids=tuple(line.source_id for line in lines),
         domain_labels=labels.domain,
         task_labels=labels.task,
-        template_id=context.template_id,
-        template_version=context.template_version,
-        template_hash=context.template_hash,
-        context_hash=context.context_hash,
-        max_context_tokens=context.max_context_tokens,
-        tokens_assembled=context.budget_used.tokens_assembled,
-        queries_executed=context.budget_used.queries_executed,
-        elapsed_ms=context.budget_used.elapsed_ms,
-        stopped_by=context.stopped_by,
-        stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
-        fallback=context.fallback,
-        warnings=context.warnings,
         fragments=tuple(
             FragmentTrace(one.source, one.source_id, len(one.content) // cpt, one.relevance_score)
             for one in _others(context)
         ),
-        is_cached=context.is_cached,
-        chosen_by=context.chosen_by,
         beside=() if beside is None else (_beside(beside),),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
