@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
 from hobus.launch.sessions.watched_turn import ROLE as DOOR
+from tests.process.small_disk import small_disk
 
 pytestmark = pytest.mark.process
 
@@ -32,17 +32,8 @@ BUDGET = 3
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of a few megabytes."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=48m", "none", directory], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("this user may not mount")
-    try:
+    with small_disk(tmp_path / "small", "48m") as directory:
         yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", directory], check=True)
 
 
 def test_who_dies_while_the_disk_is_full_is_there_again_once_there_is_room(small: Path) -> None:

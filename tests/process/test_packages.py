@@ -15,6 +15,7 @@ from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.packages.installing import installed_in
 from tests.launch.packages import parts
+from tests.process.small_disk import small_disk
 
 pytestmark = pytest.mark.process
 
@@ -45,17 +46,8 @@ def test_a_command_that_is_killed_at_any_operation_leaves_the_old_packages_or_th
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 256 kB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", directory], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("this user may not mount")
-    try:
+    with small_disk(tmp_path / "small", "256k") as directory:
         yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", directory], check=True)
 
 
 def test_a_package_for_which_there_is_no_room_is_not_installed_and_is_once_there_is(small, tmp_path):

@@ -17,7 +17,7 @@ from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import redacted
 from hobus.launch.cli import own_config
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_config_file, with_home, with_json
 from hobus.launch.cli.own_config import Settings
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.config_changed import changed_since
@@ -37,12 +37,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    help="Settings that replace those of the shipped admin_config.json.",
-)
+@with_config_file
 @with_json
 @with_home
 def check(*, home: Home, config_file: Path | None) -> Output:

@@ -58,6 +58,15 @@ class Output(NamedTuple):
     indent: int | None = 1
 
 
+with_config_file = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Settings that replace those of the shipped admin_config.json.",
+)
+"""The command gets `config_file: Path | None`."""
+
+
 def with_json(command: Callable[..., Output] | None = None, *, says: str = "One JSON object.") -> Callable[..., Any]:
     """`--json` prints the document of what the command returns; else it is shown to a person."""
     if command is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.cli.commands.options import DURATION, with_home
+from hobus.launch.cli.commands.options import DURATION, with_config_file, with_home
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
@@ -33,12 +33,7 @@ HTTP = "127.0.0.1:8420"
 )  # fmt: skip
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    help="Settings that replace those of the shipped admin_config.json.",
-)
+@with_config_file
 @click.option("--listen", metavar="HOST:PORT", help="Let workers on other hosts connect here; port 0: any free one.")
 @click.option(
     "--http",
