@@ -28,8 +28,8 @@ class SearchConfig(Section):
         description="different words of a question; streams and types that it may name, of each"
     )
     postings_max: Positive = Field(
-        description="texts that the engine looks at for a question: of its words the rarest are looked for, as many as "
-        "stand in so many texts together, and one at least; the others count in scores alone"
+        description="texts that are looked at for a question: of its words the rarest are looked for, as many as stand "
+        "in so many texts together, and one at least, in its newest so many; the others count in scores alone"
     )
     hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
     excerpt_chars: Positive = Field(description="of a text that is found, around the first of the words")

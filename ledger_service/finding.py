@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from typing import NamedTuple
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages.ledger import Hit, Hits, Search
@@ -11,23 +13,43 @@ from hobus.bus.record.catalog import stream_kind
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText
 from hobus.config.schema import SearchConfig
-from hobus.ledger_service.search_index import IndexedText, SearchIndex, Tokens, Weight, token
+from hobus.ledger_service.search_index import (
+    Among,
+    IndexedText,
+    SearchIndex,
+    Tokens,
+    Weight,
+    place_of,
+    rarity_of,
+    token,
+)
 
 _EXCERPT_LEAD = 4
 """A part of an excerpt of this size stands before the first word that was found."""
-_COMPARED = 2
-"""So many times the texts that are asked for get a score of their own: the engine's order is nearly ours."""
+_COMPARED = 3
+"""So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
+_ROWS_AT_ONCE = 256
+"""Of a word's texts so many are taken without counting them first; only speed depends on it."""
 
 TextAt = Callable[[int, int], tuple[Entry, SearchedText] | None]
 """(sequence, body number) -> the text there, and its entry; None where it is gone."""
 
 
+class Scored(NamedTuple):
+    """A text that was looked at."""
+
+    sequence: int
+    entry: Entry
+    text: SearchedText
+    weight: Weight
+
+
 def indexed(sequence: int, entry: Entry, text: SearchedText, config: SearchConfig) -> IndexedText:
     """A text as it goes into the index, and out of it."""
-    about = entry.provenance
+    about, kind = entry.provenance, stream_kind(entry.stream)
     tokens = (
-        token("s", about.session_id), token("a", about.agent_id),
-        token("t", entry.event_type), token("k", stream_kind(entry.stream)),
+        _of_session(kind, about.session_id), token("a", about.agent_id),
+        token("t", entry.event_type), token("k", kind),
     )  # fmt: skip
     return IndexedText(sequence, text.number, _cut(text.text, config.text_max_bytes), tokens)
 
@@ -49,29 +71,51 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     before: int,
     config: SearchConfig,
     text_at: TextAt,
-) -> Iterator[Hit]:
-    """Those that the index ranks highest, each with its own score; between two of them others may be served."""
+) -> Iterator[Scored]:
+    """Those that come first by the words they have, each with its score; between two of them others may be served."""
     if not terms:
         return
-    counts = index.counts(terms)
-    sought = looked_for(counts, config.postings_max)
-    if not sought:
-        return
-    limit = min(_COMPARED * question.limit, config.hits_max)
-    places = index.find(sought, _narrowed(question), after=after, before=before, limit=limit)
-    for sequence, number in places:
+    among = Among(_narrowed(question), after, before)
+    rarity, scores = _ranked(index, among, terms, config.postings_max)
+    usual_chars = index.reached.chars / max(index.reached.texts, 1)
+    compared = min(_COMPARED * question.limit, config.hits_max)
+    for row in nlargest(compared, scores, key=lambda row: (scores[row], row)):
+        sequence, number = place_of(row)
         found = text_at(sequence, number)
-        if found is None:
+        if found is None or not _is_of(found[0], question):
             continue
         entry, text = found
-        weight = tokens.weigh(_cut(text.text, config.text_max_bytes), terms, counts, index.reached)
-        yield _hit(sequence, entry, text, weight, config.excerpt_chars)
+        yield Scored(sequence, entry, text, tokens.weigh(_cut(text.text, config.text_max_bytes), rarity, usual_chars))
+
+
+def _ranked(
+    index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
+) -> tuple[dict[str, float], dict[int, float]]:
+    """What each word weighs among these texts, and the texts that have some of them, by the weight of those they have.
+
+    How often a text has a word, and how long it is, only those are asked about that come first by this.
+    """
+    few = {term: index.rows(among, term, limit=_ROWS_AT_ONCE) for term in terms}
+    counts = {
+        term: len(rows) if len(rows) < _ROWS_AT_ONCE else index.count(among, term, limit=postings_max + 1)
+        for term, rows in few.items()
+    }
+    texts = index.count(among, limit=postings_max + 1)
+    if texts > postings_max:
+        texts = max(texts, index.reached.texts)
+    rarity = {term: rarity_of(counts[term], texts) for term in terms}
+    scores: defaultdict[int, float] = defaultdict(float)
+    for term in looked_for({term: count for term, count in counts.items() if count}, postings_max):
+        is_whole = len(few[term]) == counts[term] <= postings_max
+        for row in few[term] if is_whole else index.rows(among, term, limit=postings_max, newest=True):
+            scores[row] += rarity[term]
+    return rarity, scores
 
 
 def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
     """The rarest of the words that stand anywhere, as many as stand in so many texts together, one at least.
 
-    The engine looks at each of these texts. A text that has common words alone answers badly in any case.
+    Of a word that stands in more, alone, the newest so many count. What has common words alone answers badly anyway.
     """
     sought: list[str] = []
     left = postings_max
@@ -84,23 +128,35 @@ def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
 
 
 def best(  # noqa: PLR0913 - what an answer says
-    found: Sequence[Hit], question: Search, terms: list[str], *, config: SearchConfig, head: int, reached: int
+    found: Sequence[Scored], question: Search, terms: list[str], *, config: SearchConfig, head: int, reached: int
 ) -> Hits:
     """The answer: of equal scores the newest first."""
-    enough = [hit for hit in found if hit.score >= question.score_min]
+    enough = [one for one in found if one.weight.score >= question.score_min]
     limit = min(question.limit, config.hits_max)
-    hits = nlargest(limit, enough, key=lambda hit: (hit.score, hit.sequence))
+    first = nlargest(limit, enough, key=lambda one: (one.weight.score, one.sequence))
+    hits = [_hit(*one, config.excerpt_chars) for one in first]
     return Hits(hits=hits, more=len(enough) > len(hits), words=terms, head=head, reached=reached)
 
 
-def _narrowed(question: Search) -> list[list[str]]:
-    asked = (
-        ("s", [question.session_id] if question.session_id else []),
-        ("a", [question.agent_id] if question.agent_id else []),
-        ("t", question.event_types),
-        ("k", question.streams),
-    )
-    return [[token(kind, value) for value in values] for kind, values in asked if values]
+def _narrowed(question: Search) -> tuple[tuple[str, ...], ...]:
+    """Of a session's texts no token but theirs is asked for: all others would be looked through for it."""
+    if question.session_id:
+        asked = [(_of_session(kind, question.session_id) for kind in question.streams)]
+    else:
+        asked = [
+            (token("a", value) for value in (question.agent_id,) if value),
+            (token("k", kind) for kind in question.streams),
+        ]
+    groups = (*asked, (token("t", value) for value in question.event_types))
+    return tuple(group for group in map(tuple, groups) if group)
+
+
+def _is_of(entry: Entry, question: Search) -> bool:
+    return question.agent_id in ("", entry.provenance.agent_id)
+
+
+def _of_session(kind: str, session_id: str) -> str:
+    return token("s", f"{kind}/{session_id}")
 
 
 def _cut(text: str, max_bytes: int) -> str:

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import structlog
 
 from hobus.bus.errors import LedgerError
-from hobus.bus.messages.ledger import Hit, Hits, Search
+from hobus.bus.messages.ledger import Hits, Search
 from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import SEARCHED_TYPES, searched_bodies
 from hobus.bus.record.entry import Entry, to_entry
 from hobus.bus.record.searched import SearchedText, searched_texts
 from hobus.config.schema import SearchConfig
-from hobus.ledger_service.finding import best, each_hit, indexed, terms_of
+from hobus.ledger_service.finding import Scored, best, each_hit, indexed, terms_of
 from hobus.ledger_service.index import Committed
 from hobus.ledger_service.opening import clear
 from hobus.ledger_service.search_index import BODIES_MAX, FILE, FILES, IndexedText, SearchIndex, Tokens
@@ -166,13 +166,13 @@ class FullText:
             raise LedgerError("unavailable", f"the record cannot be searched: {self._fault or 'no index yet'}")
         reached = self._looked
         after = max(question.after, self._sequence_before(question.since_us, head))
-        found: list[Hit] = []
+        found: list[Scored] = []
         try:
-            for hit in each_hit(
+            for one in each_hit(
                 index, self._tokens, question, terms, after=after, before=before, config=self._config,
                 text_at=self._text_at,
             ):  # fmt: skip
-                found.append(hit)
+                found.append(one)
                 await self._bus.sleep(0)
         except sqlite3.Error as error:
             self._broken(error)

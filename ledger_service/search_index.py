@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from math import log
 from typing import NamedTuple, Self
@@ -22,22 +22,20 @@ from hobus.ledger_service.index import connection_to
 FILE = "search.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _TOKENIZER = "tokenize = 'unicode61 remove_diacritics 2'"
 _BITS = 8
 """Of a row's number: which body of its entry the text is. Stored: part of SCHEMA_VERSION."""
 BODIES_MAX = 1 << _BITS
 _SCHEMA = f"""
 CREATE VIRTUAL TABLE texts USING fts5(text, about, content = '', {_TOKENIZER});
-CREATE VIRTUAL TABLE terms USING fts5vocab(texts, col);
 CREATE TABLE reached (one INTEGER PRIMARY KEY, sequence INTEGER, chain BLOB, texts INTEGER, chars INTEGER);
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-_FIND = """
-SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ?
-ORDER BY bm25(texts, 1.0, 0.0), rowid DESC LIMIT ?
-"""
-_K1, _B = 1.2, 0.75  # as FTS5's own bm25
+_FOUND = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ?"
+_ROWS, _NEWEST = f"{_FOUND} LIMIT ?", f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
+_COUNT = f"SELECT count(*) FROM ({_ROWS})"  # noqa: S608 - no words of anybody in it
+_K1, _B = 1.2, 0.75
 _TERMS_KEPT = 4096
 """Only speed depends on it."""
 _MARKS = "\x02", "\x03"
@@ -66,6 +64,20 @@ class Weight(NamedTuple):
 
     score: float
     spans: tuple[tuple[int, int], ...]
+
+
+class Among(NamedTuple):
+    """Texts that a question is about: of each group of tokens they have one, and they stand in this stretch."""
+
+    about: tuple[tuple[str, ...], ...]
+    after: int
+    before: int
+
+    def of(self, term: str = "") -> tuple[str, int, int]:
+        """Those of them that have this word (empty: all), as the engine is asked."""
+        parts = [f"{{about}} : ({_any_of(group)})" for group in self.about]
+        parts += [f'{{text}} : "{term}"'] if term else []
+        return " AND ".join(parts), self.after + 1 << _BITS, self.before << _BITS
 
 
 def token(kind: str, value: str) -> str:
@@ -141,22 +153,20 @@ class SearchIndex:
             self._db.execute("INSERT OR REPLACE INTO reached VALUES (1, ?, ?, ?, ?)", reached)
         self.reached = reached
 
-    def counts(self, terms: Sequence[str]) -> dict[str, int]:
-        """In how many texts each of these words stands; those in none are left out."""
-        question = f"SELECT term, doc FROM terms WHERE col = 'text' AND term IN ({', '.join('?' * len(terms))})"  # noqa: S608
-        return dict(self._db.execute(question, tuple(terms)).fetchall())
+    def count(self, among: Among, term: str = "", *, limit: int) -> int:
+        """How many of these texts there are, or have this word; no more than so many are counted."""
+        (count,) = self._db.execute(_COUNT, (*among.of(term), limit)).fetchone()
+        return count
 
-    def find(
-        self, terms: Sequence[str], about: Iterable[Sequence[str]], *, after: int, before: int, limit: int
-    ) -> list[tuple[int, int]]:
-        """(sequence, body number) of texts that have any of the words, those that BM25 ranks highest first.
+    def rows(self, among: Among, term: str, *, limit: int, newest: bool = False) -> list[int]:
+        """Numbers (see `place_of`) of those that have this word: the oldest so many or, for more time, the newest."""
+        question = _NEWEST if newest else _ROWS
+        return [row for (row,) in self._db.execute(question, (*among.of(term), limit)).fetchall()]
 
-        `about`: of each group of tokens the text has one; sequences are between `after` and `before`.
-        """
-        parts = [f"{{text}} : ({_any_of(terms)})", *(f"{{about}} : ({_any_of(group)})" for group in about)]
-        bounds = (_row(after + 1, 0), _row(before, 0))
-        rows = self._db.execute(_FIND, (" AND ".join(parts), *bounds, limit)).fetchall()
-        return [(row >> _BITS, row & BODIES_MAX - 1) for (row,) in rows]
+
+def place_of(row: int) -> tuple[int, int]:
+    """(sequence, body number) of a text."""
+    return row >> _BITS, row & BODIES_MAX - 1
 
 
 def _row(sequence: int, number: int) -> int:
@@ -188,25 +198,19 @@ class Tokens:
         self._put(words)
         return [term for (term,) in self._db.execute("SELECT term FROM words ORDER BY term LIMIT ?", (limit,))]
 
-    def weigh(self, text: str, terms: Sequence[str], counts: dict[str, int], reached: Reached) -> Weight:
-        """Score and places of these words in a text.
+    def weigh(self, text: str, rarity: Mapping[str, float], usual_chars: float) -> Weight:
+        """Score and places of the words in a text.
 
         The score is the text's BM25 for the words as its share of the most that any text could have for them: of one
-        that holds each of them so often that once more adds nothing. What is rare in the record counts most, a word
-        that stands nowhere too. Weights of words are never negative, also where most texts have one (Lucene's formula).
+        that holds each of them so often that once more adds nothing. What is rare counts most, a word that stands
+        nowhere too.
         """
         self._put(text)
-        spans = tuple(_spans(self._marked(terms)))
+        spans = tuple(_spans(self._marked(tuple(rarity))))
         found = Counter(self._term_of(text[start:end]) for start, end in spans)
-        usual = reached.chars / reached.texts if reached.texts else len(text)
-        longer = _K1 * (1 - _B + _B * len(text) / max(usual, 1))
-        score = most = 0.0
-        for term in terms:
-            count = counts.get(term, 0)
-            rarity = log(1 + (max(reached.texts, count) - count + 0.5) / (count + 0.5))
-            times = found[term]
-            score += rarity * times * (_K1 + 1) / (times + longer)
-            most += rarity * (_K1 + 1)
+        longer = _K1 * (1 - _B + _B * len(text) / max(usual_chars, 1))
+        score = sum(weight * found[term] * (_K1 + 1) / (found[term] + longer) for term, weight in rarity.items())
+        most = sum(rarity.values()) * (_K1 + 1)
         return Weight(score / most if most else 0.0, spans)
 
     def _term_of(self, word: str) -> str:
@@ -233,6 +237,11 @@ class Tokens:
 
 _BLANKS = {0: " ", **{ord(mark): " " for mark in _MARKS}}
 """Characters that would end a text in SQLite, or be taken for our marks: as long in the text that is looked at."""
+
+
+def rarity_of(count: int, texts: int) -> float:
+    """What a word weighs that so many of the texts have; never negative, also where most have it (Lucene's formula)."""
+    return log(1 + (max(texts, count) - count + 0.5) / (count + 0.5))
 
 
 def _spans(marked: str) -> Iterable[tuple[int, int]]:

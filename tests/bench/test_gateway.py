@@ -79,11 +79,11 @@ def test_each_difference_is_one(entries, calls, told):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("worked", 5), ("at_most", 5), ("succeeded", 5), ("used", 801), ("used", 400), ("reserved", 1)]
+    ("field", "value"), [("worked", 5), ("at_most", 5), ("succeeded", 5), ("used", 8001), ("used", 4000), ("reserved", 1)]
 )
 def test_a_round_has_a_fault_for_each_thing_that_must_not_be(field, value):
     """More than fits, tokens for nothing, something left reserved; a good one has none."""
-    good = budgets.Round(1, k=4, was_killed=False, worked=4, at_most=4, succeeded=4, used=800)
+    good = budgets.Round(1, k=4, was_killed=False, worked=4, at_most=4, succeeded=4, used=8000)
     assert good.faults == []
     assert replace(good, **{field: value}).faults != []
 

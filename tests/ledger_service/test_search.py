@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import suppress
 from itertools import count
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
@@ -30,7 +31,7 @@ from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import full_text
 from hobus.ledger_service.finding import looked_for
-from hobus.ledger_service.search_index import FILE
+from hobus.ledger_service.search_index import FILE, SearchIndex
 
 ID = SESSION.removeprefix("session/")
 OTHER_ID = session_id_of("somebody", "else")
@@ -172,15 +173,46 @@ async def test_what_answers_better_comes_first_and_the_answer_is_bounded():
 
 
 async def test_of_a_question_the_rare_words_are_looked_for_and_the_common_ones_count():
-    """`ledger.search.postings_max` bounds what the engine looks at; one word, however common, is always looked for."""
+    """`ledger.search.postings_max` bounds what is looked at; one word, however common, is always looked for."""
     first, entry = _journal()
     texts = [b"the red lamp", b"the lamp", *[b"the tide"] * 6]
     config = ledger_config(search=search_config(postings_max=3))
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(first, *(entry("RunRequested", text) for text in texts))
         assert [hit.sequence for hit in (await _ask(ledger, "the red lamp")).hits] == [1, 2]
-        assert len((await _ask(ledger, "the")).hits) == 8
+        assert [hit.sequence for hit in (await _ask(ledger, "the")).hits] == [8, 7, 6]  # of the newest so many
         assert (await _ask(ledger, "the red lamp")).hits[0].spans == [[0, 3], [4, 7], [8, 12]]
+
+
+async def test_what_is_said_elsewhere_changes_nothing_in_a_session():
+    """Which texts answer, in which order, with which scores; nor is any of it looked at."""
+    first, entry = _journal()
+    theirs, other = _journal(OTHER_ID)
+    texts = [b"the red lamp", b"the red tide", b"the old tide", b"the big lamp"]
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, *(entry("RunRequested", text) for text in texts))
+
+        async def found():
+            hits = (await _ask(ledger, "the red lamp", session_id=ID, streams=["session"])).hits
+            return [(hit.sequence, hit.score) for hit in hits]
+
+        before = await found()
+        assert [sequence for sequence, _ in before] == [1, 4, 2, 3]
+        await ledger.write(theirs, *(other("RunRequested", b"lamp lamp as") for _ in range(300)))
+        with patch.object(SearchIndex, "rows", autospec=True, side_effect=SearchIndex.rows) as looked_at:
+            assert await found() == before
+        assert looked_at.call_count == 3 and all(len(call.args[1].about) == 1 for call in looked_at.call_args_list)
+
+
+async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted():
+    """More than are taken at once: what has a rarer word as well comes first, however old."""
+    first, entry = _journal()
+    config = ledger_config(search=search_config(postings_max=5_000))
+    async with running(SimDisk(medium()), config) as ledger:
+        texts = [b"lamp of the attic", *[b"lamp of the cellar"] * 600]
+        await ledger.write(first, *(entry("RunRequested", text) for text in texts))
+        assert [hit.sequence for hit in (await _ask(ledger, "lamp attic", limit=2)).hits] == [1, 601]
+        assert [hit.sequence for hit in (await _ask(ledger, "lamp", limit=2)).hits] == [601, 600]
 
 
 def test_words_are_looked_for_from_the_rarest_on():
@@ -308,7 +340,9 @@ def _reached(path):
         db.close()
 
 
-@pytest.mark.parametrize("ruin", ["gone", "garbage", "directory", "emptied", "other record", "cut"])
+@pytest.mark.parametrize(
+    "ruin", ["gone", "garbage", "directory", "emptied", "of another version", "other record", "cut"]
+)
 async def test_a_ruined_index_is_made_anew_and_nothing_else_notices(tmp_path, ruin):
     """The ledger starts as ever, and a question finds what it found before."""
     first, entry = _journal()
@@ -330,6 +364,10 @@ async def test_a_ruined_index_is_made_anew_and_nothing_else_notices(tmp_path, ru
             file.write_bytes(b"")
         case "cut":
             file.write_bytes(file.read_bytes()[:8192])
+        case "of another version":
+            db = sqlite3.connect(file)
+            db.execute("PRAGMA user_version = 1")
+            db.close()
         case _:
             db = sqlite3.connect(file)
             db.execute("UPDATE reached SET chain = x'00'")

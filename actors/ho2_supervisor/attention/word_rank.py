@@ -26,6 +26,8 @@ class Ranked(NamedTuple):
 
 def ranked(texts: Sequence[str], words: str, *, words_max: int) -> list[Ranked]:
     """Every text that has any of the words, the best first, of equal ones the earlier; so many words count at most."""
+    if not texts:
+        return []
     found = _words_in([*texts, words])
     terms = sorted(found.pop(len(texts), Counter()))[:words_max]
     if not terms:
