@@ -29,6 +29,8 @@ from hobus.ledger_service.tables import Tables
 
 _STEP_ENTRIES, _STEP_TEXTS, _STEP_BYTES = 4096, 64, 32_768
 """Looked at, and brought in, within a few milliseconds, as long as a full batch takes: a write may wait for either."""
+_SCORED_AT_ONCE = 16
+"""Of a question, about as long."""
 _REST = 4
 """Between two steps there is so many times their time for everything else."""
 _log = structlog.get_logger("ledger")
@@ -173,7 +175,8 @@ class FullText:
                 text_at=self._text_at,
             ):  # fmt: skip
                 found.append(one)
-                await self._bus.sleep(0)
+                if len(found) % _SCORED_AT_ONCE == 0:
+                    await self._bus.sleep(0)
         except sqlite3.Error as error:
             self._broken(error)
             raise LedgerError("unavailable", f"the search index is made anew ({error}): ask again") from error
