@@ -47,7 +47,6 @@ def asset() -> None:
 @asset.command("list")
 @click.argument("turn", metavar="[TURN]", default="")
 @with_json
-@with_home
 def list_(*, home: Home, turn: str) -> Output:
     """List every version of every governed file, and since which entry it is in force; or those of one turn.
 

@@ -11,7 +11,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands.cluster_options import ask
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.commands.ps import actor_row, no_room, peers_of
 from hobus.launch.cli.commands.tools import tools_of
 from hobus.launch.cluster.client import place_of
@@ -25,7 +25,6 @@ from hobus.launch.launcher import tool_check
 
 @click.command()
 @with_json
-@with_home
 def doctor(*, home: Home) -> Output:
     """Check python, libzmq, home, disk, sockets, clock, configuration and the running cluster; exit 1 if one fails."""
     clock = SystemClock()

@@ -86,7 +86,6 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many entries.")
 @click.option("--bodies", is_flag=True, help="With their bodies.")
 @with_json
-@with_home
 def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     """Show the last entries of the record, oldest of them first.
 
@@ -145,7 +144,6 @@ def tail(  # noqa: PLR0913 - one per option
 
 @ledger.command()
 @with_json
-@with_home
 def verify(*, home: Home) -> Output:
     """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
     demand_record(home)

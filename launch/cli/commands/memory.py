@@ -12,7 +12,7 @@ from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import parse_iso
 from hobus.config.schema import AdminConfig
 from hobus.launch.cli.commands import memory_asking as asking
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
@@ -25,7 +25,7 @@ def memory() -> None:
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
     said = "The agent whose memory it is (default: host.agent_id)."
-    return with_json(click.option("--agent", "agent_id", metavar="ID", help=said)(with_home(command)))
+    return click.option("--agent", "agent_id", metavar="ID", help=said)(with_json(command))
 
 
 def _as_of(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
@@ -79,9 +79,8 @@ class ActorRow(Record):
 
 
 @click.command()
-@with_json
 @click.option("--watch", is_flag=True, help="Show them anew each second, in place, until Ctrl-C.")
-@with_home
+@with_json
 def ps(*, home: Home, watch: bool) -> Output:
     """List the processes of the cluster and their states."""
     if watch:

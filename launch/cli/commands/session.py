@@ -21,7 +21,7 @@ from hobus.bus.record.session_facts import SessionStarted
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cli.provenance_view import configurations_of, show_used
 from hobus.launch.cli.turn_account import beginning_of, entries_of_session, run_in, turn_account
 from hobus.launch.cluster import spools
@@ -76,7 +76,6 @@ def session() -> None:
 @click.option("--all", "is_all", is_flag=True, help="Also those that have ended.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
 @with_json
-@with_home
 def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
     """List sessions, the newest first, by the record.
 
@@ -175,7 +174,6 @@ def _cells(start: Entry, standing: Standing, now: float) -> tuple[str, ...]:
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Last commands and turns.")
 @click.option("--turn", metavar="N", help="What happened in one turn: its number, or the id of its input.")
 @with_json
-@with_home
 def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
 
@@ -387,7 +385,6 @@ def _short(text: str) -> str:
 @session.command(name="replay")
 @click.argument("given", metavar="SESSION")
 @with_json
-@with_home
 def replay_session(*, home: Home, given: str) -> Output:
     """Fold a session's journal again and say what does not fit; exit code 3 if anything does not.
 

@@ -279,7 +279,6 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 @click.argument("given", metavar="SESSION")
 @click.option("--reason", default="operator", show_default=True, metavar="WORDS", help="Why; it is recorded.")
 @with_json
-@with_home
 def end(*, home: Home, given: str, reason: str) -> Output:
     """End a session for good; a run of it is cancelled first."""
     place = cluster_of(home)

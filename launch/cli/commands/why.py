@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.provenance_view import change_in_words
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import TURN, ExplainedTurn, explained
@@ -29,7 +29,6 @@ from hobus.launch.sessions.why import Difference, differences, settings_of
 @click.argument("given", metavar="TURN")
 @click.option("--prompts", "in_full", is_flag=True, help="Print every prompt in full, stretch by stretch.")
 @with_json
-@with_home
 def why(*, home: Home, given: str, in_full: bool) -> Output:
     """Explain a turn: what its models were shown, where that came from, and what it cost.
 
@@ -44,7 +43,6 @@ def why(*, home: Home, given: str, in_full: bool) -> Output:
 @click.argument("before", metavar="TURN_A")
 @click.argument("after", metavar="TURN_B")
 @with_json
-@with_home
 def diff(*, home: Home, before: str, after: str) -> Output:
     """Show what differs between the prompts that two turns were answered from.
 
