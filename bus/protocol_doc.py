@@ -1,6 +1,6 @@
 """Makes `bus/PROTOCOL.md` from the catalog, the message classes and the hand-written preface.
 
-python -m hobus.bus.protocol_doc            writes it
+python -m hobus.bus.protocol_doc --write    writes it
 python -m hobus.bus.protocol_doc --check    exits 1 when it is stale
 """
 
@@ -213,12 +213,12 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def redraw(page: Path, text: str, arguments: list[str], module: str) -> int:
+def redraw(page: Path, text: str, arguments: Sequence[str], module: str) -> int:
     """Writes the page's new text; with `--check` says whether it is current, by the exit code and to stderr."""
     if "--check" not in arguments:
         page.write_text(text, encoding="utf-8")
     elif not page.exists() or page.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{page} is stale: run python -m {module}\n")
+        sys.stderr.write(f"{page} is stale: run python -m {module} --write\n")
         return 1
     return 0
 

@@ -1,6 +1,6 @@
 """Makes the table of entries in docs/ledger.md from the catalogue.
 
-python -m hobus.bus.record.catalog_doc            writes it
+python -m hobus.bus.record.catalog_doc --write    writes it
 python -m hobus.bus.record.catalog_doc --check    exits 1 when it is stale
 """
 
