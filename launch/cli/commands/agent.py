@@ -14,9 +14,8 @@ from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import note, printable, say_prose, short_path, table
@@ -70,7 +69,7 @@ def show(*, home: Home, name: str) -> Output:
 def _snapshot_of(home: Home) -> Snapshot:
     """Of the running cluster; without one, what the next start would freeze. Raises CommandError, ConfigError."""
     try:
-        return place_of(home, running(home)).snapshot
+        return cluster_of(home).snapshot
     except CommandError as error:
         if error.exit_code != exit_codes.UNREACHABLE:
             raise

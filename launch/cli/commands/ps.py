@@ -19,7 +19,7 @@ from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster import spools
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import cluster_of, connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
@@ -125,7 +125,7 @@ def _watch(home: Home) -> Output:
     # By name: whoever looks once needs none of it.
     in_place = importlib.import_module("hobus.launch.console.terminal").InPlace()
     clock = SystemClock()
-    interval_s = place_of(home, running(home)).snapshot.config.launcher.watch_interval_ms / 1000
+    interval_s = cluster_of(home).snapshot.config.launcher.watch_interval_ms / 1000
     raise_at_interrupt()
     with suppress(KeyboardInterrupt), in_place:
         while True:

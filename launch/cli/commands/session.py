@@ -44,7 +44,7 @@ from hobus.launch.console.output import (
 )
 from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
-from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of
+from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, sessions_meant
 from hobus.launch.sessions.provenance import Used, digests_named, used_in
 from hobus.launch.sessions.replay import Replay, replay
 from hobus.launch.sessions.summary import LAST, Standing, standing_of
@@ -186,7 +186,7 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     if turn is None and (named_run := run_in(given)) is not None:
         given, turn = named_run
     if turn is not None:
-        session_id = asyncio.run(_meant(home, given))
+        [session_id] = asyncio.run(sessions_meant(home, [given], called="SESSION"))
         account = turn_account(entries_of_session(home, session_id), session_id, turn, called="--turn")
         used = used_in(account.entries, configurations_of(home))
         document = account.document() | {"made_of": [one._asdict() for one in used]}
@@ -213,15 +213,6 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         _show_used(used)
 
     return Output(document, show)
-
-
-async def _meant(home: Home, given: str) -> str:
-    """The full id of the session. Raises CommandError where there is none."""
-    async with journals_of(home) as journals:
-        session_id = await journals.named(given)
-        if not (await journals.newest(session_id, 1))[0]:
-            raise no_such(session_id, called="SESSION")
-        return session_id
 
 
 async def _looked_at(

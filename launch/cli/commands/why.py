@@ -19,9 +19,8 @@ from hobus.launch.cli.why_view import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import note, printable, say, styled
-from hobus.launch.sessions.journal import journals_of
+from hobus.launch.sessions.journal import sessions_meant
 from hobus.launch.sessions.provenance import Changed, changed_between
-from hobus.launch.sessions.which import no_such
 from hobus.launch.sessions.why import Difference, differences, settings_of
 
 
@@ -67,19 +66,8 @@ def diff(*, home: Home, before: str, after: str) -> Output:
 def _explained(home: Home, *given: str) -> list[ExplainedTurn]:
     """Raises CommandError where there is no such turn."""
     named = [run_in(one) or (one, None) for one in given]
-    sessions = asyncio.run(_meant(home, [session for session, _ in named]))
+    sessions = asyncio.run(sessions_meant(home, [session for session, _ in named], called="TURN"))
     return [explained(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]
-
-
-async def _meant(home: Home, given: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    async with journals_of(home) as journals:
-        for one in given:
-            session_id = await journals.named(one)
-            if not (await journals.newest(session_id, 1))[0]:
-                raise no_such(session_id, called="TURN")
-            found.append(session_id)
-    return found
 
 
 def _show_differences(
