@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,9 +29,8 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import (
     as_json,
-    can_be_commanded,
     counted,
-    is_terminal,
+    counting,
     note,
     say,
     say_zone,
@@ -186,14 +184,10 @@ def _show_report(report: VerifyReport) -> None:
 
 def _verified(home: Home) -> VerifyReport:
     """What was found; a terminal sees how far it is, and how long it takes where an index knows how much there is."""
-    if not is_terminal(sys.stderr) or not can_be_commanded():
-        return verify_directory(home.ledger)
-    # By name: nobody else needs it.
-    terminal = importlib.import_module("hobus.launch.console.terminal")
     indexed = read_positions(home.ledger)
     total = indexed[-1].last + 1 if indexed else None
-    with terminal.Counting("verified", "entries", total=total, step=_PROGRESS_STEP) as counting:
-        return verify_directory(home.ledger, counting.at)
+    with counting("verified", "entries", total=total, step=_PROGRESS_STEP) as shown:
+        return verify_directory(home.ledger, None if shown is None else shown.at)
 
 
 async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:

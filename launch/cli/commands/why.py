@@ -15,9 +15,8 @@ from hobus.launch.cli.provenance_view import change_in_words
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import TURN, ExplainedTurn, explained
 from hobus.launch.cli.why_parts import show
-from hobus.launch.cli.why_view import parts_of
+from hobus.launch.cli.why_view import parts_of, value_in_words
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import note, printable, say, styled
 from hobus.launch.sessions.journal import sessions_meant
 from hobus.launch.sessions.provenance import Changed, changed_between
@@ -79,7 +78,8 @@ def _show_differences(
 ) -> None:
     say(styled(f"{before} -> {after}", None, bold=True))
     for name, values in settings.items():
-        say(f"  {name}: ", styled(_value(values["before"]), "red"), " -> ", styled(_value(values["after"]), "green"))
+        was, now = value_in_words(values["before"]), value_in_words(values["after"])
+        say(f"  {name}: ", styled(was, "red"), " -> ", styled(now, "green"))
     for asset in assets:
         was, now = change_in_words(asset)
         say(f"  {printable(asset.path)}: ", styled(was, "red"), " -> ", styled(now, "green"))
@@ -92,7 +92,3 @@ def _show_differences(
             say("  ", styled(printable(line), colour))
     if not settings and not assets and not found:
         note("nothing differs")
-
-
-def _value(value: Any) -> str:
-    return printable(value if isinstance(value, str) else json_text(value)) or "nothing"
