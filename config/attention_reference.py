@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hobus.bus.protocol_doc import redraw
+from hobus.bus.doc_page import redraw
 from hobus.config.attention_template import AnyStage, AppliesTo, Fallback, Template, TemplateBudget
 from hobus.config.files import SHIPPED_ROOT
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from hobus.bus.doc_page import redraw
 from hobus.config.assets import Agent, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
@@ -108,10 +108,8 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
 
 def main(arguments: Sequence[str], target: Path = PAGE) -> int:
     """Writes the page, or with `--check` says whether it is current."""
-    # By name: whoever asks for the lines of an agent needs nothing of the wire.
-    redraw = importlib.import_module("hobus.bus.protocol_doc").redraw
     text = page(json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")))
-    return int(redraw(target, text, arguments, "hobus.config.reference"))
+    return redraw(target, text, arguments, "hobus.config.reference")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from hobus.bus.doc_page import redraw
 from hobus.bus.messages.ledger import STREAMS
-from hobus.bus.protocol_doc import redraw
 from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"
