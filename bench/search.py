@@ -21,11 +21,10 @@ from typing import Any
 
 from bench.ledger_drills.rig import SmallBus, call
 from bench.report import arguments, machine, percentile, say_machine, write_json
-from hobus.actors.ho2_supervisor.turn.sources import FoundInHistory, HistorySearched, found_in_history
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.ids import session_id_of
-from hobus.bus.messages.ledger import Hits, Provenance, Search, WriteEntry, session_stream
+from hobus.bus.messages.ledger import Hit, Hits, Provenance, Search, WriteEntry, session_stream
 from hobus.config.snapshot import load_snapshot
 from hobus.ledger_service.search_index import FILE
 from hobus.ledger_service.service import LedgerService
@@ -113,15 +112,19 @@ class Asking:
         return {f"{name}_{of}": round(seconds * 1000, 2) for of, seconds in figures.items()}
 
 
-async def _needle(ledger: Asking) -> HistorySearched:
-    """What the question brings, in the session that has the answer."""
-    given: Any = ledger
-    return await found_in_history(QUESTION, SESSION, ledger=given, limit=3, score_min=0.2)
+async def _needle(ledger: Asking) -> list[Hit]:
+    """What the question brings, in the session that has the answer, asked as a supervisor asks."""
+    return (await ledger.search(question_of(QUESTION, limit=3, score_min=0.2))).hits
 
 
-async def found_needle(service: LedgerService) -> list[FoundInHistory]:
-    """The same, of a ledger that was just written."""
-    return (await _needle(Asking(service, "ho2/1@7"))).found
+def question_of(words: str, **bounds: Any) -> Search:
+    """Of the texts of that session alone."""
+    return Search(words=words, session_id=SESSION, streams=["session"], **bounds)
+
+
+async def found_needle(service: LedgerService) -> list[Hit]:
+    """What the question brings in a ledger that was just written."""
+    return await _needle(Asking(service, "ho2/1@7"))
 
 
 class _Bus(SmallBus):
@@ -152,13 +155,13 @@ async def measure(folder: Path, turns: int) -> dict[str, Any]:
         await common.search(Search(words=frequent, limit=10))
     await service.drain()
     size = sum(file.stat().st_size for file in folder.glob(f"{FILE}*"))
-    first = searched.found[0] if searched.found else None
+    first = searched[0] if searched else None
     return {
         "turns": turns,
         "entries": service.counters().get("entries", 0) or turns * 8 + 2,
-        "found": first is not None and first.text.startswith(NEEDLE),
+        "found": first is not None and first.excerpt.startswith(NEEDLE),
         "score": round(first.score, 2) if first else 0,
-        "next_score": round(searched.found[1].score, 2) if len(searched.found) > 1 else 0,
+        "next_score": round(searched[1].score, 2) if len(searched) > 1 else 0,
         "write_s": round(written_s, 2),
         "indexed_s": round(indexed_s, 2),
         "indexed_cpu_s": round(indexed_cpu_s, 2),

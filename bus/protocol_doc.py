@@ -1,6 +1,6 @@
 """Makes `bus/PROTOCOL.md` from the catalog, the message classes and the hand-written preface.
 
-python -m hobus.bus.protocol_doc            writes it
+python -m hobus.bus.protocol_doc --write    writes it
 python -m hobus.bus.protocol_doc --check    exits 1 when it is stale
 """
 
@@ -20,6 +20,7 @@ from hobus.bus.broker.tap_record import VERDICTS, TapRecord
 from hobus.bus.broker.tap_wire import TAP_VERSION
 from hobus.bus.catalog import CLASSES, ROLES, ROWS, Row
 from hobus.bus.codec import HEADER_MAX_BYTES
+from hobus.bus.doc_page import redraw
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record
@@ -211,16 +212,6 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines)
-
-
-def redraw(page: Path, text: str, arguments: list[str], module: str) -> int:
-    """Writes the page's new text; with `--check` says whether it is current, by the exit code and to stderr."""
-    if "--check" not in arguments:
-        page.write_text(text, encoding="utf-8")
-    elif not page.exists() or page.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{page} is stale: run python -m {module}\n")
-        return 1
-    return 0
 
 
 def main(arguments: list[str]) -> int:

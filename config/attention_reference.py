@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from hobus.bus.doc_page import redraw
 from hobus.config.attention_template import AnyStage, AppliesTo, Fallback, Template, TemplateBudget
 from hobus.config.files import SHIPPED_ROOT
 
@@ -57,18 +58,8 @@ def _sentence(model: type[BaseModel]) -> str:
 
 
 def main(arguments: Sequence[str], target: Path = PAGE) -> int:
-    """`--check`: 0 if the page is current, else 1. `--write`: write it. 2: neither was asked for."""
-    if list(arguments) not in (["--check"], ["--write"]):
-        sys.stderr.write("usage: python -m hobus.config.attention_reference --check | --write\n")
-        return 2
-    text = page()
-    if arguments[0] == "--write":
-        target.write_text(text, encoding="utf-8")
-        return 0
-    if target.is_file() and target.read_text(encoding="utf-8") == text:
-        return 0
-    sys.stderr.write(f"{target.name} is not current: python -m hobus.config.attention_reference --write\n")
-    return 1
+    """Writes the page, or with `--check` says whether it is current."""
+    return redraw(target, page(), arguments, "hobus.config.attention_reference")
 
 
 if __name__ == "__main__":

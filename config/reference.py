@@ -1,16 +1,17 @@
-"""Writes docs/configuration.md from schema and shipped values: `python -m hobus.config.reference [--check]`."""
+"""Writes docs/configuration.md from schema and shipped values: `python -m hobus.config.reference --check | --write`."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from hobus.bus.doc_page import redraw
 from hobus.config.assets import Agent, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
@@ -105,15 +106,10 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
     return "", value
 
 
-def main(arguments: list[str], target: Path = PAGE) -> int:
+def main(arguments: Sequence[str], target: Path = PAGE) -> int:
     """Writes the page, or with `--check` says whether it is current."""
     text = page(json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")))
-    if "--check" not in arguments:
-        target.write_text(text, encoding="utf-8")
-    elif not target.is_file() or target.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{target.name} is not current: python -m hobus.config.reference\n")
-        return 1
-    return 0
+    return redraw(target, text, arguments, "hobus.config.reference")
 
 
 if __name__ == "__main__":

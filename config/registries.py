@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
-from hobus.config.assets import HOME_PACKAGE, Framework, Package, Spec
+from hobus.config.assets import HOME_PACKAGE, FileInForce, Framework, Package, Spec
 from hobus.config.files import kind_of
 
 
@@ -17,47 +17,13 @@ class Row(NamedTuple):
     text: str
 
 
-class Manifests(Protocol):
-    """Whatever holds all manifests: a snapshot, or what becomes one."""
+class Manifests(NamedTuple):
+    """Everything in force: by its id, and files by name, a home's own ones, which no manifest lists, among them."""
 
-    @property
-    def frameworks(self) -> Mapping[str, Framework]:
-        """By id."""
-        ...
-
-    @property
-    def specs(self) -> Mapping[str, Spec]:
-        """By id."""
-        ...
-
-    @property
-    def packages(self) -> Mapping[str, Package]:
-        """By id."""
-        ...
-
-
-class Owned(Protocol):
-    """One governed file in force."""
-
-    @property
-    def sha256(self) -> str:
-        """`sha256:<64 hex>` of its bytes."""
-        ...
-
-    @property
-    def package_id(self) -> str:
-        """Who owns it."""
-        ...
-
-
-@runtime_checkable
-class Owning(Protocol):
-    """Manifests that also know which file is in force, and whose: a home's own ones, which no manifest lists, too."""
-
-    @property
-    def files(self) -> Mapping[str, Owned]:
-        """By name."""
-        ...
+    frameworks: Mapping[str, Framework]
+    specs: Mapping[str, Spec]
+    packages: Mapping[str, Package]
+    files: Mapping[str, FileInForce]
 
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -104,7 +70,7 @@ def _packages(manifests: Manifests) -> list[Row]:
         _row("packages", package, f"{package.package_id} {package.version}: {package.title}")
         for _, package in sorted(manifests.packages.items())
     ]
-    if isinstance(manifests, Owning) and any(file.package_id == HOME_PACKAGE for file in manifests.files.values()):
+    if any(file.package_id == HOME_PACKAGE for file in manifests.files.values()):
         told = dict.fromkeys(FIELDS["packages"], "") | {"package_id": HOME_PACKAGE, "title": _HOME_TITLE}
         found.append(Row(HOME_PACKAGE, told, f"{HOME_PACKAGE}: {_HOME_TITLE}"))
     return sorted(found, key=lambda row: row.row_id)
@@ -114,22 +80,18 @@ _HOME_TITLE = "This home's own files"
 
 
 def _file_ownership(manifests: Manifests) -> list[Row]:
-    """Of what is in force, where that is known; else of what the manifests list."""
     listed = {
         (package_id, asset.path): asset
         for package_id, package in manifests.packages.items()
         for asset in package.assets
     }
-    if not isinstance(manifests, Owning):
-        owned = [(asset.path, package_id, asset.sha256) for (package_id, _), asset in listed.items()]
-    else:
-        owned = [(path, file.package_id, file.sha256) for path, file in manifests.files.items()]
     found: list[Row] = []
-    for path, package_id, sha256 in sorted(owned):
+    for path, file in sorted(manifests.files.items()):
+        package_id = file.package_id
         asset = listed.get((package_id, path))
         kind = kind_of(path)
         classification = asset.classification if asset is not None else _CLASSIFICATIONS.get(kind or "doc", "doc")
-        fields = {"path": path, "package_id": package_id, "classification": classification, "sha256": sha256}
+        fields = {"path": path, "package_id": package_id, "classification": classification, "sha256": file.sha256}
         found.append(Row(path, fields, f"{path}: {package_id} ({classification})"))
     return found
 

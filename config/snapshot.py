@@ -22,6 +22,7 @@ from hobus.config.files import SHIPPED_ALONE, Layers
 from hobus.config.in_force import digest_of
 from hobus.config.load import Further, Governed, Reading, read
 from hobus.config.prompt_pack import parse_pack
+from hobus.config.registries import Manifests
 from hobus.config.schema import AdminConfig
 
 _MAPPINGS = ("agents", "contracts", "prompt_packs", "templates", "frameworks", "specs", "packages", "files")
@@ -47,6 +48,11 @@ class Snapshot:
     """File -> `shipped`, its package's id or the home's own path; empty for a snapshot that came as bytes."""
     contents: bytes = field(compare=False, repr=False)
     """The files themselves, as `contents_in` reads them; empty for a snapshot that came as bytes."""
+
+    @property
+    def manifests(self) -> Manifests:
+        """What its registries are derived from."""
+        return Manifests(self.frameworks, self.specs, self.packages, self.files)
 
     def output_schemas(self) -> dict[str, dict[str, Any]]:
         """Contract id -> what its answers are judged by, and nothing else of the contract."""

@@ -14,7 +14,7 @@ from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetCrossed, Bu
 from hobus.bus.spool import RecordKeeper
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import budget, records
-from hobus.gateway_service.budget import BudgetState, Crossed, NotReserved, Reservation, Scope
+from hobus.gateway_service.budget import BudgetState, NotReserved, Reservation, Scope
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PromptCall
 
@@ -83,7 +83,7 @@ class BudgetAccount:
             match effect:
                 case NotReserved():
                     raise _refusal(effect, reservation, estimate)
-                case Crossed():
+                case BudgetCrossed():
                     self._note_crossing(attempt, effect)
         return attempt
 
@@ -96,11 +96,10 @@ class BudgetAccount:
                 return  # as long-lived as its calls: their PROMPT_SENT says it
             self._note("BUDGET_ALLOCATED", f"{scope}/{limit}", BudgetAllocated(scope, limit))
 
-    def _note_crossing(self, attempt: Attempt, effect: Crossed) -> None:
+    def _note_crossing(self, attempt: Attempt, effect: BudgetCrossed) -> None:
         """BUDGET_WARNING: in mode warn, once per crossing of a limit."""
         about = f"{attempt.name}/{effect.scope.partition(':')[0]}"
-        payload = BudgetCrossed(effect.scope, effect.limit, effect.used, effect.reserved)
-        self._note("BUDGET_WARNING", about, payload, attempt, decision="WARNING", reason="BUDGET_EXHAUSTED")
+        self._note("BUDGET_WARNING", about, effect, attempt, decision="WARNING", reason="BUDGET_EXHAUSTED")
 
     def _note_release(self, attempt: Attempt, code: str) -> None:
         """BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from hobus.bus.messages.gateway import Prompt, ScopeBudget
+from hobus.bus.record.payloads.prompts import BudgetCrossed, agent_scope, order_scope, provider_scope, session_scope
 from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
-from hobus.bus.record.payloads.prompts import agent_scope, order_scope, provider_scope, session_scope
 from hobus.config.assets import Agent
 from hobus.config.schema import BudgetConfig, Route
 from hobus.gateway_service.pricing import Settlement
@@ -46,16 +46,8 @@ class NotReserved(NamedTuple):
     remaining: int | None
 
 
-class Crossed(NamedTuple):
-    """In mode warn: this reservation does not fit the scope, and the one before it did."""
-
-    scope: str
-    limit: int
-    used: int
-    reserved: int
-
-
-Effect = NotReserved | Crossed
+Effect = NotReserved | BudgetCrossed
+"""BudgetCrossed: in mode warn this reservation does not fit the scope, and the one before it did."""
 
 
 @dataclass(slots=True)
@@ -95,7 +87,7 @@ class BudgetState:
         for name, was_over in zip(reservation.scopes, before, strict=True):
             scope = self.scopes[name]
             if scope.limit is not None and scope.is_over and not was_over:
-                crossed.append(Crossed(name, scope.limit, scope.used, scope.reserved))
+                crossed.append(BudgetCrossed(name, scope.limit, scope.used, scope.reserved))
         return crossed
 
     def restore(self, reservation: Reservation) -> None:

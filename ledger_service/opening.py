@@ -17,7 +17,7 @@ from hobus.config.schema import LedgerConfig
 from hobus.ledger_service.index import FILE as INDEX
 from hobus.ledger_service.index import FILES, Committed, Index, Position
 from hobus.ledger_service.intake import Surroundings
-from hobus.ledger_service.recovery import Recovered, Removed, catch_up, recover
+from hobus.ledger_service.recovery import Recovered, catch_up, recover
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
 from hobus.ledger_service.writer import Writer, disk_full, needed_bytes
@@ -187,7 +187,7 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
         raise no_index(disk, error) from error
 
 
-def _record_of(removed: Removed, world: Surroundings) -> WriteEntry:
+def _record_of(removed: BatchSetAside, world: Surroundings) -> WriteEntry:
     """The record of a recovery: which bytes were set aside, and where they are."""
     return WriteEntry(
         submission_id=f"RECOVERED:{world.origin}/1",
@@ -195,5 +195,5 @@ def _record_of(removed: Removed, world: Surroundings) -> WriteEntry:
         event_type="RECOVERED",
         reason=f"{removed.kind}_batch",
         at_us=world.now_us(),
-        bodies=[pack_payload(BatchSetAside(*removed))],
+        bodies=[pack_payload(removed)],
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hobus.bus.port import Disk
 from hobus.bus.record.entry import StoredEntry, decode_stored
+from hobus.bus.record.payloads.governance import BatchSetAside
 from hobus.ledger_service.admission import advance
 from hobus.ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
 from hobus.ledger_service.index import Position
@@ -23,22 +24,12 @@ _ROWS_PER_STEP = 2000
 """Entries indexed between two chances for the rest of the process to run."""
 
 
-class Removed(NamedTuple):
-    """A torn batch that was set aside."""
-
-    file: str
-    byte: int
-    size_bytes: int
-    kept_in: str
-    kind: str  # torn; or stray: bytes beyond the end that no write left there
-
-
 class Recovered(NamedTuple):
     """Where the ledger stands."""
 
     position: Position  # of the segment to go on with; `last` is -1 for an empty ledger
     ledger_at_us: int
-    removed: Removed | None
+    removed: BatchSetAside | None
 
 
 class _SegmentEnd(NamedTuple):
@@ -187,7 +178,7 @@ def _demand_sealed(file: str, end: _SegmentEnd, next_first: int) -> None:
         raise Damage(file, end.position.end, what, sequence=end.position.last + 1)
 
 
-def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: SegmentTail) -> Removed | None:
+def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: SegmentTail) -> BatchSetAside | None:
     """Copies what follows the last whole batch to a file of its own, durably, then puts zeros there."""
     if tail.kind == "clean":
         return None
@@ -204,7 +195,7 @@ def _set_aside(disk: Disk, files: SegmentFiles, first: int, tail: SegmentTail) -
     handle.write_at(tail.at, bytes(len(torn)))
     handle.sync()
     handle.close()
-    return Removed(files.path(first), tail.at, len(torn), kept, tail.kind)
+    return BatchSetAside(files.path(first), tail.at, len(torn), kept, tail.kind)
 
 
 def _make_durable(files: SegmentFiles, first: int, last: Whole) -> None:

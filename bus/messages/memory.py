@@ -377,37 +377,29 @@ class OverlayLogged(Message, wire="memory.overlay_logged"):
     is_active: bool = Field(description="as all that was said about it has it; false: it is pending, or stayed off")
 
 
-class DeactivateOverlay(Message, wire="memory.deactivate_overlay"):
+class OverlayChange(Record):
+    """That a person changes an artifact. Unknown id: refused, nothing appended."""
+
+    agent_id: AgentId
+    artifact_id: ArtifactId
+    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
+    at: Timestamp
+    principal: ItsPrincipal = None
+
+
+class DeactivateOverlay(OverlayChange, Message, wire="memory.deactivate_overlay"):
     """A person switches an artifact off, or rejects one that waits. Unknown id: refused, nothing appended.
 
     Its signals make no new one either, until a person switches it on again.
     """
 
-    agent_id: AgentId
-    artifact_id: ArtifactId
-    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
-    at: Timestamp
-    principal: ItsPrincipal = None
 
-
-class ActivateOverlay(Message, wire="memory.activate_overlay"):
+class ActivateOverlay(OverlayChange, Message, wire="memory.activate_overlay"):
     """A person switches an artifact on again that is off. Unknown id: refused, nothing appended."""
 
-    agent_id: AgentId
-    artifact_id: ArtifactId
-    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
-    at: Timestamp
-    principal: ItsPrincipal = None
 
-
-class ConfirmOverlay(Message, wire="memory.confirm_overlay"):
+class ConfirmOverlay(OverlayChange, Message, wire="memory.confirm_overlay"):
     """A person confirms a constraint that waits: it is in force from then on. Unknown id: refused, nothing appended."""
-
-    agent_id: AgentId
-    artifact_id: ArtifactId
-    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
-    at: Timestamp
-    principal: ItsPrincipal = None
 
 
 class UpdateOverlayWeight(Message, wire="memory.update_overlay_weight"):

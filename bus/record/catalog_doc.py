@@ -1,6 +1,6 @@
 """Makes the table of entries in docs/ledger.md from the catalogue.
 
-python -m hobus.bus.record.catalog_doc            writes it
+python -m hobus.bus.record.catalog_doc --write    writes it
 python -m hobus.bus.record.catalog_doc --check    exits 1 when it is stale
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from hobus.bus.doc_page import redraw
 from hobus.bus.messages.ledger import STREAMS
-from hobus.bus.protocol_doc import redraw
 from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
-from hobus.config.assets import Framework, Package, Spec
+from hobus.config.assets import FileInForce
 from hobus.config.gates.ownership import owners_of
 from hobus.config.gates.run import View
+from hobus.config.registries import Manifests
 
 
-class OwnedFile(NamedTuple):
-    """One file in force."""
-
-    sha256: str
-    package_id: str
-
-
-class InForce(NamedTuple):
-    """By id, and files by name."""
-
-    frameworks: Mapping[str, Framework]
-    specs: Mapping[str, Spec]
-    packages: Mapping[str, Package]
-    files: Mapping[str, OwnedFile]
-
-
-def in_force(view: View) -> InForce:
+def in_force(view: View) -> Manifests:
     """A file that a home has in place of another's belongs to the home; so does all that no manifest of it lists."""
     owners = owners_of(view.layers)
     held = {name: one for layer in view.layers for name, one in layer.held.items()}
     assets = view.reading.assets
-    files = {name: OwnedFile(held[name].sha256, owner) for name, owner in owners.items()}
-    return InForce(assets["framework"], assets["spec"], assets["package"], files)
+    files = {
+        # Unchecked: what cannot be read is in the list, too, and has no hash.
+        name: FileInForce.model_construct(sha256=held[name].sha256, package_id=owner)
+        for name, owner in owners.items()
+    }
+    return Manifests(assets["framework"], assets["spec"], assets["package"], files)

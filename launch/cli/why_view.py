@@ -122,7 +122,7 @@ def _classification(explained: Explanation) -> Iterator[Part]:
         return
     yield Heading(f"the message was taken as (#{explained.classified})")
     for name, value in (explained.classification or {"nothing": "the classification failed"}).items():
-        yield Said(f"  {printable(name)}: {_value(value)}")
+        yield Said(f"  {printable(name)}: {value_in_words(value)}")
 
 
 def _context(context: ContextSeen) -> Iterator[Part]:
@@ -244,7 +244,7 @@ def _facts(explained: Explanation) -> Iterator[Part]:
         yield Heading(f"{one.event}{f': {one.decision.lower()}' if one.decision else ''} (#{one.sequence})")
         for name, value in one.says.items():
             if value not in ("", None, [], {}):
-                yield Said(f"  {name}: {_value(value)}")
+                yield Said(f"  {name}: {value_in_words(value)}")
 
 
 def _rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[Part]:
@@ -259,7 +259,8 @@ def _further(count: int, noun: str) -> Iterator[Part]:
         yield Said(f"  and {counted(count - _ROWS, f'further {noun}')}: --json has all", "bright_black")
 
 
-def _value(value: Any) -> str:
+def value_in_words(value: Any) -> str:
+    """A text as it is, anything else as JSON, in one line."""
     return printable(value if isinstance(value, str) else json_text(value)) or "nothing"
 
 

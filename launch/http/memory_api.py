@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
@@ -22,7 +22,13 @@ from hobus.launch.http.problems import Problem
 
 _ARTIFACT = re.compile(r"ART-[!-~]{1,76}")
 _PLACE = re.compile(r"\d{1,18}")
-Change = m.DeactivateOverlay | m.ActivateOverlay | m.ConfirmOverlay | m.UpdateOverlayWeight
+_CHANGES: dict[str, type[m.DeactivateOverlay | m.ActivateOverlay | m.ConfirmOverlay | m.UpdateOverlayWeight]] = {
+    "deactivate": m.DeactivateOverlay,
+    "activate": m.ActivateOverlay,
+    "confirm": m.ConfirmOverlay,
+    "reject": m.DeactivateOverlay,
+    "weight": m.UpdateOverlayWeight,
+}
 
 
 class MemoryLine(BaseModel):
@@ -102,21 +108,11 @@ async def _changed(request: Request, body: MemoryChangeBody) -> Response:
     if not _ARTIFACT.fullmatch(artifact_id):
         raise Problem(404, "unknown_artifact", "no such line: expected ART-…", param="artifact_id")
     agent_id = _agent(door, _asked(request, "agent_id").get("agent_id"))
-    about = {
+    about: dict[str, Any] = {
         "agent_id": agent_id, "artifact_id": artifact_id, "principal": _whose(request), "reason": body.reason,
-        "at": iso(door.bus.now()),
+        "at": iso(door.bus.now()), **({} if body.weight is None else {"new_weight": body.weight}),
     }  # fmt: skip
-    change: Change
-    match body.change:
-        case "weight":
-            assert body.weight is not None  # noqa: S101 - checked as the body was read
-            change = m.UpdateOverlayWeight(**about, new_weight=body.weight)
-        case "confirm":
-            change = m.ConfirmOverlay(**about)
-        case "activate":
-            change = m.ActivateOverlay(**about)
-        case _:
-            change = m.DeactivateOverlay(**about)
+    change = _CHANGES[body.change](**about)
     changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
     return JSONResponse(_line(changed.overlay).model_dump(mode="json"))
 

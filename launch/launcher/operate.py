@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from hobus.bus.clock import SystemClock
 from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.client import cluster_of, place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, not_reachable, running, stalled
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, UsageFault, next_command
@@ -93,7 +93,7 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
 
     Raises CommandError when one of them failed, the cluster ends, or it takes longer than the configuration allows.
     """
-    config = place_of(home, running(home)).snapshot.config.launcher
+    config = cluster_of(home).snapshot.config.launcher
     clock = SystemClock()
     deadline = clock.monotonic() + (config.finish_ms + config.drain_ms + config.ready_timeout_ms) / 1000
     while True:

@@ -7,9 +7,9 @@ import time
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import ConfigError
 from hobus.launch.cluster import config_changed, identity, run_file
-from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
+from hobus.launch.cluster.run_file import ChildRow, RunFile, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
 from hobus.launch.console.output import duration, note, say, say_prose
@@ -86,7 +86,7 @@ def _is_bound(asked: str, bound: str) -> bool:
 
 
 def _wait(home: Home, ready_within_s: float | None) -> int:
-    config = place_of(home, running(home)).snapshot.config.launcher
+    config = cluster_of(home).snapshot.config.launcher
     clock = SystemClock()
     within_s = config.ready_timeout_ms / 1000 if ready_within_s is None else ready_within_s
     deadline = clock.monotonic() + within_s

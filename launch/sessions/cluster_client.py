@@ -32,10 +32,9 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.streams import StreamDelta, StreamReset
 from hobus.bus.port import Bus
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.run_file import running
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
 from hobus.launch.sessions.turns import process_turn
@@ -60,7 +59,7 @@ class AsyncClusterClient(AsyncSessions):
         Raises CommandError when there is none, BusError when its broker does not answer.
         """
         root = home_of(Path(home))
-        place = place_of(root, running(root))
+        place = cluster_of(root)
         held = AsyncExitStack()
         bus = await held.enter_async_context(connected(place, "door"))
         return cls(place, bus, held, timeout_s=timeout_s)

@@ -162,6 +162,20 @@ async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     return entries if is_enough(entries, has_earlier=has_earlier) else await journals.whole(session_id)
 
 
+async def begun(journals: Journals, given: str, *, called: str) -> str:
+    """The full id of the session that is meant, which has an entry. Raises CommandError where there is none."""
+    session_id = await journals.named(given)
+    if not (await journals.newest(session_id, 1))[0]:
+        raise no_such(session_id, called=called)
+    return session_id
+
+
+async def sessions_meant(home: Home, given: Iterable[str], *, called: str) -> list[str]:
+    """The full ids of the sessions that are meant. Raises CommandError where one is not there."""
+    async with journals_of(home) as journals:
+        return [await begun(journals, one, called=called) for one in given]
+
+
 @asynccontextmanager
 async def journals_of(home: Home) -> AsyncGenerator[Journals]:
     """The journals of this home: of its running ledger, else of its files, and then that is said on stderr.

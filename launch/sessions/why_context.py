@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.record.payload import payload_in
-from hobus.bus.record.payloads.orders import ContextAssembled, FragmentTrace, StageTrace
+from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, StageTrace
 from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS
 from hobus.launch.sessions.account import short
+from hobus.launch.sessions.evidence import body_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,29 +25,22 @@ class ContextSeen:
     chosen_by: str
     tokens: int
     max_tokens: int
-    queries: int
+    queries: int = 0
     elapsed_ms: int
     stopped_by: str
     fallback: str
-    is_cached: bool
-    shown_by: str
+    is_cached: bool = False
+    shown_by: str = ""
     """Short id of the order whose context it is; empty: it was assembled for this turn."""
     stages: tuple[StageTrace, ...]
-    fragments: tuple[FragmentTrace, ...]
+    fragments: tuple[FragmentTrace, ...] = ()
     warnings: tuple[str, ...]
 
 
 def contexts_in(turn: Iterable[Entry]) -> tuple[ContextSeen, ...]:
     """Each context of the turn, in the order of the record; what was erased is left out."""
-    assembled = ((one, _payload(one)) for one in turn if one.event_type == "CONTEXT_ASSEMBLED")
-    return tuple(seen for one, said in assembled if said is not None for seen in _contexts(one.sequence, said))
-
-
-def _payload(entry: Entry) -> ContextAssembled | None:
-    try:
-        return payload_in(ContextAssembled, entry)
-    except ValueError:  # of another version
-        return None
+    assembled = ((one, said) for one in turn if isinstance(said := body_of(one), ContextAssembled))
+    return tuple(seen for one, said in assembled for seen in _contexts(one.sequence, said))
 
 
 _WHAT = {CLASSIFICATIONS: "classification", CONSOLIDATIONS: "consolidation"}
@@ -55,43 +49,32 @@ _WHAT = {CLASSIFICATIONS: "classification", CONSOLIDATIONS: "consolidation"}
 def _contexts(sequence: int, said: ContextAssembled) -> Iterator[ContextSeen]:
     """The classification's goes before the answer's, as it was assembled."""
     for one in said.beside:
-        yield ContextSeen(
-            sequence=sequence,
-            what=_WHAT.get(one.contract_id, "other"),
-            template_id=one.template_id,
-            template_version=one.template_version,
-            chosen_by=one.chosen_by,
-            tokens=one.tokens_assembled,
-            max_tokens=one.max_context_tokens,
-            queries=0,
-            elapsed_ms=sum(stage.duration_ms for stage in one.stages),
-            stopped_by=one.stopped_by,
-            fallback=one.fallback,
-            is_cached=False,
-            shown_by="",
-            stages=one.stages,
-            fragments=(),
-            warnings=one.warnings,
-        )
-    yield _context(sequence, said)
+        yield _seen(sequence, one, else_what="other", elapsed_ms=sum(stage.duration_ms for stage in one.stages))
+    yield _seen(
+        sequence,
+        said,
+        else_what="answer",
+        elapsed_ms=said.elapsed_ms,
+        queries=said.queries_executed,
+        is_cached=said.is_cached,
+        shown_by=said.shown_by and short(said.shown_by),
+        fragments=said.fragments,
+    )
 
 
-def _context(sequence: int, said: ContextAssembled) -> ContextSeen:
+def _seen(sequence: int, said: ContextAssembled | ContextBeside, *, else_what: str, **own: Any) -> ContextSeen:
+    """What both kinds of record say, and what is `own` to one."""
     return ContextSeen(
         sequence=sequence,
-        what=_WHAT.get(said.contract_id, "answer"),
+        what=_WHAT.get(said.contract_id, else_what),
         template_id=said.template_id,
         template_version=said.template_version,
         chosen_by=said.chosen_by,
         tokens=said.tokens_assembled,
         max_tokens=said.max_context_tokens,
-        queries=said.queries_executed,
-        elapsed_ms=said.elapsed_ms,
         stopped_by=said.stopped_by,
         fallback=said.fallback,
-        is_cached=said.is_cached,
-        shown_by=said.shown_by and short(said.shown_by),
         stages=said.stages,
-        fragments=said.fragments,
         warnings=said.warnings,
+        **own,
     )

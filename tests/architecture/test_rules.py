@@ -67,7 +67,6 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.runs": "begins runs, and ends them",
     "hobus.actors.ho2_supervisor.ownership.take_over": "reads sessions, and fences their former owners",
     "hobus.actors.ho2_supervisor.turn.tool_batch": "sends the calls of one batch side by side",
-    "hobus.actors.ho2_supervisor.turn.sources": "asks for old texts and files",
     "hobus.actors.ho2_supervisor.turn.turn": "the linear turn",
     "hobus.actors.ho2_supervisor.turn.turn_record": "writes the turn's records",
     "hobus.actors.ho3_memory.actor": "where READ and LOG arrive",

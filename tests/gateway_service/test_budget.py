@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.builders import SESSION, prompt
+from hobus.bus.record.payloads.prompts import BudgetCrossed
 from hobus.config.schema import Route
 from hobus.gateway_service.budget import (
     BudgetState,
-    Crossed,
     NotReserved,
     Reservation,
     Scope,
@@ -111,10 +111,10 @@ def test_warn_says_a_crossing_once_and_again_after_it_fell_back():
     """Crossed on the way over, silent while over, crossed again after a settlement brought it back."""
     made = state(session=100)
     assert made.reserve(*reserve(100, "a", "warn")) == []
-    assert made.reserve(*reserve(1, "b", "warn")) == [Crossed("session:s", 100, 0, 101)]
+    assert made.reserve(*reserve(1, "b", "warn")) == [BudgetCrossed("session:s", 100, 0, 101)]
     assert made.reserve(*reserve(1, "c", "warn")) == []
     made.settle("a", settled(0))
-    assert made.reserve(*reserve(99, "d", "warn")) == [Crossed("session:s", 100, 0, 101)]
+    assert made.reserve(*reserve(99, "d", "warn")) == [BudgetCrossed("session:s", 100, 0, 101)]
 
 
 def test_off_neither_refuses_nor_warns_and_counts_the_same():

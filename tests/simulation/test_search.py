@@ -6,7 +6,6 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
-from hobus.actors.ho2_supervisor.turn.sources import found_in_history
 from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Search
@@ -22,12 +21,12 @@ def test_messages_replies_and_results_of_tools_of_real_turns_are_found_under_ref
         ledger = LedgerClient(cluster.world.client("ho2"), snapshot.config.ledger)
 
         async def asked(words):
-            searched = await found_in_history(words, first.session_id, ledger=ledger, limit=9, score_min=0.0)
-            texts = [(await ledger.body(one.ref)).decode() for one in searched.found]
-            assert searched.warning == "" and all(
-                one.text in text for one, text in zip(searched.found, texts, strict=True)
-            )
-            return [(one.kind, text) for one, text in zip(searched.found, texts, strict=True)]
+            question = Search(words=words, session_id=first.session_id, streams=["session"], limit=9)
+            searched = await ledger.search(question)
+            texts = [(await ledger.body(one.ref)).decode() for one in searched.hits]
+            assert searched.reached == searched.head
+            assert all(one.excerpt in text for one, text in zip(searched.hits, texts, strict=True))
+            return [(one.kind, text) for one, text in zip(searched.hits, texts, strict=True)]
 
         bicycles = cluster.world.run(asked("the bicycle"))
         packages = cluster.world.run(asked("PKG ADMIN AGENT"))

@@ -36,7 +36,7 @@ def _rows(by_id: Mapping[str, Any], *fields: str) -> list[dict[str, Any]]:
 
 
 def _registry(name: str, snapshot: Snapshot, *fields: str) -> list[dict[str, str]]:
-    return [{field: row.fields[field] for field in fields} for row in rows_of(name, snapshot, {})]
+    return [{field: row.fields[field] for field in fields} for row in rows_of(name, snapshot.manifests, {})]
 
 
 def permitted_tools(agent: Agent, tools: Mapping[str, ToolDefinition]) -> list[str]:

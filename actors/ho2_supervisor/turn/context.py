@@ -27,7 +27,7 @@ from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Segment
-from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, StageTrace
+from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace
 from hobus.config.attention_rules import tokens_of
 from hobus.config.attention_template import CLASSIFICATIONS, OfTurn, Template
 from hobus.config.prompt_contracts import contract_id_of
@@ -134,7 +134,7 @@ def _sources(
                 yield fragment
 
     own = own_sources(
-        request, run.resources.snapshot, run.resources.client, entries_max=run.config.ledger.read_entries_max
+        request, run.resources.snapshot.manifests, run.resources.client, entries_max=run.config.ledger.read_entries_max
     )
     others = own | lookups(run, request, shown) | {"history": said}
     packs = run.resources.snapshot.prompt_packs
@@ -225,19 +225,8 @@ def _record(
 
 
 def _beside(context: AssembledContext) -> ContextBeside:
-    return ContextBeside(
-        contract_id=CLASSIFICATIONS,
-        template_id=context.template_id,
-        template_version=context.template_version,
-        template_hash=context.template_hash,
-        max_context_tokens=context.max_context_tokens,
-        tokens_assembled=context.budget_used.tokens_assembled,
-        stopped_by=context.stopped_by,
-        stages=tuple(StageTrace(*stage) for stage in context.pipeline_trace),
-        fallback=context.fallback,
-        warnings=context.warnings,
-        chosen_by=context.chosen_by,
-    )
+    told = traced(context, as_of_ts="", as_of_seq=None)._replace(contract_id=CLASSIFICATIONS)
+    return ContextBeside(*(getattr(told, name) for name in ContextBeside._fields))
 
 
 def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:

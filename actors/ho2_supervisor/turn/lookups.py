@@ -14,9 +14,9 @@ from hobus.actors.ho2_supervisor.attention.account import LimitReached
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.word_rank import ranked
-from hobus.actors.ho2_supervisor.turn import sources
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Hit, Search
 from hobus.config.attention_template import FileRead, HorizontalSearch
 from hobus.config.registries import FIELDS, rows_of
@@ -67,7 +67,7 @@ async def _said(
 
 def _rows(run: Run) -> list[Fragment]:
     """The rows of every registry."""
-    rows = [row for registry in FIELDS for row in rows_of(registry, run.resources.snapshot, {})]
+    rows = [row for registry in FIELDS for row in rows_of(registry, run.resources.snapshot.manifests, {})]
     return [plain("registry", row.row_id, row.text) for row in rows]
 
 
@@ -76,13 +76,8 @@ async def _passages(run: Run, request: AttentionRequest, config: HorizontalSearc
     found: list[Fragment] = []
     for path in config.paths:
         room.account.query()
-        read = await sources.file_text(
-            run.resources.bus, path, agent_id=request.agent.agent_id, config_digest=run.requested.config_digest,
-            max_bytes=run.config.attention.required_file_max_bytes, timeout_s=room.account.seconds_left,
-        )  # fmt: skip
-        if read.warning:
-            room.warn(read.warning)
-        passages = [one for one in _BLANK_LINES.split(read.text) if one.strip()]
+        text = await _file_text(run, request, path, room, max_bytes=run.config.attention.required_file_max_bytes)
+        passages = [one for one in _BLANK_LINES.split(text) if one.strip()]
         found += [plain("file", f"{path}#{number}", f"{path}: {one.strip()}") for number, one in enumerate(passages, 1)]
     return found
 
@@ -113,16 +108,27 @@ def _file_read(run: Run, request: AttentionRequest) -> FragmentSource:
             chars_left = room.account.chars_left - len(heading) - 1
             if chars_left <= 0:
                 raise LimitReached("tokens")
-            found = await sources.file_text(
-                run.resources.bus, path, agent_id=request.agent.agent_id, config_digest=run.requested.config_digest,
-                max_bytes=min(config.max_size_bytes, chars_left), timeout_s=room.account.seconds_left,
-            )  # fmt: skip
-            if found.warning:
-                room.warn(found.warning)
-            if found.text:
-                yield plain("file", path, heading + found.text)
+            text = await _file_text(run, request, path, room, max_bytes=min(config.max_size_bytes, chars_left))
+            if text:
+                yield plain("file", path, heading + text)
 
     return file_read
+
+
+async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room, *, max_bytes: int) -> str:
+    """The file, as far as this agent may read it, from a worker on the cluster's own machine; empty with a warning.
+
+    Raises RuntimeFault where none of them answers.
+    """
+    question = ReadFile(
+        agent_id=request.agent.agent_id, config_digest=run.requested.config_digest, path=path, max_bytes=max_bytes
+    )
+    found = await run.resources.bus.request(
+        "ho1", question, expect=FileText, timeout_s=room.account.seconds_left, key=AT_HOME
+    )
+    if found.warning:
+        room.warn(found.warning)
+    return found.text
 
 
 def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:

@@ -32,29 +32,17 @@ class BadAnswer(Exception):
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
     """The JSON object; None counts as an empty one."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise BadAnswer(f"{where} is {_kind(value)}, not an object")
-    return value
+    return _of_kind(dict, value, where)
 
 
 def a_list(value: Any, where: str) -> list[Any]:
     """The JSON array; None counts as an empty one."""
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise BadAnswer(f"{where} is {_kind(value)}, not a list")
-    return value
+    return _of_kind(list, value, where)
 
 
 def a_text(value: Any, where: str) -> str:
     """The text; None counts as none."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise BadAnswer(f"{where} is {_kind(value)}, not text")
-    return value
+    return _of_kind(str, value, where)
 
 
 def a_count(value: Any, where: str) -> int:
@@ -77,8 +65,19 @@ def call_arguments(text: str, tool: str) -> dict[str, Any]:
     return value
 
 
+def _of_kind(kind: type[Any], value: Any, where: str) -> Any:
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        raise BadAnswer(f"{where} is {_kind(value)}, not {_KINDS[kind]}")
+    return value
+
+
 def _kind(value: Any) -> str:
-    return {str: "text", list: "a list", dict: "an object", bool: "a truth value"}.get(type(value), "a number")
+    return _KINDS.get(type(value), "a number")
+
+
+_KINDS: dict[type[Any], str] = {str: "text", list: "a list", dict: "an object", bool: "a truth value"}
 
 
 _NAME_MAX_CHARS = 64

@@ -59,7 +59,6 @@ def seconds_of(text: str) -> int:
     help="Address at which the other host reaches this one, if not the one listened at.",
 )
 @with_json
-@with_home
 def create(  # noqa: PLR0913 - one per option
     *, home: Home, role: str, ttl: str | None, uses: int, name: str | None, address: str | None
 ) -> Output:
@@ -135,7 +134,6 @@ def _reached_at(bound: str, given: str | None) -> str:
 
 @token.command(name="list")
 @with_json
-@with_home
 def list_tokens(*, home: Home) -> Output:
     """List tokens and how often they were used; secrets are not shown."""
     now, uses = SystemClock().now(), uses_in(home.keys)
@@ -171,7 +169,6 @@ def keys() -> None:
 
 @keys.command(name="list")
 @with_json
-@with_home
 def list_keys(*, home: Home) -> Output:
     """List enrolled workers, whether they are connected or not, and keys for HTTP."""
     names = ("name", "key", "host", "token_id", "version", "enrolled_at")

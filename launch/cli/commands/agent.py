@@ -13,10 +13,9 @@ from hobus.config.prompt_contracts import SHIPPED as SHIPPED_CONTRACTS
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
-from hobus.launch.cluster.client import place_of
+from hobus.launch.cli.commands.options import Family, Output, with_json
+from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import note, printable, say_prose, short_path, table
@@ -32,7 +31,6 @@ def agent() -> None:
 
 @agent.command("list")
 @with_json
-@with_home
 def list_(*, home: Home) -> Output:
     """List every agent, where its file is, and which one answers where none is named (host.agent_id)."""
     snapshot = _snapshot_of(home)
@@ -53,7 +51,6 @@ def list_(*, home: Home) -> Output:
 @agent.command()
 @click.argument("name", metavar="NAME")
 @with_json
-@with_home
 def show(*, home: Home, name: str) -> Output:
     """Show one agent: its prompt, tools, budgets in tokens, what it is permitted; its version, and whose it is."""
     snapshot = _snapshot_of(home)
@@ -72,7 +69,7 @@ def show(*, home: Home, name: str) -> Output:
 def _snapshot_of(home: Home) -> Snapshot:
     """Of the running cluster; without one, what the next start would freeze. Raises CommandError, ConfigError."""
     try:
-        return place_of(home, running(home)).snapshot
+        return cluster_of(home).snapshot
     except CommandError as error:
         if error.exit_code != exit_codes.UNREACHABLE:
             raise

@@ -19,7 +19,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import as_json, counted, note, printable, say, styled, table
-from hobus.launch.sessions.journal import demand_record, journals_of
+from hobus.launch.sessions.journal import demand_record, sessions_meant
 from hobus.launch.sessions.provenance import (
     Configuration,
     Held,
@@ -47,7 +47,6 @@ def asset() -> None:
 @asset.command("list")
 @click.argument("turn", metavar="[TURN]", default="")
 @with_json
-@with_home
 def list_(*, home: Home, turn: str) -> Output:
     """List every version of every governed file, and since which entry it is in force; or those of one turn.
 
@@ -123,7 +122,7 @@ def _of_turn(home: Home, turn: str, known: dict[str, Configuration]) -> list[dic
     named = run_in(turn)
     if named is None:
         raise UsageFault(f"{turn[:80]} names no turn: SES-<8 hex digits>-<n>", hint=next_here("session list --all"))
-    session_id = asyncio.run(_session(home, named[0]))
+    [session_id] = asyncio.run(sessions_meant(home, named[:1], called="TURN"))
     account = turn_account(entries_of_session(home, session_id), session_id, named[1], called="TURN")
     digest = named_by_run(account.entries)
     if digest not in known:
@@ -137,11 +136,6 @@ def _of_turn(home: Home, turn: str, known: dict[str, Configuration]) -> list[dic
         | {"sequence": one.sequence, "config_digest": one.digest, "is_used": version.digest in used}
         for version in one.versions.values()
     ]  # fmt: skip
-
-
-async def _session(home: Home, given: str) -> str:
-    async with journals_of(home) as journals:
-        return await journals.named(given)
 
 
 def _faults(known: Any) -> list[str]:

@@ -16,7 +16,6 @@ from hobus.config.attention_rules import override_fault
 from hobus.config.files import find
 from hobus.config.schema import AdminConfig, HostConfig
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
@@ -28,9 +27,8 @@ R = TypeVar("R", bound=Message)
 
 
 def with_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `place: Place`, the running cluster of its home. Raises UnreachableFault when none runs."""
+    """The command gets `place: Place` for its `home`: the cluster that runs there. Raises UnreachableFault: none."""
 
-    @with_home
     @functools.wraps(command)
     def on_cluster(*, home: Home, **arguments: Any) -> Any:
         return command(place=cluster_of(home), **arguments)

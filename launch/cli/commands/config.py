@@ -39,7 +39,6 @@ def config() -> None:
 @config.command()
 @with_config_file
 @with_json
-@with_home
 def check(*, home: Home, config_file: Path | None) -> Output:
     """Load, validate and freeze everything governed; print the digest and where each file came from.
 
@@ -88,7 +87,6 @@ def check(*, home: Home, config_file: Path | None) -> Output:
 @click.argument("prefix", metavar="[SETTING]", default="")
 @click.option("--origin", "with_origin", is_flag=True, help="Also where each value comes from.")
 @with_json
-@with_home
 def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
     """Show every setting as the next start would use it, or SETTING and those below it, such as ho2 or ho2.runs_max.
 
@@ -117,7 +115,6 @@ def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
 
 @config.command()
 @with_json
-@with_home
 def diff(*, home: Home) -> Output:
     """Show what differs from the shipped configuration: settings of admin_config.json, and other files of the home."""
     shipped = settings_in(own_config.shipped())

@@ -18,7 +18,7 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import counted, say, styled, table, thousands
@@ -42,7 +42,6 @@ KEYS = ("agent", "model", "day", "session")
     "--since", metavar="WHEN", help="Only since then: a duration ago (1h30m, 7d), or an ISO date or time (UTC)."
 )
 @with_json
-@with_home
 def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Output:
     """Tokens and money, by agent, model, day or session. Unknown prices and outcomes are shown as unknown."""
     keys = _keys(by)

@@ -11,8 +11,8 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands.cluster_options import ask
-from hobus.launch.cli.commands.options import Output, with_home, with_json
-from hobus.launch.cli.commands.ps import actor_row, no_room, peers_of
+from hobus.launch.cli.commands.options import Output, with_json
+from hobus.launch.cli.commands.ps import rows_of
 from hobus.launch.cli.commands.tools import tools_of
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
@@ -25,7 +25,6 @@ from hobus.launch.launcher import tool_check
 
 @click.command()
 @with_json
-@with_home
 def doctor(*, home: Home) -> Output:
     """Check python, libzmq, home, disk, sockets, clock, configuration and the running cluster; exit 1 if one fails."""
     clock = SystemClock()
@@ -52,14 +51,11 @@ def doctor(*, home: Home) -> Output:
 
 
 def _health(home: Home, run: RunFile, now: float) -> list[Finding]:
-    answer = asyncio.run(peers_of(home, run))
-    peers = None if answer is None else {row.instance: row for row in answer.peers}
-    room = no_room(home, run)
-    rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
-    states = [(row.actor, row.state, row.note) for row in rows]
+    answer, rows = rows_of(home, run, now)
+    states = [(row.actor, row.state, row.note) for row in rows if not row.host]
     damaged = [child.actor for child in run.children if child.is_damaged]
-    elsewhere = [peer.role for peer in (peers or {}).values() if peer.address and peer.state == "ready"]
-    return checkup.health(states, broker_answers=peers is not None, home=home, damaged=damaged, elsewhere=elsewhere)
+    elsewhere = [peer.role for peer in (answer.peers if answer else ()) if peer.address and peer.state == "ready"]
+    return checkup.health(states, broker_answers=answer is not None, home=home, damaged=damaged, elsewhere=elsewhere)
 
 
 def _tools(home: Home, run: RunFile) -> list[Finding]:

@@ -31,7 +31,6 @@ def drill() -> None:
 
 @drill.command("list")
 @with_json
-@with_home
 def list_(*, home: Home) -> Output:
     """Show who can be killed, and at which moments of a turn."""
     del home  # it is the same everywhere

@@ -8,7 +8,7 @@ import click
 
 from hobus.config.assets import GateId
 from hobus.config.gates.finding import TITLES, Finding, failed
-from hobus.launch.cli.commands.options import Output, with_config_file, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_config_file, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import counted, say, say_prose, styled
@@ -23,7 +23,6 @@ _COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
 @click.option("--full", is_flag=True, help="Verify the whole record (G6), not its newest part alone.")
 @with_config_file
 @with_json
-@with_home
 def gates(*, home: Home, enforce: bool, full: bool, config_file: Path | None) -> Output:
     """Check the governed files and the record by the gates G0 to G6, which every start has to pass.
 

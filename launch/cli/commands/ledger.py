@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,9 +29,8 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import (
     as_json,
-    can_be_commanded,
     counted,
-    is_terminal,
+    counting,
     note,
     say,
     say_zone,
@@ -86,7 +84,6 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many entries.")
 @click.option("--bodies", is_flag=True, help="With their bodies.")
 @with_json
-@with_home
 def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     """Show the last entries of the record, oldest of them first.
 
@@ -145,7 +142,6 @@ def tail(  # noqa: PLR0913 - one per option
 
 @ledger.command()
 @with_json
-@with_home
 def verify(*, home: Home) -> Output:
     """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
     demand_record(home)
@@ -188,14 +184,10 @@ def _show_report(report: VerifyReport) -> None:
 
 def _verified(home: Home) -> VerifyReport:
     """What was found; a terminal sees how far it is, and how long it takes where an index knows how much there is."""
-    if not is_terminal(sys.stderr) or not can_be_commanded():
-        return verify_directory(home.ledger)
-    # By name: nobody else needs it.
-    terminal = importlib.import_module("hobus.launch.console.terminal")
     indexed = read_positions(home.ledger)
     total = indexed[-1].last + 1 if indexed else None
-    with terminal.Counting("verified", "entries", total=total, step=_PROGRESS_STEP) as counting:
-        return verify_directory(home.ledger, counting.at)
+    with counting("verified", "entries", total=total, step=_PROGRESS_STEP) as shown:
+        return verify_directory(home.ledger, None if shown is None else shown.at)
 
 
 async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:

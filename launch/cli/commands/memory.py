@@ -12,7 +12,7 @@ from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import parse_iso
 from hobus.config.schema import AdminConfig
 from hobus.launch.cli.commands import memory_asking as asking
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
@@ -25,7 +25,7 @@ def memory() -> None:
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
     said = "The agent whose memory it is (default: host.agent_id)."
-    return with_json(click.option("--agent", "agent_id", metavar="ID", help=said)(with_home(command)))
+    return click.option("--agent", "agent_id", metavar="ID", help=said)(with_json(command))
 
 
 def _as_of(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,7 +183,7 @@ def review(*, home: Home, agent_id: str | None, as_of: str | None, principal: st
 @_common
 def confirm(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Confirm a constraint that waits; it is in prompts from now on."""
-    return _switched(m.ConfirmOverlay, home, agent_id, artifact_id, reason)
+    return _changed(m.ConfirmOverlay, home, agent_id, artifact_id, reason)
 
 
 @memory.command()
@@ -192,7 +192,7 @@ def confirm(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) 
 @_common
 def reject(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Reject a constraint that waits: as `deactivate`, it is in no prompt and not learned again."""
-    return _switched(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
+    return _changed(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
 
 
 @memory.command()
@@ -201,25 +201,30 @@ def reject(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -
 @_common
 def deactivate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Switch a learned line off; it is in no prompt from now on, and not learned again until it is switched on."""
-    return _switched(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
+    return _changed(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
 
 
-def _switched(
-    change: type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay],
+def _changed(
+    change: type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay | m.UpdateOverlayWeight],
     home: Home,
     agent_id: str | None,
     artifact_id: str,
     reason: str,
+    **more: Any,
 ) -> Output:
-    """A change that says no more than which artifact, and why."""
+    """A change says which artifact, and why; `more`: what else this one says."""
     place = asking.place(home)
     asked = change(
         agent_id=asking.agent(place, agent_id),
         artifact_id=asking.artifact(artifact_id),
         reason=asking.reason(reason),
         at=asking.now(),
+        **more,
     )
-    return _changed(asking.ask(place, asked, m.OverlayChanged))
+    answer = asking.ask(place, asked, m.OverlayChanged)
+    artifact = answer.overlay.artifact
+    changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
+    return Output(answer, lambda: say(changed))
 
 
 @memory.command()
@@ -228,7 +233,7 @@ def _switched(
 @_common
 def activate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
     """Switch a line on again that is off; its signals may be learned from again, too."""
-    return _switched(m.ActivateOverlay, home, agent_id, artifact_id, reason)
+    return _changed(m.ActivateOverlay, home, agent_id, artifact_id, reason)
 
 
 @memory.command()
@@ -238,21 +243,8 @@ def activate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str)
 @_common
 def weight(*, home: Home, agent_id: str | None, artifact_id: str, new_weight: float, reason: str) -> Output:
     """Give a learned line another weight, 0 (silent) to 1."""
-    place = asking.place(home)
-    change = m.UpdateOverlayWeight(
-        agent_id=asking.agent(place, agent_id),
-        artifact_id=asking.artifact(artifact_id),
-        new_weight=asking.weight(new_weight),
-        reason=asking.reason(reason),
-        at=asking.now(),
-    )
-    return _changed(asking.ask(place, change, m.OverlayChanged))
-
-
-def _changed(answer: m.OverlayChanged) -> Output:
-    artifact = answer.overlay.artifact
-    changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
-    return Output(answer, lambda: say(changed))
+    share = asking.weight(new_weight)
+    return _changed(m.UpdateOverlayWeight, home, agent_id, artifact_id, reason, new_weight=share)
 
 
 # --- printing -------------------------------------------------------------------------------------------------------

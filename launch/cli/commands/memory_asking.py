@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import datetime
 from typing import Any, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages import memory as m
-from hobus.bus.messages.base import Message
+from hobus.bus.messages.base import Message, NonBlank
 from hobus.bus.messages.ids import iso
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cli.commands import cluster_options
+from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import running
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
 
 R = TypeVar("R", bound=Message)
@@ -25,7 +26,7 @@ _SECONDS = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?", re.
 
 def place(home: Home) -> Place:
     """The running cluster. Raises CommandError (refused) when memory is off in it."""
-    found = place_of(home, running(home))
+    found = cluster_of(home)
     config = found.snapshot.config
     if config.memory is not None:
         return found
@@ -42,14 +43,8 @@ def place(home: Home) -> Place:
 
 
 def ask(there: Place, question: Message, expect: type[R]) -> R:
-    """The memory process's answer. Raises RuntimeFault."""
-
-    async def answer() -> R:
-        async with connected(there, "operator") as bus:
-            timeout_s = there.snapshot.config.launcher.client_timeout_ms / 1000
-            return await bus.request("ho3", question, expect=expect, timeout_s=timeout_s)
-
-    return asyncio.run(answer())
+    """The memory process's answer. Raises RuntimeFault, CommandError."""
+    return cluster_options.ask(there, "ho3", question, expect)
 
 
 def all_pages(there: Place, question: m.ReadSignals | m.ReadOverlays, expect: type[P], rows: str) -> P:
@@ -66,7 +61,7 @@ def all_pages(there: Place, question: m.ReadSignals | m.ReadOverlays, expect: ty
 
 def principal(name: str | None) -> str | None:
     """Raises CommandError (usage) for what names no principal."""
-    if name is None or re.fullmatch(r"local|key/[a-z0-9][a-z0-9_-]{0,39}", name):
+    if name is None or _is(m.Principal, name):
         return name
     raise UsageFault(f"--principal {name[:80]!r}: expected local or key/NAME", hint=next_here("keys list"))
 
@@ -74,16 +69,13 @@ def principal(name: str | None) -> str | None:
 def agent(there: Place, agent_id: str | None) -> str:
     """An agent of the configuration. Raises CommandError (usage) for another one."""
     chosen = agent_id or there.snapshot.config.host.agent_id
-    if chosen not in there.snapshot.agents:
-        known = ", ".join(there.snapshot.agents)
-        raise UsageFault(f"--agent {chosen}: no such agent; configured: {known}")
+    cluster_options.known_agent(chosen, there.snapshot, running_in=there.home)
     return chosen
 
 
 def signal(signal_id: str | None) -> str | None:
     """A signal's name, if one is given. Raises CommandError (usage) for what is none."""
-    is_one = signal_id is None or (re.fullmatch(r"[a-z_]+:\S+", signal_id) and len(signal_id) <= 160)  # noqa: PLR2004
-    if signal_id is None or (is_one and _is_text(signal_id)):
+    if signal_id is None or _is(m.SignalId, signal_id):
         return signal_id
     raise UsageFault(
         f"{signal_id[:80]!r} is not a signal: expected <kind>:<label>, e.g. tool:list_packages",
@@ -93,30 +85,32 @@ def signal(signal_id: str | None) -> str | None:
 
 def artifact(artifact_id: str) -> str:
     """An artifact's id. Raises CommandError (usage) for what is none."""
-    if re.fullmatch(r"ART-\S{1,76}", artifact_id) and _is_text(artifact_id):
+    if _is(m.ArtifactId, artifact_id):
         return artifact_id
     raise UsageFault(f"{artifact_id[:80]!r} is not an artifact: expected ART-<hash>", hint=next_here("memory overlays"))
 
 
 def weight(new_weight: float) -> float:
     """A share. Raises CommandError (usage) for another number."""
-    if 0 <= new_weight <= 1:  # false for nan, which no comparison of a range's ends refuses
+    if _is(m.Weight, new_weight):  # not nan either, which no comparison of a range's ends refuses
         return new_weight
     raise UsageFault(f"WEIGHT {new_weight:g}: expected a number from 0 to 1")
 
 
-def _is_text(text: str) -> bool:
-    """Whether the bytes that were given are UTF-8."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
 def reason(words: str) -> str:
     """Why something is changed. Raises CommandError (usage) for nothing, or for too much."""
-    if not _is_text(words):
-        raise UsageFault("--reason: not valid UTF-8")
-    if words.strip() and len(words) <= 200:  # noqa: PLR2004 - as the message has it
+    if _is(NonBlank, words) and len(words) <= 200:  # noqa: PLR2004 - as ho3.reason_max_chars is shipped
         return words
-    raise UsageFault("--reason: expected 1 to 200 characters")
+    raise UsageFault("--reason: expected 1 to 200 characters of UTF-8")
+
+
+def _is(kind: Any, given: object) -> bool:
+    """Whether messages to memory take this for such a thing; bytes that are not UTF-8 are none."""
+    try:
+        TypeAdapter(kind).validate_python(given)
+    except ValidationError:
+        return False
+    return True
 
 
 def time(as_of: str | None) -> str | None:

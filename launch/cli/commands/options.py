@@ -67,12 +67,11 @@ with_config_file = click.option(
 """The command gets `config_file: Path | None`."""
 
 
-def with_json(command: Callable[..., Output] | None = None, *, says: str = "One JSON object.") -> Callable[..., Any]:
-    """`--json` prints the document of what the command returns; else it is shown to a person."""
-    if command is None:
-        return functools.partial(with_json, says=says)
+def with_json(command: Callable[..., Output]) -> Callable[..., Any]:
+    """`--json` prints the document of what the command returns, else it is shown to a person; `home` as `with_home`."""
 
-    @click.option("--json", "_as_json", is_flag=True, help=says)
+    @click.option("--json", "_as_json", is_flag=True, help="One JSON object.")
+    @with_home
     @functools.wraps(command)
     def printed(*, _as_json: bool, **arguments: Any) -> int:
         found = command(**arguments)

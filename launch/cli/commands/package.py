@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cli.commands.package_change import agents_of, changed, say_findings
 from hobus.launch.cli.commands.package_trust import DEV, trust_
 from hobus.launch.cluster.home import Home
@@ -61,7 +61,6 @@ def package() -> None:
 @click.option("--key", "key_file", metavar="FILE", type=_FILE, required=True, help="Private key that signs it.")
 @click.option("--output", metavar="FILE", type=_FILE, help="The bundle.  [PKG-ID-VERSION.hobus-package, here]")
 @with_json
-@with_home
 def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> Output:
     """Make a signed bundle of DIR, which is laid out like config/ and stays as it is.
 
@@ -92,7 +91,6 @@ def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> O
 @package.command()
 @click.argument("file", metavar="FILE", type=_FILE)
 @with_json
-@with_home
 def key(*, home: Home, file: Path) -> Output:
     """Make a key that signs packages: FILE is private, and the public key is printed.
 
@@ -113,7 +111,6 @@ def key(*, home: Home, file: Path) -> Output:
 @package.command()
 @click.argument("file", metavar="FILE", type=_FILE)
 @with_json
-@with_home
 def inspect(*, home: Home, file: Path) -> Output:
     """Show what a bundle holds, who signed it, and whether this home would take it; nothing is changed.
 
@@ -170,7 +167,6 @@ _no_reload = click.option(
 @click.argument("file", metavar="FILE", type=_FILE)
 @_no_reload
 @with_json
-@with_home
 def install(*, home: Home, file: Path, no_reload: bool) -> Output:
     """Install the package in FILE, if every gate passes; no file that is there is replaced.
 
@@ -183,7 +179,6 @@ def install(*, home: Home, file: Path, no_reload: bool) -> Output:
 @click.argument("file", metavar="FILE", type=_FILE)
 @_no_reload
 @with_json
-@with_home
 def upgrade(*, home: Home, file: Path, no_reload: bool) -> Output:
     """Put the higher version in FILE in place of the installed one.
 
@@ -196,7 +191,6 @@ def upgrade(*, home: Home, file: Path, no_reload: bool) -> Output:
 @click.argument("package_id", metavar="ID")
 @_no_reload
 @with_json
-@with_home
 def remove(*, home: Home, package_id: str, no_reload: bool) -> Output:
     """Remove the package of this ID, unless another package or a setting of this home needs it.
 
@@ -207,7 +201,6 @@ def remove(*, home: Home, package_id: str, no_reload: bool) -> Output:
 
 @package.command("list")
 @with_json
-@with_home
 def list_(*, home: Home) -> Output:
     """List the installed packages with their signers and agents."""
     policy = config_of(home).governance

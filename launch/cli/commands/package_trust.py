@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import next_command, next_here
 from hobus.launch.console.output import note, say, styled, table
@@ -29,7 +29,6 @@ def trust_() -> None:
 @click.argument("name")
 @click.argument("public_key", metavar="KEY")
 @with_json
-@with_home
 def add(*, home: Home, name: str, public_key: str) -> Output:
     """Trust KEY, the public key of a maker of packages, under NAME.
 
@@ -49,7 +48,6 @@ def add(*, home: Home, name: str, public_key: str) -> Output:
 
 @trust_.command("list")
 @with_json
-@with_home
 def list_trusted(*, home: Home) -> Output:
     """List the keys whose packages are believed."""
     rows = [
@@ -65,7 +63,6 @@ def list_trusted(*, home: Home) -> Output:
 @trust_.command("remove")
 @click.argument("name")
 @with_json
-@with_home
 def remove_trusted(*, home: Home, name: str) -> Output:
     """Trust the key of NAME no longer; packages that it signed then fail gate G5 where signatures count."""
     gone = trust.distrust(home, name)

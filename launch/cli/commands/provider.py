@@ -40,7 +40,6 @@ def provider() -> None:
 
 @provider.command(name="list")
 @with_json
-@with_home
 def list_providers(*, home: Home) -> Output:
     """List what the home's configuration has: kinds, addresses, models, where keys are, and what is routed there."""
     gateway = make_plan(home, StartOptions()).snapshot.config.gateway
@@ -84,7 +83,6 @@ def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[
 @provider.command(name="check")
 @click.argument("names", metavar="[PROVIDER]...", nargs=-1)
 @with_json
-@with_home
 def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     """Load each provider's library, read its key, ask it for its models; say which part fails and how to fix it.
 

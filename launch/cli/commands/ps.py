@@ -17,9 +17,9 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster import spools
-from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.client import cluster_of, connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
@@ -79,9 +79,8 @@ class ActorRow(Record):
 
 
 @click.command()
-@with_json
 @click.option("--watch", is_flag=True, help="Show them anew each second, in place, until Ctrl-C.")
-@with_home
+@with_json
 def ps(*, home: Home, watch: bool) -> Output:
     """List the processes of the cluster and their states."""
     if watch:
@@ -126,7 +125,7 @@ def _watch(home: Home) -> Output:
     # By name: whoever looks once needs none of it.
     in_place = importlib.import_module("hobus.launch.console.terminal").InPlace()
     clock = SystemClock()
-    interval_s = place_of(home, running(home)).snapshot.config.launcher.watch_interval_ms / 1000
+    interval_s = cluster_of(home).snapshot.config.launcher.watch_interval_ms / 1000
     raise_at_interrupt()
     with suppress(KeyboardInterrupt), in_place:
         while True:

@@ -13,7 +13,7 @@ from hobus.config.gates.finding import failed
 from hobus.config.gates.ownership import ownership
 from hobus.config.gates.run import View, look
 from hobus.config.registries import FIELDS, Row, rows_of
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
@@ -34,7 +34,6 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 @registry.command()
 @_filters
 @with_json
-@with_home
 def frameworks(*, home: Home, filters: tuple[str, ...]) -> Output:
     """List the frameworks: the rules that govern, and their state."""
     return _listed(home, "frameworks", filters)
@@ -43,7 +42,6 @@ def frameworks(*, home: Home, filters: tuple[str, ...]) -> Output:
 @registry.command()
 @_filters
 @with_json
-@with_home
 def invariants(*, home: Home, filters: tuple[str, ...]) -> Output:
     """List the invariants of the frameworks, each with the checks that enforce it."""
     return _listed(home, "invariants", filters, show=_show_invariants)
@@ -52,7 +50,6 @@ def invariants(*, home: Home, filters: tuple[str, ...]) -> Output:
 @registry.command()
 @_filters
 @with_json
-@with_home
 def specs(*, home: Home, filters: tuple[str, ...]) -> Output:
     """List the specs, and the framework of each."""
     return _listed(home, "specs", filters)
@@ -61,7 +58,6 @@ def specs(*, home: Home, filters: tuple[str, ...]) -> Output:
 @registry.command()
 @_filters
 @with_json
-@with_home
 def packages(*, home: Home, filters: tuple[str, ...]) -> Output:
     """List the packages: shipped, installed, and PKG-HOME for what the home has of its own."""
     return _listed(home, "packages", filters)
@@ -70,7 +66,6 @@ def packages(*, home: Home, filters: tuple[str, ...]) -> Output:
 @registry.command()
 @_filters
 @with_json
-@with_home
 def files(*, home: Home, filters: tuple[str, ...]) -> Output:
     """List every governed file with its owner and its hash, and whether it is as its owner states it (STATE)."""
     return _listed(home, "file_ownership", filters, more=_states)

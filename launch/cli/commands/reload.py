@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.config_changed import in_words
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import next_command
@@ -25,7 +25,6 @@ _HOW = (
 @click.command(epilog="\b\n" + "\n".join(_HOW))
 @click.option("--no-wait", is_flag=True, help="Return as soon as the launcher has taken it.")
 @with_json
-@with_home
 def reload(*, home: Home, no_wait: bool) -> Output:
     """Take in the configuration as it lies on disk, without a stop.
 

@@ -21,7 +21,7 @@ from hobus.bus.record.session_facts import SessionStarted
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
-from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cli.provenance_view import configurations_of, show_used
 from hobus.launch.cli.turn_account import beginning_of, entries_of_session, run_in, turn_account
 from hobus.launch.cluster import spools
@@ -44,7 +44,7 @@ from hobus.launch.console.output import (
 )
 from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
-from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of
+from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, sessions_meant
 from hobus.launch.sessions.provenance import Used, digests_named, used_in
 from hobus.launch.sessions.replay import Replay, replay
 from hobus.launch.sessions.summary import LAST, Standing, standing_of
@@ -76,7 +76,6 @@ def session() -> None:
 @click.option("--all", "is_all", is_flag=True, help="Also those that have ended.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
 @with_json
-@with_home
 def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
     """List sessions, the newest first, by the record.
 
@@ -175,7 +174,6 @@ def _cells(start: Entry, standing: Standing, now: float) -> tuple[str, ...]:
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Last commands and turns.")
 @click.option("--turn", metavar="N", help="What happened in one turn: its number, or the id of its input.")
 @with_json
-@with_home
 def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
 
@@ -188,7 +186,7 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     if turn is None and (named_run := run_in(given)) is not None:
         given, turn = named_run
     if turn is not None:
-        session_id = asyncio.run(_meant(home, given))
+        [session_id] = asyncio.run(sessions_meant(home, [given], called="SESSION"))
         account = turn_account(entries_of_session(home, session_id), session_id, turn, called="--turn")
         used = used_in(account.entries, configurations_of(home))
         document = account.document() | {"made_of": [one._asdict() for one in used]}
@@ -215,15 +213,6 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         _show_used(used)
 
     return Output(document, show)
-
-
-async def _meant(home: Home, given: str) -> str:
-    """The full id of the session. Raises CommandError where there is none."""
-    async with journals_of(home) as journals:
-        session_id = await journals.named(given)
-        if not (await journals.newest(session_id, 1))[0]:
-            raise no_such(session_id, called="SESSION")
-        return session_id
 
 
 async def _looked_at(
@@ -387,7 +376,6 @@ def _short(text: str) -> str:
 @session.command(name="replay")
 @click.argument("given", metavar="SESSION")
 @with_json
-@with_home
 def replay_session(*, home: Home, given: str) -> Output:
     """Fold a session's journal again and say what does not fit; exit code 3 if anything does not.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
-import sys
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO
 
 import click
 
@@ -23,9 +21,8 @@ from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
 from hobus.launch.console.output import (
     as_json,
-    can_be_commanded,
     counted,
-    is_terminal,
+    counting,
     note,
     say,
     styled,
@@ -37,9 +34,6 @@ from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, quiet, run_
 from hobus.launch.lab.simulation.plan import SeedPlan, plan_of
 from hobus.launch.lab.simulation.run import SeedVerdict
 from hobus.launch.lab.simulation.run import simulate as run_one
-
-if TYPE_CHECKING:
-    from hobus.launch.console.terminal import Counting
 
 _RANGE = re.compile(r"(\d{1,12})\.\.(\d{1,12})")
 _TURNS = 3
@@ -225,20 +219,20 @@ def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, fail_fast: bool,
     is_interrupted = False
     try:
         with (
-            _counting(len(seeds)) as counting,
+            counting("run", "seed" if len(seeds) == 1 else "seeds", total=len(seeds), step=1) as shown,
             closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts,
         ):
             for verdict, cpu_s in verdicts:
                 tally.add(verdict, cpu_s)
                 if not verdict.holds:
-                    if counting is not None:
-                        counting.hide()
+                    if shown is not None:
+                        shown.hide()
                     note(f"seed {verdict.seed}: {verdict.broken}")
                     note(f"  replay it: {_replay(verdict.seed, wanted)}")
                     if fail_fast:
                         break
-                if counting is not None:
-                    counting.at(tally.seeds)
+                if shown is not None:
+                    shown.at(tally.seeds)
     except BaseException as error:
         if not is_interrupt(error):
             raise
@@ -252,15 +246,6 @@ def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, fail_fast: bool,
         note(f"interrupted after {thousands(tally.seeds)} of {counted(len(seeds), 'seed')}")
         return INTERRUPTED
     return exit_codes.FAILED if tally.failed else exit_codes.OK
-
-
-def _counting(total: int) -> AbstractContextManager[Counting | None]:
-    """How far it is, where somebody looks at a terminal."""
-    if not is_terminal(sys.stderr) or not can_be_commanded():
-        return nullcontext()
-    # By name: nobody else needs it.
-    terminal = importlib.import_module("hobus.launch.console.terminal")
-    return cast("Counting", terminal.Counting("run", "seed" if total == 1 else "seeds", total=total, step=1))
 
 
 def _document(tally: SeedTally, seeds: range, wanted: SeedOptions, jobs: int, elapsed_s: float) -> dict[str, object]:

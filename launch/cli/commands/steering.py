@@ -31,7 +31,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here, same_command
 from hobus.launch.console.output import counted, note, note_lines, say, styled
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
-from hobus.launch.sessions.journal import FromLedger, end_of
+from hobus.launch.sessions.journal import FromLedger, begun, end_of
 from hobus.launch.sessions.refusals import refused
 from hobus.launch.sessions.summary import LAST, HeldNow, standing_of
 from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
@@ -279,7 +279,6 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 @click.argument("given", metavar="SESSION")
 @click.option("--reason", default="operator", show_default=True, metavar="WORDS", help="Why; it is recorded.")
 @with_json
-@with_home
 def end(*, home: Home, given: str, reason: str) -> Output:
     """End a session for good; a run of it is cancelled first."""
     place = cluster_of(home)
@@ -292,12 +291,9 @@ def end(*, home: Home, given: str, reason: str) -> Output:
 
 async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
     """The session is closed, and the record says so: the host's word alone would not do."""
-    session_id = await named_session(place, given, called="SESSION")
     timeout_s = place.client_timeout_s
     async with connected(place, "operator") as bus:
-        journals = FromLedger(bus, timeout_s=timeout_s)
-        if not (await journals.newest(session_id, 1))[0]:
-            raise no_such(given, called="SESSION")
+        session_id = await begun(FromLedger(bus, timeout_s=timeout_s), given, called="SESSION")
     async with connected(place, ROLE) as bus:
         closed = await bus.request(
             "host", EndSession(session_id=session_id, reason=reason), expect=SessionClosed, timeout_s=timeout_s

@@ -19,9 +19,9 @@ from hobus.launch.cli.tap.printer import Printer
 from hobus.launch.cli.tap.replies import Replies
 from hobus.launch.cli.tap.table import Table
 from hobus.launch.cli.tap.turns import TurnBook
-from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.run_file import cluster_gone, running
+from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error
@@ -83,7 +83,7 @@ def tap(  # noqa: PLR0913 - one per option
     form = "jsonl" if as_json_ else form
     if source is not None and (since_s is not None or follow):
         raise UsageFault("-r reads a file: --since and --follow do not apply")
-    place = place_of(home, running(home)) if source is None else None
+    place = cluster_of(home) if source is None else None
     kept_max = place.snapshot.config.bus.tap_ring if place is not None else None
     clock = SystemClock()
     chooser = Chooser(

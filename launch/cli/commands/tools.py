@@ -20,7 +20,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cli import tool_call
 from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent, with_cluster
-from hobus.launch.cli.commands.options import DURATION, Family, Output, with_home, with_json
+from hobus.launch.cli.commands.options import DURATION, Family, Output, with_json
 from hobus.launch.cli.tool_call import Called
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
@@ -37,7 +37,6 @@ Row = dict[str, Any]
 
 @click.group(cls=Family, invoke_without_command=True)
 @with_json
-@with_home
 def tools(*, home: Home) -> Output:
     """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing.
 

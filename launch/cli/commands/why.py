@@ -10,18 +10,16 @@ from typing import Any
 
 import click
 
-from hobus.launch.cli.commands.options import Output, with_home, with_json
+from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.provenance_view import change_in_words
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import TURN, ExplainedTurn, explained
 from hobus.launch.cli.why_parts import show
-from hobus.launch.cli.why_view import parts_of
+from hobus.launch.cli.why_view import parts_of, value_in_words
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import note, printable, say, styled
-from hobus.launch.sessions.journal import journals_of
+from hobus.launch.sessions.journal import sessions_meant
 from hobus.launch.sessions.provenance import Changed, changed_between
-from hobus.launch.sessions.which import no_such
 from hobus.launch.sessions.why import Difference, differences, settings_of
 
 
@@ -29,7 +27,6 @@ from hobus.launch.sessions.why import Difference, differences, settings_of
 @click.argument("given", metavar="TURN")
 @click.option("--prompts", "in_full", is_flag=True, help="Print every prompt in full, stretch by stretch.")
 @with_json
-@with_home
 def why(*, home: Home, given: str, in_full: bool) -> Output:
     """Explain a turn: what its models were shown, where that came from, and what it cost.
 
@@ -44,7 +41,6 @@ def why(*, home: Home, given: str, in_full: bool) -> Output:
 @click.argument("before", metavar="TURN_A")
 @click.argument("after", metavar="TURN_B")
 @with_json
-@with_home
 def diff(*, home: Home, before: str, after: str) -> Output:
     """Show what differs between the prompts that two turns were answered from.
 
@@ -69,19 +65,8 @@ def diff(*, home: Home, before: str, after: str) -> Output:
 def _explained(home: Home, *given: str) -> list[ExplainedTurn]:
     """Raises CommandError where there is no such turn."""
     named = [run_in(one) or (one, None) for one in given]
-    sessions = asyncio.run(_meant(home, [session for session, _ in named]))
+    sessions = asyncio.run(sessions_meant(home, [session for session, _ in named], called="TURN"))
     return [explained(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]
-
-
-async def _meant(home: Home, given: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    async with journals_of(home) as journals:
-        for one in given:
-            session_id = await journals.named(one)
-            if not (await journals.newest(session_id, 1))[0]:
-                raise no_such(session_id, called="TURN")
-            found.append(session_id)
-    return found
 
 
 def _show_differences(
@@ -93,7 +78,8 @@ def _show_differences(
 ) -> None:
     say(styled(f"{before} -> {after}", None, bold=True))
     for name, values in settings.items():
-        say(f"  {name}: ", styled(_value(values["before"]), "red"), " -> ", styled(_value(values["after"]), "green"))
+        was, now = value_in_words(values["before"]), value_in_words(values["after"])
+        say(f"  {name}: ", styled(was, "red"), " -> ", styled(now, "green"))
     for asset in assets:
         was, now = change_in_words(asset)
         say(f"  {printable(asset.path)}: ", styled(was, "red"), " -> ", styled(now, "green"))
@@ -106,7 +92,3 @@ def _show_differences(
             say("  ", styled(printable(line), colour))
     if not settings and not assets and not found:
         note("nothing differs")
-
-
-def _value(value: Any) -> str:
-    return printable(value if isinstance(value, str) else json_text(value)) or "nothing"

@@ -7,7 +7,6 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho2_supervisor.turn.sources import file_text
 from hobus.bus.catalog import row_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
@@ -34,13 +33,17 @@ def _asked(snapshot, path, *, agent_id="ADMIN", digest=None, files=HERE, max_byt
         made.snapshot = snapshot
         made.executor(files)
         return made.world.run(
-            file_text(
-                made.ho2,
-                str(path),
-                agent_id=agent_id,
-                config_digest=digest or snapshot.digest,
-                max_bytes=max_bytes,
+            made.ho2.request(
+                "ho1",
+                ReadFile(
+                    agent_id=agent_id,
+                    config_digest=digest or snapshot.digest,
+                    path=str(path),
+                    max_bytes=max_bytes,
+                ),
+                expect=FileText,
                 timeout_s=5,
+                key=AT_HOME,
             )
         )
 

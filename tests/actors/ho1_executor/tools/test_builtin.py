@@ -80,7 +80,7 @@ async def test_specs_and_files_are_those_of_the_registries() -> None:
         shipped_snapshot().specs
     )
     value = await value_of("list_files", Host())
-    owned = [row.row_id for row in rows_of("file_ownership", shipped_snapshot(), {})]
+    owned = [row.row_id for row in rows_of("file_ownership", shipped_snapshot().manifests, {})]
     assert value["count"] == len(owned) > 20 and [row["path"] for row in value["files"]] == sorted(owned)
     mine = await value_of("list_files", Host(), package_id="PKG-ATTENTION-001")
     assert {row["package_id"] for row in mine["files"]} == {"PKG-ATTENTION-001"}

@@ -150,8 +150,7 @@ def test_how_memory_is_switched_on_depends_on_what_is_missing(monkeypatch, tmp_p
     home = home_of(tmp_path)
     for section, said in ((None, 'remove `"ho3": null`'), (SimpleNamespace(), "set ho3.enabled to true")):
         place = SimpleNamespace(snapshot=SimpleNamespace(config=SimpleNamespace(memory=None, ho3=section)))
-        monkeypatch.setattr(memory_asking, "running", lambda _home: None)
-        monkeypatch.setattr(memory_asking, "place_of", lambda _home, _run, place=place: place)
+        monkeypatch.setattr(memory_asking, "cluster_of", lambda _home, place=place: place)
         with pytest.raises(CommandError) as caught:
             memory_asking.place(home)
         assert said in caught.value.hint and f"hobus init admin_config.json --home {tmp_path}" in caught.value.hint

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from hobus.launch.cli.commands import why
+from hobus.launch.sessions import journal
 
 
 def test_both_turns_of_a_diff_are_looked_up_at_one_opening_of_the_record(monkeypatch):
@@ -23,7 +24,7 @@ def test_both_turns_of_a_diff_are_looked_up_at_one_opening_of_the_record(monkeyp
         opened.append(home)
         yield SimpleNamespace(named=named, newest=newest)
 
-    monkeypatch.setattr(why, "journals_of", journals_of)
+    monkeypatch.setattr(journal, "journals_of", journals_of)
     monkeypatch.setattr(why, "explained", lambda _home, session_id, wanted: (session_id, wanted))
     found = why._explained("home", "SES-1F75A111-1", "SES-2F75A111")
     assert found == [("ses-1f75a111", "1"), ("ses-2f75a111", None)]

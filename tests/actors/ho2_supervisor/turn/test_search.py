@@ -1,10 +1,10 @@
-"""Old texts of a session, found again by their words, and files: what a supervisor asks others for."""
+"""Old texts of a session, found again by their words, as a supervisor asks for them."""
 
 import pytest
 
 from bench.ledger_drills.rig import append, ledger_config, medium, running, search_config, take_over
-from bench.search import NEEDLE, OTHER, SESSION, Asking, conversation, found_needle
-from hobus.actors.ho2_supervisor.turn.sources import found_in_history
+from bench.search import NEEDLE, OTHER, SESSION, Asking, conversation, found_needle, question_of
+from hobus.actors.ho2_supervisor.turn.lookups import chosen
 from hobus.bus.messages.ledger import Provenance
 from hobus.bus.sim.disk import SimDisk
 
@@ -25,7 +25,7 @@ async def test_a_later_turn_finds_what_was_said_long_ago(turns):
     async with running(SimDisk(medium()), CONFIG) as ledger:
         await _with_needle(ledger, turns)
         found = await found_needle(ledger.service)
-        assert (found[0].text, found[0].kind, found[0].is_whole) == (NEEDLE, "message", True)
+        assert (found[0].excerpt, found[0].kind, found[0].text_chars) == (NEEDLE, "message", len(NEEDLE))
         assert found[0].ref == f"RunRequested:{SESSION}/{turns // 4}/1"
         assert all(one.score < found[0].score for one in found[1:])
 
@@ -50,13 +50,14 @@ async def test_what_the_prompt_shows_anyway_and_what_came_later_are_no_find():
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *texts))
         await ledger.write(*_said(f"session/{OTHER}", OTHER, b"the lamp is mine"))
         own = f"RunRequested:{SESSION}/2/1"
-        asked = {"ledger": Asking(ledger.service, "ho2/1@7"), "limit": 2, "score_min": 0.0}
-        searched = await found_in_history("where is the lamp?", SESSION, shown={own}, **asked)
-        assert [one.text for one in searched.found] == [text.decode() for text in texts[:2]]
-        assert searched.warning == ""
-        earlier = await found_in_history("lamp", SESSION, before=2, **asked)
-        assert [one.text for one in earlier.found] == ["the lamp is in the attic"]
-        assert (await found_in_history("kingfisher", SESSION, **asked)).found == []
+        supervisor = Asking(ledger.service, "ho2/1@7")
+        searched = await supervisor.search(question_of("where is the lamp?", limit=3))
+        found = chosen(searched.hits, {own}, "where is the lamp?")
+        assert [one.excerpt for one in found] == [text.decode() for text in texts[:2]]
+        assert searched.reached == searched.head
+        earlier = await supervisor.search(question_of("lamp", before=2, limit=2))
+        assert [one.excerpt for one in earlier.hits] == ["the lamp is in the attic"]
+        assert (await supervisor.search(question_of("kingfisher", limit=2))).hits == []
 
 
 async def test_what_was_not_searched_is_said():
@@ -64,7 +65,5 @@ async def test_what_was_not_searched_is_said():
     config = ledger_config(search=search_config(wait_ms=0))
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *[b"a lamp"] * 300))
-        searched = await found_in_history(
-            "lamp", SESSION, ledger=Asking(ledger.service, "ho2/1@7"), limit=1, score_min=0.0
-        )
-        assert "entries of the record were not searched" in searched.warning
+        searched = await Asking(ledger.service, "ho2/1@7").search(question_of("lamp", limit=1))
+        assert searched.reached < searched.head
