@@ -44,6 +44,7 @@ from hobus.launch.launcher.supervision import (
 )
 from hobus.launch.logs import tail
 from hobus.launch.process.liveness import FINISH
+from hobus.launch.process.options import ProcessOptions
 
 _log = structlog.get_logger()
 
@@ -256,8 +257,7 @@ class Crew:
         """A new incarnation under a new epoch and a new secret."""
         member = self.members[actor]
         instance = f"{actor}@{self._clock.new_id()[:8]}"
-        sockets = str(self._board.sockets)
-        argv = [member.role, "--instance", instance, "--home", str(self._home.root), "--sockets", sockets]
+        options = ProcessOptions(member.role, instance, str(self._home.root), str(self._board.sockets))
         log = self._home.log(actor)
         begins_at = tail.size(log)
         self._board.logs_begin_at.setdefault(actor, begins_at)
@@ -281,7 +281,7 @@ class Crew:
 
         self.happened(actor, Spawned(instance, self._clock.now()))
         try:
-            self.children[actor] = self._nursery.start(argv, log=log, on_born=born, on_exit=gone)
+            self.children[actor] = self._nursery.start(options, log=log, on_born=born, on_exit=gone)
         except OSError as error:
             self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.zygote import Fork, Forked
 from hobus.launch.launcher.zygotes import Held, Lineage, Shown
+from hobus.launch.process.options import ProcessOptions
 
 _log = structlog.get_logger()
 
@@ -36,7 +37,7 @@ class _Order:
 
     number: int
     child: Child
-    argv: Sequence[str]
+    options: ProcessOptions
     log_fd: int
     read_fd: int
     asked: Held | None = None
@@ -87,9 +88,9 @@ class Nursery:
         return self._lineage.shown() if self._lineage is not None else Shown()
 
     def start(
-        self, argv: Sequence[str], *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
+        self, options: ProcessOptions, *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
     ) -> Child:
-        """A process that runs `launch.process` with these arguments, born soon; its output goes to `log`.
+        """A process of `launch.process` with these options, born soon; its output goes to `log`.
 
         Raises OSError when not even the attempt can be made.
         """
@@ -110,7 +111,7 @@ class Nursery:
 
         child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
         self._children.add(child)
-        self._put(_Order(self._number, child, argv, log_fd, read_fd))
+        self._put(_Order(self._number, child, options, log_fd, read_fd))
         return child
 
     def reap_strangers(self) -> None:
@@ -167,8 +168,8 @@ class Nursery:
     def _ask(self, order: _Order, lineage: Lineage, present: Held) -> None:
         order.asked, order.asked_at = present, asyncio.get_running_loop().time()
         order.asked_count += 1
+        lineage.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd])
         self._watch(order, lineage, present)
-        lineage.order(present, Fork(order.number, order.argv), [order.log_fd, order.read_fd])
 
     def _watch(self, order: _Order, lineage: Lineage, asked: Held) -> None:
         """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time.
@@ -214,9 +215,9 @@ class Nursery:
     def _spawn(self, order: _Order) -> None:
         """A fresh interpreter."""
         if self._lineage is not None:
-            _log.warning("started_fresh", argv=order.argv[:3], zygotes_asked=order.asked_count)
+            _log.warning("started_fresh", process=order.options.instance, zygotes_asked=order.asked_count)
         try:
-            argv = children.python(zygote.MAIN, *order.argv)
+            argv = children.python(zygote.MAIN, *order.options.words())
             children.spawn(order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd)
         except OSError as error:
             self._not_born(order, error.strerror or type(error).__name__)

@@ -24,6 +24,7 @@ from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
 from hobus.launch.launcher.zygotes import Lineage
+from hobus.launch.process.options import ProcessOptions
 
 pytestmark = pytest.mark.process
 
@@ -53,7 +54,9 @@ async def test_a_stranger_behind_one_of_ours_is_reaped(tmp_path: Path):
     """Both ended before anybody looked, and no further signal comes: the kernel tells of the older one first."""
     exits: list[str] = []
     nursery = Nursery(launcher(start_method="spawn"), SystemClock(), log=tmp_path / "zygote.log", first=None)
-    child = nursery.start(["no role"], log=tmp_path / "log", on_born=lambda _: None, on_exit=exits.append)
+    child = nursery.start(
+        ProcessOptions("no role", "", "", ""), log=tmp_path / "log", on_born=lambda _: None, on_exit=exits.append
+    )
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     stranger = ended(is_reaped=False)
     nursery.reap_strangers()
@@ -89,7 +92,7 @@ class Played:
         """The next order, which is one for an heir, is answered."""
         async with asyncio.timeout(30):
             word = await asyncio.get_running_loop().sock_recv(self.control, WORD_MAX_BYTES)
-        assert not Fork(*json.loads(word)).argv
+        assert not Fork(*json.loads(word)).options
         self.control.send(packed(Forked(0, pid, error)))
 
     async def close(self) -> None:
