@@ -194,8 +194,11 @@ class Crew:
             case "spawn":
                 self._start(actor)
             case "retry":
-                delay_s = max(0.0, effect.at - self._clock.now())
-                asyncio.get_running_loop().call_later(delay_s, self.happened, actor, RetryDue())
+                loop, delay_s = asyncio.get_running_loop(), effect.at - self._clock.now()
+                if delay_s > 0:
+                    loop.call_later(delay_s, self.happened, actor, RetryDue())
+                else:  # before the run file is written, which tells then of the new incarnation
+                    loop.call_soon(self.happened, actor, RetryDue())
             case "kill":
                 _log.warning("process_killed", member=actor, reason=effect.detail)
                 self._board.say(f"{actor} is killed: {effect.detail}", self._clock.now())
