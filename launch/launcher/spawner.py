@@ -74,6 +74,8 @@ class Nursery:
         self._orders: dict[int, _Order] = {}
         self._children: set[Child] = set()
         """Asked for and not ended."""
+        self._unlooked: list[_Order] = []
+        """Asked for since it was last looked whether the software on disk has changed."""
         self._number = 0
         self._is_open = True
         self._lineage: Lineage | None = None
@@ -94,8 +96,6 @@ class Nursery:
 
         Raises OSError when not even the attempt can be made.
         """
-        if self._lineage is not None:
-            self._lineage.replace_if_outdated()
         log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             read_fd, write_fd = os.pipe()
@@ -111,7 +111,9 @@ class Nursery:
 
         child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
         self._children.add(child)
-        self._put(_Order(self._number, child, options, log_fd, read_fd))
+        order = _Order(self._number, child, options, log_fd, read_fd)
+        self._put(order)
+        self._look_at_software(order)
         return child
 
     def reap_strangers(self) -> None:
@@ -161,6 +163,28 @@ class Nursery:
             self._spawn(order)
         elif self._lineage.present is not None:
             self._ask(order, self._lineage, self._lineage.present)
+
+    def _look_at_software(self, order: _Order) -> None:
+        """Once for all that are asked for in this turn of the loop, before any answer is taken: it takes its time."""
+        if not self._unlooked:
+            asyncio.get_running_loop().call_soon(self._replace_if_outdated)
+        self._unlooked.append(order)
+
+    def _replace_if_outdated(self) -> None:
+        """Where the software on disk has changed, who was just asked for is asked of a zygote that has loaded that.
+
+        What the former one makes all the same hears no secret, and ends.
+        """
+        orders, self._unlooked = self._unlooked, []
+        if self._lineage is None or not self._is_open or not self._lineage.replace_if_outdated():
+            return
+        for order in orders:
+            if order.asked is not None and self._orders.pop(order.number, None) is not None:
+                order.stop_waiting()
+                self._number += 1
+                order.number, order.asked, order.asked_count = self._number, None, 0
+                self._orders[order.number] = order
+                self._renew(order)
 
     def _is_given_up(self, order: _Order) -> bool:
         return order.asked_count >= self._config.fork_attempts_max

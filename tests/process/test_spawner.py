@@ -19,7 +19,7 @@ import pytest
 from hobus.bus.clock import SystemClock
 from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.launcher import zygote
+from hobus.launch.launcher import spawner, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
@@ -74,6 +74,33 @@ async def test_who_is_reaped_before_its_birth_is_known_is_born_before_it_ends():
     await child.wait()
     os.close(read_fd)
     assert told == ["born", "exit unknown"]
+
+
+async def test_a_process_is_asked_for_before_anybody_looks_at_the_software_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Which takes milliseconds: once for all that are asked for together, while the zygote forks."""
+    body = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    body.returncode = 0  # reaped by the nursery
+    ours, control = zygote.pair()
+    orders_at_looks: list[int] = []
+
+    def look(_lineage: Lineage) -> bool:
+        orders_at_looks.append(sum(1 for _ in range(2) if control.recv(WORD_MAX_BYTES, socket.MSG_DONTWAIT)))
+        return False
+
+    monkeypatch.setattr(Lineage, "replace_if_outdated", look)
+    monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
+    nursery = Nursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
+    for name in ("ho1/1@a", "ho1/2@a"):
+        options = ProcessOptions("ho1", name, "", "")
+        nursery.start(options, log=tmp_path / "log", on_born=lambda _: None, on_exit=lambda _: None)
+    await asyncio.sleep(0)
+    assert orders_at_looks == [2]
+    await nursery.close()
+    control.close()
+    assert body.stdin is not None
+    body.stdin.close()
 
 
 class Played:
