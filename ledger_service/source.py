@@ -23,8 +23,8 @@ def trusted(is_so: bool, what: str) -> None:
         raise Untrue(what)
 
 
-_WINDOW_BYTES = 1 << 18
-"""Read at once; only speed depends on it."""
+_WINDOW_BYTES = 1 << 16
+"""Read at once; only speed depends on it: larger pieces the allocator gives back and takes anew, page by page."""
 _ZEROS = bytes(_WINDOW_BYTES)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import Hello, Refused
 
 _FOLDER = "tokens"
+_SUFFIX = ".json"
 
 
 class _Token(Record):
@@ -89,9 +91,15 @@ class TokenDirectory:
     def living(self) -> list[str]:
         """Every incarnation that a token was made for and whose process lives."""
         found: list[str] = []
-        for path in sorted(self._folder.glob("*.json")):
+        try:
+            names = sorted(os.listdir(self._folder))  # noqa: PTH208 - a pattern would be compiled for this once
+        except OSError:
+            return found
+        for name in names:
+            if not name.endswith(_SUFFIX):
+                continue
             try:
-                token = _Token.model_validate_json(path.read_bytes())
+                token = _Token.model_validate_json((self._folder / name).read_bytes())
             except (OSError, ValueError):
                 continue
             if token.is_of_the_living():
@@ -117,7 +125,7 @@ def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
 
 
 def _file_name(instance: str) -> str:
-    return instance.replace("/", "+") + ".json"
+    return instance.replace("/", "+") + _SUFFIX
 
 
 def _hash(secret: str) -> str:
@@ -127,10 +135,10 @@ def _hash(secret: str) -> str:
 def _start_time(pid: int) -> str | None:
     """The kernel's start time of a process; None where it cannot be known, '' if there is no such living process."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # a decoder of its own would first have to be loaded
     except FileNotFoundError:
         return "" if Path("/proc/self/stat").exists() else None
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in ("Z", "X") else fields[19]
+    fields = stat.rpartition(b")")[2].split()
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import signal
 from pathlib import Path
+
+_HAS_PROC = Path("/proc/self/stat").exists()
 
 
 def start_mark(pid: int) -> str | None:
     """A text that no other process with this pid will ever have; None when there is no such living process."""
     if pid <= 0:
         return None
-    if Path("/proc/self/stat").exists():
+    if _HAS_PROC:
         return _linux_mark(pid)
-    psutil = importlib.import_module("psutil")  # only where there is no /proc
+    psutil = importlib.import_module("psutil")  # only where there is no /proc: a launcher stays without it
     try:
         return f"created:{psutil.Process(pid).create_time():.2f}"
     except psutil.Error:
@@ -24,15 +27,24 @@ def start_mark(pid: int) -> str | None:
 def _linux_mark(pid: int) -> str | None:
     """Boot id and start time in clock ticks since boot: both are untouched by changes of the wall clock."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        fields, boot = _stat(pid), _boot()
     except OSError:
         return None
-    # The command name may hold spaces and parentheses; fields count from behind the last one.
-    fields = stat[stat.rindex(")") + 2 :].split()
-    if fields[0] in ("Z", "X"):
+    if fields[0] in (b"Z", b"X"):
         return None
-    return f"{boot}:{fields[19]}"
+    return f"{boot}:{fields[19].decode()}"
+
+
+@functools.cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What the kernel says of this process, from its state on. Raises OSError."""
+    stat = Path(f"/proc/{pid}/stat").read_bytes()
+    # The command name may hold spaces and parentheses; fields count from behind the last one.
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def is_alive(pid: int, mark: str) -> bool:
@@ -42,6 +54,11 @@ def is_alive(pid: int, mark: str) -> bool:
 
 def is_stopped(pid: int) -> bool:
     """Whether every thread of this process stands still after a SIGSTOP."""
+    if _HAS_PROC:
+        try:
+            return _stat(pid)[0] == b"T"
+        except OSError:
+            return False
     psutil = importlib.import_module("psutil")
     try:
         return psutil.Process(pid).status() == psutil.STATUS_STOPPED

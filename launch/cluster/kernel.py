@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import resource
 import sys
@@ -39,12 +40,19 @@ def set_title(text: str) -> None:
     """`ps` and `top` show this text; without effect where that is not possible."""
     if not _prctl(_PR_SET_NAME, ctypes.c_char_p(text.encode()[:15])):
         return
+    begin, end = _arguments()
+    if begin < end:
+        # The kernel shows this piece of memory as the command line; nothing else reads it once Python runs.
+        ctypes.memmove(begin, text.encode()[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
+
+
+@functools.cache
+def _arguments() -> tuple[int, int]:
+    """Where this process has its command line, from and to; in a fork it is the same place."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        begin, end = int(fields[_ARGUMENTS_AT]), int(fields[_ARGUMENTS_END])
-        if begin < end:
-            # The kernel shows this piece of memory as the command line; nothing else reads it once Python runs.
-            ctypes.memmove(begin, text.encode()[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
+        return int(fields[_ARGUMENTS_AT]), int(fields[_ARGUMENTS_END])
+    return 0, 0
 
 
 def return_big_memory() -> None:
@@ -54,7 +62,7 @@ def return_big_memory() -> None:
     then on keeps them: a few bodies of 8 MB at once stay with the process for good.
     """
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
+        _library().mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
 
 
 def has_one_thread() -> bool:
@@ -69,6 +77,12 @@ def _prctl(option: int, value: object) -> bool:
     if sys.platform != "linux":
         return False
     try:
-        return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0
+        return _library().prctl(option, value, 0, 0, 0) == 0
     except (OSError, AttributeError):
         return False
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Of C, as this process has it loaded. Raises OSError."""
+    return ctypes.CDLL(None)

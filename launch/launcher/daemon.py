@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import importlib
 import os
 import sys
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
+from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.launch.cluster.home import Home, home_of
@@ -54,7 +54,7 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
     load()
     launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
     plan = under_way.made()
-    gc.freeze()  # a collection in either would write to every page that both share
+    collector.share()  # a collection in either would write to every page that both share
     # What is opened, loaded or read from here on is this process's own business.
     first = fork_zygote(home.log("zygote")) if plan.snapshot.config.launcher.start_method == "fork" else None
     try:

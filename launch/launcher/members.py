@@ -44,6 +44,7 @@ from hobus.launch.launcher.supervision import (
 )
 from hobus.launch.logs import tail
 from hobus.launch.process.liveness import FINISH
+from hobus.launch.process.options import ProcessOptions
 
 _log = structlog.get_logger()
 
@@ -193,8 +194,11 @@ class Crew:
             case "spawn":
                 self._start(actor)
             case "retry":
-                delay_s = max(0.0, effect.at - self._clock.now())
-                asyncio.get_running_loop().call_later(delay_s, self.happened, actor, RetryDue())
+                loop, delay_s = asyncio.get_running_loop(), effect.at - self._clock.now()
+                if delay_s > 0:
+                    loop.call_later(delay_s, self.happened, actor, RetryDue())
+                else:  # before the run file is written, which tells then of the new incarnation
+                    loop.call_soon(self.happened, actor, RetryDue())
             case "kill":
                 _log.warning("process_killed", member=actor, reason=effect.detail)
                 self._board.say(f"{actor} is killed: {effect.detail}", self._clock.now())
@@ -256,8 +260,7 @@ class Crew:
         """A new incarnation under a new epoch and a new secret."""
         member = self.members[actor]
         instance = f"{actor}@{self._clock.new_id()[:8]}"
-        sockets = str(self._board.sockets)
-        argv = [member.role, "--instance", instance, "--home", str(self._home.root), "--sockets", sockets]
+        options = ProcessOptions(member.role, instance, str(self._home.root), str(self._board.sockets))
         log = self._home.log(actor)
         begins_at = tail.size(log)
         self._board.logs_begin_at.setdefault(actor, begins_at)
@@ -281,7 +284,7 @@ class Crew:
 
         self.happened(actor, Spawned(instance, self._clock.now()))
         try:
-            self.children[actor] = self._nursery.start(argv, log=log, on_born=born, on_exit=gone)
+            self.children[actor] = self._nursery.start(options, log=log, on_born=born, on_exit=gone)
         except OSError as error:
             self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
 

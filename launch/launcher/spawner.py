@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.zygote import Fork, Forked
 from hobus.launch.launcher.zygotes import Held, Lineage, Shown
+from hobus.launch.process.options import ProcessOptions
 
 _log = structlog.get_logger()
 
@@ -36,7 +37,7 @@ class _Order:
 
     number: int
     child: Child
-    argv: Sequence[str]
+    options: ProcessOptions
     log_fd: int
     read_fd: int
     asked: Held | None = None
@@ -73,6 +74,8 @@ class Nursery:
         self._orders: dict[int, _Order] = {}
         self._children: set[Child] = set()
         """Asked for and not ended."""
+        self._unlooked: list[_Order] = []
+        """Asked for since it was last looked whether the software on disk has changed."""
         self._number = 0
         self._is_open = True
         self._lineage: Lineage | None = None
@@ -87,14 +90,12 @@ class Nursery:
         return self._lineage.shown() if self._lineage is not None else Shown()
 
     def start(
-        self, argv: Sequence[str], *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
+        self, options: ProcessOptions, *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
     ) -> Child:
-        """A process that runs `launch.process` with these arguments, born soon; its output goes to `log`.
+        """A process of `launch.process` with these options, born soon; its output goes to `log`.
 
         Raises OSError when not even the attempt can be made.
         """
-        if self._lineage is not None:
-            self._lineage.replace_if_outdated()
         log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             read_fd, write_fd = os.pipe()
@@ -110,7 +111,9 @@ class Nursery:
 
         child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
         self._children.add(child)
-        self._put(_Order(self._number, child, argv, log_fd, read_fd))
+        order = _Order(self._number, child, options, log_fd, read_fd)
+        self._put(order)
+        self._look_at_software(order)
         return child
 
     def reap_strangers(self) -> None:
@@ -161,14 +164,36 @@ class Nursery:
         elif self._lineage.present is not None:
             self._ask(order, self._lineage, self._lineage.present)
 
+    def _look_at_software(self, order: _Order) -> None:
+        """Once for all that are asked for in this turn of the loop, before any answer is taken: it takes its time."""
+        if not self._unlooked:
+            asyncio.get_running_loop().call_soon(self._replace_if_outdated)
+        self._unlooked.append(order)
+
+    def _replace_if_outdated(self) -> None:
+        """Where the software on disk has changed, who was just asked for is asked of a zygote that has loaded that.
+
+        What the former one makes all the same hears no secret, and ends.
+        """
+        orders, self._unlooked = self._unlooked, []
+        if self._lineage is None or not self._is_open or not self._lineage.replace_if_outdated():
+            return
+        for order in orders:
+            if order.asked is not None and self._orders.pop(order.number, None) is not None:
+                order.stop_waiting()
+                self._number += 1
+                order.number, order.asked, order.asked_count = self._number, None, 0
+                self._orders[order.number] = order
+                self._renew(order)
+
     def _is_given_up(self, order: _Order) -> bool:
         return order.asked_count >= self._config.fork_attempts_max
 
     def _ask(self, order: _Order, lineage: Lineage, present: Held) -> None:
         order.asked, order.asked_at = present, asyncio.get_running_loop().time()
         order.asked_count += 1
+        lineage.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd])
         self._watch(order, lineage, present)
-        lineage.order(present, Fork(order.number, order.argv), [order.log_fd, order.read_fd])
 
     def _watch(self, order: _Order, lineage: Lineage, asked: Held) -> None:
         """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time.
@@ -214,9 +239,9 @@ class Nursery:
     def _spawn(self, order: _Order) -> None:
         """A fresh interpreter."""
         if self._lineage is not None:
-            _log.warning("started_fresh", argv=order.argv[:3], zygotes_asked=order.asked_count)
+            _log.warning("started_fresh", process=order.options.instance, zygotes_asked=order.asked_count)
         try:
-            argv = children.python(zygote.MAIN, *order.argv)
+            argv = children.python(zygote.MAIN, *order.options.words())
             children.spawn(order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd)
         except OSError as error:
             self._not_born(order, error.strerror or type(error).__name__)

@@ -29,6 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from hobus.bus import collector
 from hobus.launch.cluster.kernel import has_one_thread, set_title
 
 MAIN = "hobus.launch.process.main"
@@ -38,7 +39,7 @@ ROLES = ("ledger", "gateway", "ho3", "ho1", "ho2", "host")
 """`launch/process/roles/<role>.py`, loaded in this order; a role that is not installed is left out."""
 
 WORD_MAX_BYTES = 65_536
-"""The kernel keeps a word of this size whole; argv holds a role, a name and two paths."""
+"""The kernel keeps a word of this size whole; the options hold a role, a name and two paths."""
 
 _DESCRIPTORS = 2
 _PID_BYTES = 4
@@ -48,13 +49,13 @@ _CLOSED_BELOW = 1 << 20
 
 
 class Fork(NamedTuple):
-    """Launcher to zygote: make a process that runs `launch.process` with these arguments; without any, an heir.
+    """Launcher to zygote: make a process of `launch.process` with these `ProcessOptions`; without any, an heir.
 
     Beside it come the log's descriptor and the reading end of the liveness pipe; for an heir, its end of a `pair`.
     """
 
     number: int
-    argv: Sequence[str]
+    options: Sequence[str]
 
 
 class Forked(NamedTuple):
@@ -130,7 +131,9 @@ def live(control: socket.socket) -> NoReturn:
     gc.freeze()
     try:
         load()
-        gc.freeze()
+        # So that whoever is forked has only to say who it is.
+        importlib.import_module("hobus.launch.logs.writing").configure("zygote", f"zygote@{os.getpid()}")
+        collector.share()
         while True:
             try:
                 Zygote(control).serve()
@@ -232,19 +235,20 @@ class Zygote:
 
     def _carried_out(self, word: bytes, descriptors: Sequence[int]) -> Forked:
         order = Fork(*json.loads(word))
-        if len(descriptors) != (_DESCRIPTORS if order.argv else 1):
+        if len(descriptors) != (_DESCRIPTORS if order.options else 1):
             return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
-        if not order.argv:
+        if not order.options:
             return _forked(order, lambda: self._succeed(descriptors[0]))
         spare, self._spare = self._spare, None
         if spare is not None:
             with spare.line:
                 if spare.take(word, descriptors):
                     return Forked(order.number, spare.pid)
+        main = importlib.import_module(MAIN)
         with suppress(Exception):
-            importlib.import_module(MAIN).warm(order.argv)  # the child meets the same fault, and says it
+            main.warm(main.ProcessOptions(*order.options))  # the child meets the same fault, and says it
         log, liveness = descriptors
-        return _forked(order, lambda: _run(order.argv, log, liveness))
+        return _forked(order, lambda: _run(order.options, log, liveness))
 
     def _succeed(self, control: int) -> NoReturn:
         """In the heir: of this zygote it keeps what is loaded, and lets go of its connections."""
@@ -270,7 +274,7 @@ def _wait(line: socket.socket) -> NoReturn:
     if len(descriptors) != _DESCRIPTORS:
         os._exit(0)
     log, liveness = descriptors
-    _run(Fork(*json.loads(word)).argv, log, liveness)
+    _run(Fork(*json.loads(word)).options, log, liveness)
 
 
 def _forked(order: Fork, body: Callable[[], NoReturn]) -> Forked:
@@ -311,7 +315,7 @@ def _tell_pid(write_fd: int, body: Callable[[], NoReturn]) -> NoReturn:
     os._exit(0)
 
 
-def _run(argv: Sequence[str], log: int, liveness: int) -> NoReturn:
+def _run(options: Sequence[str], log: int, liveness: int) -> NoReturn:
     """The child: nothing of the zygote is left in it but loaded modules; `random` is seeded anew by itself."""
 
     def body() -> None:
@@ -322,7 +326,8 @@ def _run(argv: Sequence[str], log: int, liveness: int) -> NoReturn:
         keep_only([liveness])
         gc.freeze()  # where the order came before the last module
         gc.enable()
-        importlib.import_module(MAIN).main([*argv, "--liveness-fd", str(liveness)])
+        main = importlib.import_module(MAIN)
+        main.run(main.ProcessOptions(*options), liveness)
 
     end_with(body)
 

@@ -126,17 +126,18 @@ class Lineage:
             else:
                 ours.close()
 
-    def replace_if_outdated(self) -> None:
-        """Starts another zygote if the software on disk is no longer the one that the present zygote loaded."""
+    def replace_if_outdated(self) -> bool:
+        """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
         present = self.present
         if present is None or present.fingerprint == _fingerprint_of_sources():
-            return
+            return False
         _log.info("zygote_outdated", pid=present.pid)
         # What it was asked for it still answers for: its socket is closed behind the last order.
         present.control.shutdown(socket.SHUT_WR)
         self._disinherit()
         self._replacements += 1
         self._start()
+        return True
 
     def dismiss(self, one: Held) -> None:
         """Kills a zygote that hangs, or that nobody needs any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
@@ -15,6 +16,9 @@ from structlog.typing import Processor
 
 from hobus.bus.inbox import CAUSE
 from hobus.launch.logs.files import OLDER
+
+_SPEAKER: dict[str, object] = {}
+"""Who this process is, as each of its lines says."""
 
 
 class LossyLines:
@@ -62,7 +66,15 @@ class LossyLines:
 
 def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> LossyLines:
     """From now on every log line of this process carries its actor, instance and pid, and is one JSON object."""
-    lines = LossyLines((stream or sys.stderr).fileno())
+    _SPEAKER.update(actor=actor, instance=instance, pid=os.getpid())
+    structlog.contextvars.bind_contextvars(**_SPEAKER)
+    return _lines_to((stream or sys.stderr).fileno())
+
+
+@functools.lru_cache(maxsize=1)
+def _lines_to(fd: int) -> LossyLines:
+    """Log lines go to this descriptor; a fork of a process in which they do finds that done."""
+    lines = LossyLines(fd)
     target = cast("TextIO", lines)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -77,13 +89,11 @@ def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> Los
         logger_factory=structlog.WriteLoggerFactory(target),
         cache_logger_on_first_use=True,
     )
-    known = {"actor": actor, "instance": instance, "pid": os.getpid()}
-    structlog.contextvars.bind_contextvars(**known)
     # Warnings of libraries that use the standard library's logging, in the same form, whatever thread they come from.
     handler = logging.StreamHandler(target)
     plain = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, as_json]
     foreign: list[Processor] = [
-        lambda _logger, _method, record: {**record, **known},
+        lambda _logger, _method, record: {**record, **_SPEAKER},
         *shared,
         structlog.stdlib.add_logger_name,
     ]

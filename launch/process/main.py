@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import functools
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -35,6 +34,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.logs import writing
 from hobus.launch.process import liveness, wiring
 from hobus.launch.process.liveness import FINISH
+from hobus.launch.process.options import ProcessOptions, of_command_line
 from hobus.launch.process.roles import Made
 
 Ending = Literal["told", "orphaned", "failed", "damaged"]
@@ -44,22 +44,23 @@ _log = structlog.get_logger()
 _EXIT = {"told": exit_codes.OK, "orphaned": exit_codes.OK, "failed": exit_codes.FAILED, "damaged": exit_codes.INTEGRITY}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Ends by SystemExit: 0 after an orderly end, 1 after a fault that the log names, 3 if another start cannot help.
+def main() -> None:
+    """As the command line says; ends as `run`."""
+    run(*of_command_line())
 
-    `argv`: of a process that the zygote forked; else the command line.
-    """
-    options = _parser().parse_args(argv)
+
+def run(options: ProcessOptions, liveness_fd: int) -> None:
+    """Ends by SystemExit: 0 after an orderly end, 1 after a fault that its log names, 3 if no other start can help."""
     actor = options.instance.rpartition("@")[0]
-    os.set_inheritable(options.liveness_fd, False)  # noqa: FBT003 - positional only; a tool process must not hold it
+    os.set_inheritable(liveness_fd, False)  # noqa: FBT003 - positional only; a tool process must not hold it
     set_title(f"hobus {actor}")
     return_big_memory()
     lines = writing.configure(actor, options.instance)
     try:
-        home = home_of(options.home)
-        place = Place(home=home, sockets=options.sockets, snapshot=_snapshot_of(home.snapshot.read_bytes()))
+        home = home_of(Path(options.home))
+        place = Place(home=home, sockets=Path(options.sockets), snapshot=_snapshot_of(home.snapshot.read_bytes()))
         lines.limit(home.log(actor), place.snapshot.config.launcher.log_max_bytes)
-        sys.exit(_EXIT[_live(place, options.role, options.instance, options.liveness_fd)])
+        sys.exit(_EXIT[_live(place, options.role, options.instance, liveness_fd)])
     except liveness.LauncherGone:
         sys.exit(exit_codes.OK)
     except RuntimeFault as fault:
@@ -70,13 +71,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(exit_codes.FAILED)
 
 
-def warm(argv: Sequence[str]) -> None:
-    """In the zygote, before a process with these arguments is forked: what it will read and work out is there already.
+def warm(options: ProcessOptions) -> None:
+    """In the zygote, before this process is forked: what it will read and work out is there already.
 
-    Raises what `main` would, OSError or RuntimeFault.
+    Raises what `run` would, OSError or RuntimeFault.
     """
-    options = _parser().parse_args([*argv, "--liveness-fd", "0"])
-    warmed(home_of(options.home).snapshot.read_bytes(), [options.role])
+    warmed(home_of(Path(options.home)).snapshot.read_bytes(), [options.role])
 
 
 def warmed(data: bytes, roles: Iterable[str]) -> Snapshot:
@@ -111,16 +111,6 @@ def _live(place: Place, role: str, instance: str, liveness_fd: int) -> Ending:
     if given:
         keep_memory_private()
     return asyncio.run(_Process(place, role, made).run(instance, secret, liveness_fd))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hobus-process")
-    parser.add_argument("role", choices=sorted(liveness.STAGES))
-    parser.add_argument("--instance", required=True)
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--sockets", type=Path, required=True)
-    parser.add_argument("--liveness-fd", type=int, required=True)
-    return parser
 
 
 class _Process:

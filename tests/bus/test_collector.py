@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -11,3 +12,21 @@ def test_what_start_up_made_is_not_looked_at_again_and_messages_seldom() -> None
     code = "import gc; from hobus.bus import collector; collector.settle(); print(gc.get_freeze_count() > 0, gc.get_threshold()[0])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "10000"]
+
+
+def test_what_forks_share_has_no_free_lists_that_each_would_give_back() -> None:
+    """In a process of its own: after eighty lists have come and gone Python keeps none of them, and all is frozen."""
+    code = """
+import gc, sys
+from hobus.bus import collector
+lists = [[] for _ in range(80)]
+del lists
+sys._debugmallocstats()
+print("then", file=sys.stderr, flush=True)
+collector.share()
+sys._debugmallocstats()
+print(gc.get_freeze_count() > 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, after = (int(re.findall(r"(\d+) free PyListObject", said)[0]) for said in done.stderr.split("then\n"))
+    assert done.stdout.split() == ["True"] and after < 20 < before

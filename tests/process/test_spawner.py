@@ -19,11 +19,12 @@ import pytest
 from hobus.bus.clock import SystemClock
 from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.launcher import zygote
+from hobus.launch.launcher import spawner, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
 from hobus.launch.launcher.zygotes import Lineage
+from hobus.launch.process.options import ProcessOptions
 
 pytestmark = pytest.mark.process
 
@@ -53,7 +54,9 @@ async def test_a_stranger_behind_one_of_ours_is_reaped(tmp_path: Path):
     """Both ended before anybody looked, and no further signal comes: the kernel tells of the older one first."""
     exits: list[str] = []
     nursery = Nursery(launcher(start_method="spawn"), SystemClock(), log=tmp_path / "zygote.log", first=None)
-    child = nursery.start(["no role"], log=tmp_path / "log", on_born=lambda _: None, on_exit=exits.append)
+    child = nursery.start(
+        ProcessOptions("no role", "", "", ""), log=tmp_path / "log", on_born=lambda _: None, on_exit=exits.append
+    )
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     stranger = ended(is_reaped=False)
     nursery.reap_strangers()
@@ -73,6 +76,33 @@ async def test_who_is_reaped_before_its_birth_is_known_is_born_before_it_ends():
     assert told == ["born", "exit unknown"]
 
 
+async def test_a_process_is_asked_for_before_anybody_looks_at_the_software_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Which takes milliseconds: once for all that are asked for together, while the zygote forks."""
+    body = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    body.returncode = 0  # reaped by the nursery
+    ours, control = zygote.pair()
+    orders_at_looks: list[int] = []
+
+    def look(_lineage: Lineage) -> bool:
+        orders_at_looks.append(sum(1 for _ in range(2) if control.recv(WORD_MAX_BYTES, socket.MSG_DONTWAIT)))
+        return False
+
+    monkeypatch.setattr(Lineage, "replace_if_outdated", look)
+    monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
+    nursery = Nursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
+    for name in ("ho1/1@a", "ho1/2@a"):
+        options = ProcessOptions("ho1", name, "", "")
+        nursery.start(options, log=tmp_path / "log", on_born=lambda _: None, on_exit=lambda _: None)
+    await asyncio.sleep(0)
+    assert orders_at_looks == [2]
+    await nursery.close()
+    control.close()
+    assert body.stdin is not None
+    body.stdin.close()
+
+
 class Played:
     """A lineage whose first zygote is a process that does nothing, and is spoken for by the test."""
 
@@ -89,7 +119,7 @@ class Played:
         """The next order, which is one for an heir, is answered."""
         async with asyncio.timeout(30):
             word = await asyncio.get_running_loop().sock_recv(self.control, WORD_MAX_BYTES)
-        assert not Fork(*json.loads(word)).argv
+        assert not Fork(*json.loads(word)).options
         self.control.send(packed(Forked(0, pid, error)))
 
     async def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from typing import Any
 
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.file_reads import FileReads
@@ -34,11 +36,21 @@ def make(place: Place) -> Made:
     )
 
 
+def warm(snapshot: Snapshot) -> None:
+    """In the zygote: the snapshot as tools see it, which takes longer than the rest of an executor."""
+    _view_of(snapshot)
+
+
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
     """The executor on another host: without the tools that read the record's files, and without files."""
     tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
     return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
+
+
+@functools.lru_cache(maxsize=1)
+def _view_of(snapshot: Snapshot) -> Mapping[str, Any]:
+    return snapshot_view(snapshot, BUILTIN)
 
 
 def _made(  # noqa: PLR0913 - what a worker has of its machine
@@ -55,7 +67,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
     children = ChildToolRunner(
         config.tools,
         tools=tools,
-        view=snapshot_view(snapshot, BUILTIN),
+        view=_view_of(snapshot),
         ledger_dir=ledger_dir,
         verifier=VERIFIER if ledger_dir else "",
     )

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 
-from hobus.launch.cluster.identity import end, is_alive, start_mark
+from hobus.launch.cluster.identity import end, is_alive, is_stopped, start_mark
 
 
 def test_a_living_process_has_one_unchanging_mark():
@@ -24,3 +26,20 @@ def test_no_process_has_no_mark():
     assert start_mark(2**22 + 1) is None
     assert start_mark(0) is None
     assert not is_alive(os.getpid(), "")
+
+
+def test_who_stands_still_after_a_sigstop_is_told_apart():
+    """From one that waits, from one that goes on again, and from one that is gone."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert not is_stopped(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert is_stopped(process.pid)
+        process.send_signal(signal.SIGCONT)
+        os.waitid(os.P_PID, process.pid, os.WCONTINUED | os.WNOWAIT)
+        assert not is_stopped(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+    assert not is_stopped(process.pid)

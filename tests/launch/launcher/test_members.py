@@ -38,10 +38,10 @@ class Rig:
         )  # fmt: skip
         self._refuses = refuses
 
-    def _start(self, argv, **_):
+    def _start(self, options, **_):
         if self._refuses:
             raise OSError(11, "no more processes")
-        self.asked.append(argv[2].partition("@")[0])
+        self.asked.append(options.instance.partition("@")[0])
         return SimpleNamespace(signal=lambda _: None, kill_group=lambda: None)
 
     def begin(self):

@@ -52,8 +52,8 @@ class Rig:
             clock=SystemClock(), use=lambda: self.steps.append("use"),
         )  # fmt: skip
 
-    def _start(self, argv, **_):
-        self.steps.append(f"start {argv[2].partition('@')[0]}")
+    def _start(self, options, **_):
+        self.steps.append(f"start {options.instance.partition('@')[0]}")
         return SimpleNamespace(signal=lambda _: None, kill_group=lambda: None)
 
     def now(self) -> float:
