@@ -1,12 +1,12 @@
 """P16: what a read of memory and a durable signal cost beside LangGraph's SqliteStore: `python -m bench.memory_store`.
 
-usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--json FILE]
+usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--no-bus] [--json FILE]
 
-Store against store, no bus on either side. Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
+Store against store, no bus on either side, and ours over the bus of a real cluster as an extra column (`memory_over_bus`). Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
 hundred of the signals are alive, the others went quiet one after another. A read is what a turn asks (read_active_biases, then
 `select_biases` for two labels within the shipped budget), as of the head; a write is one signal, durable in the ledger (its chain,
 its sync), counted, its gate judged. The peer holds as many items, searches by two labels for twenty and puts one; both sides
-take turns. What the memory process would hold is its growth (RSS) while it was filled.
+take turns; the cluster comes after them. What the memory process would hold is its growth (RSS) while it was filled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,20 @@ from typing import Any
 import psutil
 
 from bench.builders import shipped_snapshot
+from bench.cluster import cluster
 from bench.memory_eval.worlds import DAY_US
+from bench.memory_habits import (
+    AGENT,
+    EVENTS_PER_SESSION,
+    VOCABULARY,
+    artifact_of,
+    event_ids_of,
+    labels_of,
+    name_of,
+    session_of,
+    signal_of,
+)
+from bench.memory_over_bus import over_bus
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, say_machine, write_json
 from bench.turn import LANGGRAPH
@@ -39,12 +52,10 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import Call
-from hobus.bus.messages.ids import artifact_id
 from hobus.bus.messages.ledger import Write
-from hobus.bus.messages.memory import LOCAL, Artifact, GateResult, Labels, Signal
+from hobus.bus.messages.memory import LOCAL
 from hobus.ledger_service.service import LedgerService
 
-AGENT = "ADMIN"
 SIGNALS, ALIVE = 2000, 100
 DAYS = 350
 _HABIT_DAYS = 60
@@ -52,8 +63,7 @@ READS, WRITES = 20, 100
 _WRITES_PER_SESSION = 40
 _FIRST_NEW_SESSION = 1_000_000
 GOALS = {"read": 10.0, "write": 2.0}
-_SESSION = "00000000-0000-5000-8000-{:012d}"
-_VOCABULARY = shipped_snapshot().config.classify_labels
+OURS, PEER, OVER_BUS = "ours", "LangGraph", "ours, over the bus"
 
 
 class _Bus:
@@ -76,7 +86,7 @@ class Ours:
     def __init__(self, ledger: LedgerService) -> None:
         config = shipped_snapshot().config
         assert config.ho3 is not None
-        self._budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
+        self._budget = shipped_budget()
         self._ledger = ledger
         self._call = Call("ho3/1@bench", "ho3", "m", 1, "", "", None, "ledger")
         self._memory = AgentMemory(AGENT, config.ho3)
@@ -86,7 +96,7 @@ class Ours:
     def fill(self, artifacts: int, events: int) -> None:
         """Every signal is a habit of sixty days, three events a session; those of a hundred go on to the end."""
         for number in range(SIGNALS):
-            name = f"tool:t{number}"
+            name = name_of(number)
             life_us = (
                 DAYS * DAY_US
                 if number < ALIVE
@@ -95,27 +105,16 @@ class Ours:
             per_signal = events // SIGNALS
             begin_us = life_us - _HABIT_DAYS * DAY_US
             times = [begin_us + (life_us - begin_us) * (place + 1) // per_signal for place in range(per_signal)]
-            ids = [f"EVT-{_SESSION.format(place // 3)}-{place % 3 + 1}-{name}" for place in range(per_signal)]
+            ids = event_ids_of(name, per_signal)
             for place, (event_id, at_us) in enumerate(zip(ids, times, strict=True)):
-                self._apply("signal", f"HO3_SIGNAL:{AGENT}/{event_id}", at_us, name, _SESSION.format(place // 3))
+                session_id = session_of(place // EVENTS_PER_SESSION)
+                self._apply("signal", f"HO3_SIGNAL:{AGENT}/{event_id}", at_us, name, session_id)
             per_signal = artifacts // SIGNALS
             for place in range(per_signal):
-                self._learn(number, name, ids[:5], begin_us + (life_us - begin_us) * (place + 1) // per_signal)
+                self._learn(number, ids[:5], begin_us + (life_us - begin_us) * (place + 1) // per_signal)
 
-    def _learn(self, number: int, name: str, event_ids: Sequence[str], at_us: int) -> None:
-        at = timestamp_of(at_us)
-        domain, task = _VOCABULARY.domain, _VOCABULARY.task
-        made = Artifact(
-            artifact_id=artifact_id(LOCAL, [name], at_us, model="m", prompt_pack_version="1"), principal=LOCAL, artifact_type="task_pattern",
-            labels=Labels(domain=[domain[number % len(domain)]], task=[task[number // len(domain) % len(task)]]),
-            weight=(number % 100 + 1) / 100, scope="agent", created_at_event_ts=at, consolidation_event_ts=at,
-            expires_at_event_ts=timestamp_of(at_us + 90 * DAY_US), window_start=timestamp_of(at_us - 1), window_end=at,
-            context_line=f"User habit {number}: often inspects part {number % 977} of the package structure.",
-            source_signal_ids=[name], source_event_ids=list(event_ids),
-            gate_snapshot=GateResult(
-                signal_id=name, crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed"
-            ),
-        )  # fmt: skip
+    def _learn(self, number: int, event_ids: Sequence[str], at_us: int) -> None:
+        made = artifact_of(number, event_ids, at_us)
         self._apply("overlay", f"HO3_OVERLAY:{made.artifact_id}", at_us, made.artifact_id, artifact=made)
 
     def _apply(self, kind: Any, name: str, at_us: int, about: str, session_id: str = "", **more: Any) -> None:
@@ -124,10 +123,7 @@ class Ours:
 
     def read(self, number: int) -> tuple[float, int]:
         """Milliseconds, and how many lines were in force."""
-        labels = Labels(
-            domain=[_VOCABULARY.domain[number % len(_VOCABULARY.domain)]],
-            task=[_VOCABULARY.task[number % len(_VOCABULARY.task)]],
-        )
+        labels = labels_of(number)
         began = time.perf_counter()
         moment = PointInTime(self._now_us, self._seq)
         found = list(self._memory.active_biases(moment, principal=LOCAL, session_id=None))
@@ -137,18 +133,17 @@ class Ours:
     async def write(self, number: int) -> float:
         """Milliseconds until a new event of a living signal is durable and counts."""
         self._now_us += 60_000_000
-        name = f"tool:t{number % ALIVE}"
-        session_id = _SESSION.format(_FIRST_NEW_SESSION + number // _WRITES_PER_SESSION)
-        event_id = f"EVT-{session_id}-{number % _WRITES_PER_SESSION + 1}-{name}"
-        at = timestamp_of(self._now_us)
-        signal = Signal(event_id=event_id, signal_id=name, principal=LOCAL, session_id=session_id, at=at)
+        name = name_of(number % ALIVE)
+        session_id = session_of(_FIRST_NEW_SESSION + number // _WRITES_PER_SESSION)
+        signal = signal_of(name, session_id, number % _WRITES_PER_SESSION + 1, self._now_us)
         began = time.perf_counter()
         entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
-        await self._ledger.on_write(Write(entries=[entry]), self._call)
+        fact = fact_of(-1, entry)
+        # As the ledger's client makes it, of an entry that was checked when it was made.
+        await self._ledger.on_write(Write.model_construct(entries=[entry], urgent=True, parts=[]), self._call)
         self._seq += 1
-        fact = fact_of(self._seq, entry)
         assert fact is not None
-        assert self._memory.apply(fact)
+        assert self._memory.apply(fact.at(self._seq))
         self._memory.gate(name, LOCAL, PointInTime(self._now_us, self._seq))
         return 1000 * (time.perf_counter() - began)
 
@@ -158,7 +153,7 @@ class Peer:
 
     def __init__(self, python: Path, directory: Path, items: int) -> None:
         given = {
-            "path": str(directory / "store.db"), "items": items, "domain": _VOCABULARY.domain, "task": _VOCABULARY.task,
+            "path": str(directory / "store.db"), "items": items, "domain": VOCABULARY.domain, "task": VOCABULARY.task,
         }  # fmt: skip
         script = Path(__file__).parent / "peers/langgraph_store.py"
         self._process = subprocess.Popen(
@@ -199,7 +194,7 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
     }  # fmt: skip
     collector.settle()  # as the memory's process does once it is ready
     in_force = 0
-    times = {"ours": Times()} | ({} if python is None else {"LangGraph": Times()})
+    times = {OURS: Times()} | ({} if python is None else {PEER: Times()})
     with ExitStack() as stack:
         peer = None if python is None else Peer(python, directory, artifacts)
         if peer is not None:
@@ -208,14 +203,28 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
         for number in range(rounds):
             for place in range(READS):
                 took_ms, in_force = ours.read(place)
-                times["ours"].reads.append(took_ms)
-            times["ours"].writes += [await ours.write(number * WRITES + place) for place in range(WRITES)]
+                times[OURS].reads.append(took_ms)
+            times[OURS].writes += [await ours.write(number * WRITES + place) for place in range(WRITES)]
             if peer is not None:
                 taken = peer.take(READS, WRITES)
-                times["LangGraph"].reads += taken["reads"]
-                times["LangGraph"].writes += taken["writes"]
+                times[PEER].reads += taken["reads"]
+                times[PEER].writes += taken["writes"]
     await ledger.drain()
     return {"artifacts": artifacts, "events": events, "in_force": in_force, **filled, "times": times}
+
+
+def shipped_budget() -> TokenBudget:
+    config = shipped_snapshot().config
+    return TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
+
+
+def over_the_bus(rounds: int) -> Times:
+    """As many questions and signals as each side of the stores has."""
+    with cluster({}) as found:
+        asked = over_bus(found, ALIVE, rounds * READS, rounds * WRITES, shipped_budget())
+        reads, writes, in_force = asyncio.run(asked)
+    assert in_force == ALIVE, f"{in_force} lines in force, not {ALIVE}"
+    return Times(reads, writes)
 
 
 def p50(values: Sequence[float]) -> float:
@@ -243,10 +252,10 @@ def table(found: dict[str, Any]) -> str:
 
 def ratios(times: dict[str, Times]) -> dict[str, float]:
     """The peer's median over ours; empty without it."""
-    peer = times.get("LangGraph")
+    peer = times.get(PEER)
     if peer is None:
         return {}
-    ours = times["ours"]
+    ours = times[OURS]
     pairs = {"read": (peer.reads, ours.reads), "write": (peer.writes, ours.writes)}
     return {
         name: round(statistics.median(theirs) / statistics.median(mine), 1) for name, (theirs, mine) in pairs.items()
@@ -258,11 +267,14 @@ def main() -> None:
     parser.add_argument("--artifacts", type=int, default=100_000)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-bus", action="store_true", help="without the column over the bus")
     given = parser.parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     before = machine()
     with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
         found = asyncio.run(measure(given.artifacts, given.events, given.rounds, python, Path(directory)))
+    if not given.no_bus:
+        found["times"][OVER_BUS] = over_the_bus(given.rounds)
     measured = measured_on(before)
     say_machine(measured)
     print(

@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
@@ -250,13 +249,18 @@ class Writer:
         trusted(len(frame.chains) == len(entries), "every entry has its chain value")
         before = frame.chains[-2] if len(entries) > 1 else self.chain
         trusted(frame.chains[-1] == next_chain(before, entries[-1]), "the chain goes on")
-        ends = accumulate((ENTRY_HEAD_BYTES + len(entry) for entry in entries), initial=HEADER_BYTES + ENTRY_HEAD_BYTES)
-        *entries_at, bodies_at = ends
+        entries_at: list[int] = []
+        bodies_at: list[int] = []
+        at = HEADER_BYTES
+        for entry in entries:
+            entries_at.append(at + ENTRY_HEAD_BYTES)
+            at += ENTRY_HEAD_BYTES + len(entry)
         trusted(frame.entries_at == entries_at, "entries lie one behind the other")
-        sizes = (BODY_HEAD_BYTES + len(data) for _, data in batch.bodies)
-        *places_of_bodies, end = accumulate(sizes, initial=bodies_at - ENTRY_HEAD_BYTES)
-        trusted(frame.bodies_at == places_of_bodies, "bodies lie behind them, in the same order")
-        trusted(end < len(frame.data), "all of them lie within their frame")
+        for _, data in batch.bodies:
+            bodies_at.append(at)
+            at += BODY_HEAD_BYTES + len(data)
+        trusted(frame.bodies_at == bodies_at, "bodies lie behind them, in the same order")
+        trusted(at < len(frame.data), "all of them lie within their frame")
         trusted(
             header is not None
             and (header.first_sequence, header.previous_chain, header.entry_count, header.mask, header.frame_bytes)

@@ -23,7 +23,7 @@ from hobus.actors.ho3_memory.gate import GateFacts, judge
 from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
 from hobus.actors.ho3_memory.names import Names
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, state_of
-from hobus.actors.ho3_memory.records import Fact
+from hobus.actors.ho3_memory.records import Fact, signal_entry_id
 from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.memory import Accumulator, Bias, GateResult, Quarantined
@@ -43,6 +43,7 @@ class AgentMemory:
     def __init__(self, agent_id: str, config: Ho3Config) -> None:
         self.agent_id = agent_id
         self._config = config
+        self._event_prefix = signal_entry_id(agent_id, "")
         self._recent: OrderedDict[str, SignalLog] = OrderedDict()  # where the newest events are, by event id
         self._sessions = Names()
         self._clocks: dict[str | None, SessionClock] = {}
@@ -50,6 +51,7 @@ class AgentMemory:
         self._signals: dict[Whose, SignalLog] = {}
         self._fresh: dict[str | None, Freshness] = {}
         self._reach_us, self._open_reach_us = reach_us(config), open_reach_us(config)
+        self._nothing = None if config.gate_mode == "counting" else NOTHING  # the level of what has no event
         self._has_clock = config.gate_mode == "bistable" and config.evidence_half_life_sessions > 0
         self.artifacts = Artifacts(agent_id, config)
         self._failures: dict[Whose, list[tuple[int, int]]] = {}  # (time, sequence), sorted
@@ -76,7 +78,7 @@ class AgentMemory:
         return self.artifacts.change(fact)
 
     def _apply_signal(self, fact: Fact) -> bool:
-        event_id = fact.submission_id.removeprefix(f"HO3_SIGNAL:{self.agent_id}/")
+        event_id = fact.submission_id.removeprefix(self._event_prefix)
         principal = fact.principal or ""
         event = SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq, principal)
         log = self._log_of(principal, fact.about)
@@ -153,9 +155,11 @@ class AgentMemory:
     def gate(self, signal_id: str, principal: str | None, as_of: PointInTime) -> GateResult:
         """The gate of a signal, known or not: on a principal's own events, or on everybody's."""
         whose = (principal, signal_id)
+        log = self._signals.get(whose)
+        tally, level = (_NO_EVENT, self._nothing) if log is None else log.judged(as_of)
         facts = GateFacts(
-            tally=self._tally(whose, as_of),
-            level=self._level(whose, as_of),
+            tally=tally,
+            level=level,
             consolidated_us=self.artifacts.consolidated_us(signal_id, principal, as_of),
             failed_us=newest_time(self._failures.get(whose), as_of),
             principal=principal,
@@ -259,7 +263,5 @@ class AgentMemory:
 
     def _level(self, whose: Whose, as_of: PointInTime) -> Level | None:
         """None where the gate counts."""
-        if self._config.gate_mode == "counting":
-            return None
         log = self._signals.get(whose)
-        return NOTHING if log is None else log.level(as_of)
+        return self._nothing if log is None else log.level(as_of)

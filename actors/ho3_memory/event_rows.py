@@ -100,8 +100,8 @@ class EventRows:
 
     def counted(self, as_of: PointInTime) -> range | list[int]:
         """The places of those that count as of then."""
-        until = self.until(as_of.at_us)
-        if self.counts_all(until, as_of.seq):
+        until = bisect_right(self.times, as_of.at_us)
+        if as_of.seq >= self._newest_seq or self.counts_all(until, as_of.seq):
             return range(until)
         return [place for place in range(until) if self.seqs[place] <= as_of.seq]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import NamedTuple
 
 from hobus.bus.errors import MemoryFault
@@ -11,6 +12,7 @@ from hobus.bus.messages.ids import iso
 
 HOUR_US = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_UTC = _EPOCH.replace(tzinfo=None)
 _MICROSECOND = timedelta(microseconds=1)
 LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
@@ -32,8 +34,7 @@ def micros(timestamp: str) -> int:
 
 def timestamp_of(at_us: int) -> str:
     """The `Timestamp` of it; what lies beyond the calendar is its last microsecond."""
-    at = _EPOCH + timedelta(microseconds=min(at_us, LAST_US))
-    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return (_EPOCH_UTC + timedelta(microseconds=min(at_us, LAST_US))).isoformat(timespec="microseconds") + "Z"
 
 
 def micros_of_clock(now_s: float) -> int:
@@ -45,8 +46,11 @@ def newest_time(timed: list[tuple[int, int]] | None, as_of: PointInTime) -> int 
     """The latest time among entries that count; `timed` holds (time, sequence), sorted."""
     if not timed:
         return None
-    until = timed[: bisect_right(timed, as_of.at_us, key=lambda one: one[0])]
-    return next((at_us for at_us, seq in reversed(until) if seq <= as_of.seq), None)
+    for place in range(bisect_right(timed, (as_of.at_us, inf)) - 1, -1, -1):
+        at_us, seq = timed[place]
+        if seq <= as_of.seq:
+            return at_us
+    return None
 
 
 def hours_us(hours: float) -> int:

@@ -62,7 +62,10 @@ class EvidenceTrace:
 
     def level(self, at_us: int) -> Level:
         """The level at a time, faded since the last event before it."""
-        until = self._events.until(at_us)
+        return self.level_after(self._events.until(at_us), at_us)
+
+    def level_after(self, until: int, at_us: int) -> Level:
+        """The same, of who knows that so many events are up to then."""
         for place in range(len(self._evidence), until):
             self._add(place)
         return self._faded(until - 1, at_us) if until else NOTHING
@@ -86,6 +89,10 @@ class EvidenceTrace:
             self._tidy_at = 2 * len(self._newest_of) + 64
 
     def _faded(self, place: int, at_us: int) -> Level:
+        if at_us == self._events.times[place]:
+            return Level(
+                self._evidence[place], bool(self._is_open[place]) and self._evidence[place] >= self._config.gate_low
+            )
         evidence = round(self._evidence[place] * 2.0 ** -self._halvings(place, at_us), DECIMALS)
         return Level(evidence, bool(self._is_open[place]) and evidence >= self._config.gate_low)
 

@@ -33,7 +33,7 @@ def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) ->
     """The gate of one signal as of a time."""
     tally, level = facts.tally, facts.level
     is_consolidated = _is_consolidated(facts.consolidated_us, as_of_us, config)
-    closed_by = _closed_by(signal_id, facts, as_of_us, config)
+    closed_by = _closed_by(signal_id, facts, as_of_us, config, is_consolidated=is_consolidated)
     is_shared = facts.principal is None
     is_enough = (
         tally.session_count >= config.gate_session_threshold
@@ -41,7 +41,7 @@ def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) ->
         and (not is_shared or tally.principal_count >= config.gate_principal_threshold)
     )
     found = _found(tally, level, config, is_shared=is_shared)
-    return GateResult(
+    return GateResult.model_construct(  # all of its fields: nothing here comes from outside
         signal_id=signal_id,
         crossed=is_enough and not closed_by,
         count=tally.event_count,
@@ -59,7 +59,7 @@ def _is_consolidated(consolidated_us: int | None, as_of_us: int, config: Ho3Conf
     return consolidated_us is not None and as_of_us - hours_us(config.gate_window_hours) <= consolidated_us <= as_of_us
 
 
-def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> str:
+def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config, *, is_consolidated: bool) -> str:
     """What keeps the gate closed whatever was counted; '' if nothing does."""
     if signal_id in config.gate_excluded_signals:
         return "never crosses alone (ho3.gate_excluded_signals)"
@@ -74,7 +74,7 @@ def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Confi
     if facts.consolidated_us is None:
         return ""
     consolidated_at = timestamp_of(facts.consolidated_us)
-    if _is_consolidated(facts.consolidated_us, as_of_us, config):
+    if is_consolidated:
         return f"consolidated already at {consolidated_at}, once per {config.gate_window_hours:g} h"
     last_us = facts.tally.last_us
     if config.require_fresh_evidence and (last_us is None or last_us <= facts.consolidated_us):

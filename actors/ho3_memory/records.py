@@ -78,6 +78,10 @@ class Fact(NamedTuple):
     line: str = ""
     """Of a failure: that line; empty: there was none, or it was erased."""
 
+    def at(self, seq: int) -> Fact:
+        """The same, of an entry that stands there."""
+        return Fact(self[0], seq, *self[2:])
+
 
 def signal_entry_id(agent_id: str, event_id: str) -> str:
     """Under which the record has an event."""

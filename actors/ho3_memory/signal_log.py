@@ -74,9 +74,17 @@ class SignalLog:
 
     def tally(self, as_of: PointInTime) -> EventTally:
         """Counts as of then."""
-        rows, places = self._events, self._events.counted(as_of)
+        return self._tally(self._events.counted(as_of))
+
+    def judged(self, as_of: PointInTime) -> tuple[EventTally, Level | None]:
+        """Counts and level, as both say it, of one look."""
+        places = self._events.counted(as_of)
+        return self._tally(places), self._level(places, as_of)
+
+    def _tally(self, places: range | list[int]) -> EventTally:
         if not places:
             return EventTally(0, 0, None)
+        rows = self._events
         count, last_us = len(places), rows.times[places[-1]]
         is_all = count == len(rows)
         sessions = len(self._sessions) if is_all else len(set(_of(rows.session_numbers, places)))
@@ -90,11 +98,14 @@ class SignalLog:
 
     def level(self, as_of: PointInTime) -> Level | None:
         """Its decayed evidence as of then; None where the gate counts."""
+        return None if self._trace is None else self._level(self._events.counted(as_of), as_of)
+
+    def _level(self, places: range | list[int], as_of: PointInTime) -> Level | None:
         if self._trace is None:
             return None
-        clock, places = self._clock, self._events.counted(as_of)
+        clock = self._clock
         if isinstance(places, range) and (clock is None or clock.counts_all(as_of.at_us, as_of.seq)):
-            return self._trace.level(as_of.at_us)
+            return self._trace.level_after(len(places), as_of.at_us)
         clock_then = None if clock is None else clock.as_of(as_of.seq)
         return EvidenceTrace(self._events.taken(list(places)), self._config, clock_then).level(as_of.at_us)
 

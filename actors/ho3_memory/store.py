@@ -29,6 +29,8 @@ from hobus.config.schema import Ho3Config
 
 _log = structlog.get_logger("memory")
 _SEQUENCE = attrgetter("seq")
+_NO_SEQUENCE = -1
+"""Of what is on its way to the record."""
 
 
 class Logged(NamedTuple):
@@ -183,10 +185,11 @@ class Store:
         Raises LedgerError(unavailable) when that is not so in time: the outcome is unknown, and what becomes durable
         later counts from then on.
         """
+        facts = [fact_of(_NO_SEQUENCE, entry) for entry in entries]
         future = self._ledger.submit(entries, trace=entries[0].trace, urgent=True)
         # The state follows the acknowledgements in their order, whether anybody still waits for this one or not.
         is_new: list[bool] = []
-        future.add_done_callback(lambda done: is_new.extend(self._acknowledged(entries, done)))
+        future.add_done_callback(lambda done: is_new.extend(self._acknowledged(facts, done)))
         try:
             async with asyncio.timeout(timeout_s):
                 acks = await asyncio.shield(future)
@@ -199,20 +202,20 @@ class Store:
             ) from None
         return Logged(acks, is_new)
 
-    def _acknowledged(self, entries: Sequence[WriteEntry], done: asyncio.Future[list[Ack]]) -> list[bool]:
+    def _acknowledged(self, facts: Sequence[Fact | None], done: asyncio.Future[list[Ack]]) -> list[bool]:
         if done.cancelled() or done.exception() is not None:
             return []
-        is_new = [self._count(entry, ack) for entry, ack in zip(entries, done.result(), strict=True)]
+        is_new = [self._count(fact, ack) for fact, ack in zip(facts, done.result(), strict=True)]
         if not self._is_behind:
             self.applied_seq = max(self.applied_seq, self._acknowledged_seq)
         return is_new
 
-    def _count(self, entry: WriteEntry, ack: Ack) -> bool:
-        """Whether the entry was new here."""
+    def _count(self, said: Fact | None, ack: Ack) -> bool:
+        """Whether what an entry says was new here."""
         if not ack.is_first:
             self._is_behind = True  # what stands under its id may be somebody else's
             return False
-        fact = fact_of(ack.sequence, entry)
+        fact = said and said.at(ack.sequence)
         is_new = fact is not None and self._apply(fact)
         if fact is not None and is_new:
             self._since_checkpoint.append(fact)

@@ -221,6 +221,11 @@ class TurnResult(Message, wire="session.turn_result"):
         description="tools that its models were not told of, as only a wildcard permits them and they may change "
         "something",
     )
+    template_fault: str = Field(
+        default="",
+        description="why the attention template that its session or it asks for was not used: it was taken away since; "
+        "empty: it was, or none is asked for",
+    )
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
     )

@@ -34,6 +34,7 @@ def ours(result: TurnResult) -> dict[str, Any]:
         "input_id": result.input_id,
         "outcome": result.outcome,
         **({"reason": result.reason} if result.reason else {}),
+        **({"template_fault": result.template_fault} if result.template_fault else {}),
     }
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from bench import memory_store
-from bench.memory_store import Times, measure, ratios, table
+from bench.cluster import cluster
+from bench.memory_over_bus import over_bus
+from bench.memory_store import OVER_BUS, Times, measure, ratios, shipped_budget, table
 
 
 def test_a_small_store_is_filled_read_and_written(monkeypatch, tmp_path: Path):
@@ -27,3 +31,20 @@ def test_ratios_are_of_medians_and_missed_goals_are_said():
     told = table({"times": {"ours": ours, "LangGraph": peer}})
     assert "| at least 10.0x | 10.0x |" in told and "**missed: 1.9x**" in told
     assert ratios({"ours": ours}) == {}
+
+
+@pytest.mark.process
+def test_both_questions_are_asked_over_a_real_bus():
+    """Of the habits that live there each line is in force; each signal is acknowledged, also beyond a session's last."""
+    with cluster({}) as found:
+        reads, writes, in_force = asyncio.run(over_bus(found, 3, 2, 45, shipped_budget()))
+        logged = found.entries("HO3_SIGNAL")
+    assert (len(reads), len(writes), in_force) == (2, 45, 3)
+    assert len(logged) == 3 * 12 + 45
+
+
+def test_the_column_over_the_bus_is_printed_and_no_side_of_the_goals():
+    """Goals compare the two stores."""
+    times = {"ours": Times([1.0], [1.0]), "LangGraph": Times([20.0], [2.0]), OVER_BUS: Times([7.0], [50.0])}
+    assert f"| {OVER_BUS} | 7.0 | 7.0 | 50.0 | 50.0 |" in table({"times": times})
+    assert ratios(times) == {"read": 20.0, "write": 2.0}

@@ -11,7 +11,9 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from hobus.bus.record.catalog import read_body
 from hobus.config.schema import AdminConfig
+from hobus.launch.sessions.why_context import contexts_in
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.simulation.turns import AsksForTools
@@ -157,4 +159,27 @@ def test_a_degraded_turn_says_whose_answer_it_lacks(drips, is_watched):
     assert provider.synthesized == 1
     failed = [entry.reason for entry in entries if entry.event_type == "PROMPT_FAILED"]
     assert failed == ["PROVIDER_TIMEOUT" if drips else "PROVIDER_ERROR"]
+    check_record(entries)
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_a_turn_that_ends_with_its_classification_has_its_context_recorded(has_memory):
+    """That of the classification, the only one that was assembled, by its template; `why` calls it that."""
+    config = snapshot(("ho3.enabled", has_memory))
+    admin = config.agents["ADMIN"]
+    nothing = admin.model_copy(update={"permissions": admin.permissions.model_copy(update={"providers": ()})})
+    with SimulatedCluster(dataclasses.replace(config, agents={"ADMIN": nothing})) as cluster:
+        results = [cluster.ask("hello", input_id=f"in-{number}") for number in (1, 2)]
+        entries = cluster.entries()
+    assert {(one.outcome, one.code) for one in results} == {("error", "FORBIDDEN")}
+    for result in results:
+        of_turn = [one for one in entries if one.provenance.session_id == result.session_id]
+        [context] = [one for one in of_turn if one.event_type == "CONTEXT_ASSEMBLED"]
+        [end] = [one for one in of_turn if one.event_type == "RunFailed"]
+        said = read_body(context)
+        assert (said.template_id, said.contract_id) == ("ATT-CLASSIFY-001", "PRC-CLASSIFY-001")
+        assert said.template_hash and said.stages and said.max_context_tokens and not said.beside
+        assert context.sequence < end.sequence
+        [seen] = contexts_in(of_turn)
+        assert (seen.what, seen.template_id) == ("classification", "ATT-CLASSIFY-001")
     check_record(entries)

@@ -22,7 +22,7 @@ from hobus.actors.ho2_supervisor.attention.context import (
 )
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
-from hobus.config.attention_rules import choose, context_tokens, override_fault
+from hobus.config.attention_rules import choose, context_tokens
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -60,12 +60,6 @@ class Engine:
     def template_for(self, request: AttentionRequest) -> Template | None:
         """The template that fills this context; None: none applies. Raises ConfigError where two do, or none is it."""
         return choose(self.templates, request.agent, request.template_override, contract=request.prompts)
-
-    def sound(self, request: AttentionRequest) -> tuple[AttentionRequest, tuple[str, ...]]:
-        """The request without an override that cannot be: one of before a restart; and a warning about that."""
-        override = request.template_override
-        fault = "" if override is None else override_fault(self.templates, request.agent, override)
-        return (replace(request, template_override=None), (fault,)) if fault else (request, ())
 
     async def tried(self, request: AttentionRequest, template: Template | None, sources: Sources) -> AssembledContext:
         """The context; without any of its fragments where the template's fallback says that it failed."""

@@ -24,6 +24,7 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Segment
@@ -54,21 +55,26 @@ async def understood(
         intents.settle(run, labels)
         return labels, Shown(recorded, [])
     beside = await classify_context.assembled(run, limits) if run.is_classified else classify_context.NOTHING
-    request, warnings = run.resources.attention.sound(_request_of(run))
+    gone = run.template_fault
+    request = _request_of(run, None if gone else run.named_template)
     template = run.resources.attention.template_for(request)
     found = Recalled()
-    if run.learning is not None and _has_memory(template):
-        recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
-        labels, found = await at_once(classify(beside.segments), recalled)
-    else:
-        labels = await classify(beside.segments)
+    try:
+        if run.learning is not None and _has_memory(template):
+            recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
+            labels, found = await at_once(classify(beside.segments), recalled)
+        else:
+            labels = await classify(beside.segments)
+    except WorkOrderFault:
+        _record_alone(run, beside.context)
+        raise
     intents.settle(run, labels)
     sources = _sources(run, request, limits, labels, found)
     mode = run.config.projection.mode
     alive = projected.fragments(run) if mode != "off" else []
     attention = run.resources.attention
     context = await attention.tried(request, template, sources | _liveness(run, alive if mode == "enforce" else []))
-    context = replace(context, warnings=(*warnings, *context.warnings))
+    context = replace(context, warnings=(*([gone] if gone else []), *context.warnings))
     _record(run, context, labels, found, beside.context)
     entries: list[WriteEntry] = []
     if mode == "enforce":
@@ -94,7 +100,7 @@ def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
     ]
 
 
-def _request_of(run: Run) -> AttentionRequest:
+def _request_of(run: Run, template_id: str | None) -> AttentionRequest:
     return AttentionRequest(
         agent=run.agent,
         contract=run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")],
@@ -102,7 +108,7 @@ def _request_of(run: Run) -> AttentionRequest:
         work_order_id=run.answer_order_id,
         at=run.requested.at,
         user_input=run.input_text,
-        template_override=run.named_template,
+        template_override=template_id,
     )
 
 
@@ -222,6 +228,13 @@ def _record(
         beside=() if beside is None else (_beside(beside),),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
+
+
+def _record_alone(run: Run, context: AssembledContext | None) -> None:
+    """CONTEXT_ASSEMBLED of a turn that ends with its classification: for its answer nothing is assembled."""
+    if context is not None:
+        payload = traced(context, as_of_ts=run.requested.at, as_of_seq=None)
+        _write(run, payload._replace(contract_id=CLASSIFICATIONS), ())
 
 
 def _beside(context: AssembledContext) -> ContextBeside:

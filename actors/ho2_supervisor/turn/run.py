@@ -20,6 +20,7 @@ from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
 from hobus.config.assets import Agent
+from hobus.config.attention_rules import override_fault
 
 
 class Run:
@@ -68,6 +69,12 @@ class Run:
     def named_template(self) -> str | None:
         """The attention template that it asks for, or its session does; None: its selectors say which."""
         return named_template(self.session.record.state.session_config, self.requested.run_overrides)
+
+    @property
+    def template_fault(self) -> str:
+        """Why that template is not used, which was there when it was asked for; empty: it is, or none is asked for."""
+        wanted = self.named_template
+        return "" if wanted is None else override_fault(self.resources.attention.templates, self.agent, wanted)
 
     @property
     def run_config(self) -> RunConfig:

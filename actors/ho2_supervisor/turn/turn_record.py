@@ -47,6 +47,7 @@ async def record_answer(
         tools_missing=chain.tools_missing(receipts),
         tools_withheld=chain.tools_withheld(receipts),
         exchange_entry_ids=chain.prompt_records(receipts),
+        template_fault=run.template_fault,
         quality_gate_passed=judgement.is_accepted,
         cost=chain.total_cost(receipts, run.elapsed_ms),
         elapsed_ms=run.elapsed_ms,

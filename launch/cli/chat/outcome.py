@@ -77,6 +77,8 @@ def warnings_about(result: TurnResult) -> list[Line]:
             "permissions.tools of its agent needs the exact names; see `hobus tools`"
         )
         lines.append((told, "yellow"))
+    if result.template_fault:
+        lines.append((f"its attention template was not used: {printable(result.template_fault)}", "yellow"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best attempt", "yellow"))
     if result.remembered is not None:

@@ -68,6 +68,7 @@ def test_an_entry_reads_back_as_its_fact(event_type):
     """What is written is what the state is made of; memory is the entry's rightful writer."""
     entry = ENTRIES[event_type]
     assert records.fact_of(9, entry) == FACTS[event_type]._replace(submission_id=entry.submission_id)
+    assert records.fact_of(-1, entry).at(9) == records.fact_of(9, entry)  # told before it had its place
     assert entry.event_type == event_type and kind_of("ho3", entry.stream, event_type)
     assert (entry.provenance.agent_id, entry.trace, entry.at_us) == (AGENT, "t", 7)
 

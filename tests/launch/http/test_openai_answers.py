@@ -3,8 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamDelta, StreamReset
-from hobus.launch.http.openai_answers import Delivered
+from hobus.launch.http.openai_answers import Delivered, ours
+
+SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
 
 def delta(text, index, *, attempt=1, step="s"):
@@ -58,3 +61,10 @@ def test_whatever_was_said_before_the_answer_is_its_end(tries, answer):
         out += sent.take(StreamReset(reason="retry"))
     out += sent.finish(answer)
     assert out == sent.text and out.endswith(answer)
+
+
+def test_an_answer_without_its_template_says_so_beside_openais_own_fields():
+    """As a session's that began natively; an answer with it has no such field."""
+    about = {"response": "yes", "outcome": "success", "session_id": SESSION, "run_id": None, "input_id": "in-1"}
+    assert "template_fault" not in ours(TurnResult(**about))
+    assert ours(TurnResult(**about, template_fault="there is none"))["template_fault"] == "there is none"

@@ -498,9 +498,11 @@ def test_a_run_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -
                 rig.supervise()
             return asked.result()
 
-        assert rig.run(run()).outcome == "success"
+        result = rig.run(run())
+        assert result.outcome == "success"
         [(_, payload)] = contexts(rig)
         assert (payload.template_id, payload.chosen_by) == ("ATT-PLAIN-001", "selectors")
+        assert payload.warnings[0] == result.template_fault
         assert "there is no attention template 'ATT-OTHER-001'" in payload.warnings[0]
         with pytest.raises(SessionFault, match="attention_template"):
             rig.run(rig.turn("i2", QUESTION, run_overrides=named("ATT-OTHER-001")))
@@ -510,18 +512,22 @@ def test_a_session_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so
     """Turn for turn, and by another one where a turn names it: nobody has to begin another session."""
     with Rig(templates=[PLAIN, OTHER]) as rig:
         rig.run(rig.start_session(session_config=named("ATT-OTHER-001")))
-        rig.run(rig.turn("i1", QUESTION))
+        said = [rig.run(rig.turn("i1", QUESTION)).template_fault]
         rig.world.kill(rig.instances[0])
         rig.snapshot = replace(rig.snapshot, templates={PLAIN.template_id: PLAIN})
         rig.supervise()
         for input_id, asked in (("i2", None), ("i3", named("ATT-PLAIN-001")), ("i4", None)):
-            assert rig.run(rig.turn(input_id, QUESTION, run_overrides=asked)).outcome == "success"
+            result = rig.run(rig.turn(input_id, QUESTION, run_overrides=asked))
+            assert result.outcome == "success"
+            said.append(result.template_fault)
         told = [(one.template_id, one.chosen_by, one.warnings) for _, one in contexts(rig)]
         gone = ("there is no attention template 'ATT-OTHER-001'; agent ADMIN may have ATT-PLAIN-001",)
         assert told == [
             ("ATT-OTHER-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),
             ("ATT-PLAIN-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),
         ]  # fmt: skip
+        assert said == ["", *gone, "", *gone]  # its answers say it, too
+        assert rig.run(rig.turn("i4", QUESTION)).template_fault == gone[0]  # sent again, the same
         with pytest.raises(SessionFault, match="run_overrides"):
             rig.run(rig.turn("i5", QUESTION, run_overrides=named("ATT-OTHER-001")))
 

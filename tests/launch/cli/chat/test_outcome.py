@@ -98,3 +98,16 @@ def test_a_tool_that_was_withheld_is_named_with_what_gives_it():
     """A success all the same, that could have been another one."""
     (told,) = [text for text, _ in warnings_about(result(tools_withheld=["pay"]))]
     assert "not told of pay" in told and "permissions.tools" in told
+
+
+def test_a_template_that_was_taken_away_is_said():
+    """The answer is one all the same, of another context."""
+    told = warnings_about(
+        result(template_fault="there is no attention template 'ATT-X-001'; agent ADMIN may have none")
+    )
+    assert told == [
+        (
+            "its attention template was not used: there is no attention template 'ATT-X-001'; agent ADMIN may have none",
+            "yellow",
+        )
+    ]
