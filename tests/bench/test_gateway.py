@@ -79,7 +79,8 @@ def test_each_difference_is_one(entries, calls, told):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("worked", 5), ("at_most", 5), ("succeeded", 5), ("used", 8001), ("used", 4000), ("reserved", 1)]
+    ("field", "value"),
+    [("worked", 5), ("at_most", 5), ("succeeded", 5), ("used", 8001), ("used", 4000), ("reserved", 1)],
 )
 def test_a_round_has_a_fault_for_each_thing_that_must_not_be(field, value):
     """More than fits, tokens for nothing, something left reserved; a good one has none."""
