@@ -86,8 +86,8 @@ class HorizontalSearch(Asset):
         "users may read one another",
     )
     max_results: Positive = Field(
-        description="the best so many, of which those that the prompt has anyway are left out; twice as many when "
-        "it is asked once more"
+        description="the best so many, earlier questions behind what was said, of which those that the prompt has "
+        "anyway are left out; twice as many when it is asked once more"
     )
     relevance_threshold: Share = Field(description="a lower score is left out; half of it when it is asked once more")
 

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages.ledger import Hit, Hits, Search
-from hobus.bus.record.catalog import stream_kind
+from hobus.bus.record.catalog import SEARCHED_STREAMS, stream_kind
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText
+from hobus.bus.word_scores import Weights, score, weights
 from hobus.config.schema import SearchConfig
 from hobus.ledger_service.search_index import (
     Among,
     IndexedText,
     SearchIndex,
     Tokens,
-    Weight,
+    Word,
     place_of,
-    rarity_of,
     token,
 )
 
 _EXCERPT_LEAD = 4
-"""A part of an excerpt of this size stands before the first word that was found."""
-_COMPARED = 3
+"""A part of a passage of this size stands before the first of its words."""
+_COMPARED = 2
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
 _ROWS_AT_ONCE = 256
 """Of a word's texts so many are taken without counting them first; only speed depends on it."""
@@ -35,13 +35,21 @@ TextAt = Callable[[int, int], tuple[Entry, SearchedText] | None]
 """(sequence, body number) -> the text there, and its entry; None where it is gone."""
 
 
+class Passage(NamedTuple):
+    """The part of a text that answers best, as long as an excerpt."""
+
+    score: float  # 0 to 1
+    start: int  # in characters of the text
+    words: tuple[Word, ...]  # those of the question in it
+
+
 class Scored(NamedTuple):
     """A text that was looked at."""
 
     sequence: int
     entry: Entry
     text: SearchedText
-    weight: Weight
+    passage: Passage
 
 
 def indexed(sequence: int, entry: Entry, text: SearchedText, config: SearchConfig) -> IndexedText:
@@ -76,8 +84,7 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     if not terms:
         return
     among = Among(_narrowed(question), after, before)
-    rarity, scores = _ranked(index, among, terms, config.postings_max)
-    usual_chars = index.reached.chars / max(index.reached.texts, 1)
+    known, scores = _ranked(index, among, terms, config.postings_max)
     compared = min(_COMPARED * question.limit, config.hits_max)
     for row in nlargest(compared, scores, key=lambda row: (scores[row], row)):
         sequence, number = place_of(row)
@@ -85,31 +92,52 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
         if found is None or not _is_of(found[0], question):
             continue
         entry, text = found
-        yield Scored(sequence, entry, text, tokens.weigh(_cut(text.text, config.text_max_bytes), rarity, usual_chars))
+        words = tokens.words(_cut(text.text, config.text_max_bytes), tuple(known.rarity))
+        yield Scored(sequence, entry, text, passage_of(words, known, len(text.text), config.excerpt_chars))
 
 
 def _ranked(
     index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
-) -> tuple[dict[str, float], dict[int, float]]:
+) -> tuple[Weights, dict[int, float]]:
     """What each word weighs among these texts, and the texts that have some of them, by the weight of those they have.
 
-    How often a text has a word, and how long it is, only those are asked about that come first by this.
+    How often a text has a word, and how near to others, only those are asked about that come first by this.
     """
     few = {term: index.rows(among, term, limit=_ROWS_AT_ONCE) for term in terms}
     counts = {
         term: len(rows) if len(rows) < _ROWS_AT_ONCE else index.count(among, term, limit=postings_max + 1)
         for term, rows in few.items()
+        if rows
     }
     texts = index.count(among, limit=postings_max + 1)
     if texts > postings_max:
         texts = max(texts, index.reached.texts)
-    rarity = {term: rarity_of(counts[term], texts) for term in terms}
+    known = weights(counts, texts, index.reached.chars / max(index.reached.texts, 1))
     scores: defaultdict[int, float] = defaultdict(float)
-    for term in looked_for({term: count for term, count in counts.items() if count}, postings_max):
+    for term in looked_for(counts, postings_max):
         is_whole = len(few[term]) == counts[term] <= postings_max
         for row in few[term] if is_whole else index.rows(among, term, limit=postings_max, newest=True):
-            scores[row] += rarity[term]
-    return rarity, scores
+            scores[row] += known.rarity[term]
+    return known, scores
+
+
+def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> Passage:
+    """The stretch of so many characters of a text in which the weightiest words stand together; the first of equals."""
+    best, first, behind = (0.0, 0), 0, 0
+    held: Counter[str] = Counter()
+    for word in words:
+        start = max(0, min(word.start - passage_chars // _EXCERPT_LEAD, chars - passage_chars))
+        while behind < len(words) and words[behind].start < start + passage_chars:
+            held[words[behind].term] += 1
+            behind += 1
+        while first < behind and words[first].start < start:
+            held[words[first].term] -= 1
+            first += 1
+        value = sum(known.rarity[term] for term, count in held.items() if count)
+        best = max(best, (value, -start))
+    start = -best[1]
+    inside = tuple(one for one in words if start <= one.start < start + passage_chars)
+    return Passage(score(Counter(one.term for one in inside), known, min(chars, passage_chars)), start, inside)
 
 
 def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
@@ -131,21 +159,22 @@ def best(  # noqa: PLR0913 - what an answer says
     found: Sequence[Scored], question: Search, terms: list[str], *, config: SearchConfig, head: int, reached: int
 ) -> Hits:
     """The answer: of equal scores the newest first."""
-    enough = [one for one in found if one.weight.score >= question.score_min]
+    enough = [one for one in found if one.passage.score >= question.score_min]
     limit = min(question.limit, config.hits_max)
-    first = nlargest(limit, enough, key=lambda one: (one.weight.score, one.sequence))
-    hits = [_hit(*one, config.excerpt_chars) for one in first]
+    first = nlargest(limit, enough, key=lambda one: (one.passage.score, one.sequence))
+    hits = [_hit(one, config.excerpt_chars) for one in first]
     return Hits(hits=hits, more=len(enough) > len(hits), words=terms, head=head, reached=reached)
 
 
 def _narrowed(question: Search) -> tuple[tuple[str, ...], ...]:
     """Of a session's texts no token but theirs is asked for: all others would be looked through for it."""
+    kinds = question.streams or SEARCHED_STREAMS
     if question.session_id:
-        asked = [(_of_session(kind, question.session_id) for kind in question.streams)]
+        asked = [(_of_session(kind, question.session_id) for kind in kinds)]
     else:
         asked = [
             (token("a", value) for value in (question.agent_id,) if value),
-            (token("k", kind) for kind in question.streams),
+            (token("k", kind) for kind in kinds),
         ]
     groups = (*asked, (token("t", value) for value in question.event_types))
     return tuple(group for group in map(tuple, groups) if group)
@@ -166,12 +195,9 @@ def _cut(text: str, max_bytes: int) -> str:
     return text.encode()[:max_bytes].decode("utf-8", "ignore")
 
 
-def _hit(sequence: int, entry: Entry, text: SearchedText, weight: Weight, excerpt_chars: int) -> Hit:
-    """With the part of the text that begins shortly before the first of the words."""
-    first = weight.spans[0][0] if weight.spans else 0
-    at = max(0, min(first - excerpt_chars // _EXCERPT_LEAD, len(text.text) - excerpt_chars))
-    excerpt = text.text[at : at + excerpt_chars]
-    end = at + len(excerpt)
+def _hit(found: Scored, excerpt_chars: int) -> Hit:
+    sequence, entry, text, passage = found
+    at = passage.start
     return Hit(
         sequence=sequence,
         submission_id=entry.submission_id,
@@ -182,9 +208,9 @@ def _hit(sequence: int, entry: Entry, text: SearchedText, weight: Weight, excerp
         at_us=entry.ledger_at_us,
         kind=text.kind,
         ref=text.ref,
-        score=weight.score,
-        excerpt=excerpt,
+        score=passage.score,
+        excerpt=text.text[at : at + excerpt_chars],
         excerpt_at=at,
         text_chars=len(text.text),
-        spans=[[start - at, stop - at] for start, stop in weight.spans if at <= start and stop <= end],
+        spans=[[word.start - at, word.end - at] for word in passage.words if word.end <= at + excerpt_chars],
     )

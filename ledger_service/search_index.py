@@ -11,10 +11,8 @@ asked goes through the same tokenizer and is quoted word by word, so no query ha
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from math import log
 from typing import NamedTuple, Self
 
 from hobus.ledger_service.index import connection_to
@@ -35,7 +33,6 @@ PRAGMA user_version = {SCHEMA_VERSION};
 _FOUND = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ?"
 _ROWS, _NEWEST = f"{_FOUND} LIMIT ?", f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
 _COUNT = f"SELECT count(*) FROM ({_ROWS})"  # noqa: S608 - no words of anybody in it
-_K1, _B = 1.2, 0.75
 _TERMS_KEPT = 4096
 """Only speed depends on it."""
 _MARKS = "\x02", "\x03"
@@ -59,11 +56,12 @@ class IndexedText(NamedTuple):
     about: tuple[str, ...]  # of `token`
 
 
-class Weight(NamedTuple):
-    """How well a text answers a question: 0 to 1, and where the words stand in it, [start, end) in characters."""
+class Word(NamedTuple):
+    """A word where it stands in a text: [start, end) in characters."""
 
-    score: float
-    spans: tuple[tuple[int, int], ...]
+    start: int
+    end: int
+    term: str  # as the index has it
 
 
 class Among(NamedTuple):
@@ -194,24 +192,16 @@ class Tokens:
         self._db.close()
 
     def terms(self, words: str, *, limit: int) -> list[str]:
-        """The different words in it as the index has them, sorted; at most so many."""
+        """The different words in it as the index has them, sorted; of too many the longest, which are mostly rare."""
         self._put(words)
-        return [term for (term,) in self._db.execute("SELECT term FROM words ORDER BY term LIMIT ?", (limit,))]
+        question = "SELECT term FROM words ORDER BY length(term) DESC, term LIMIT ?"
+        return sorted(term for (term,) in self._db.execute(question, (limit,)))
 
-    def weigh(self, text: str, rarity: Mapping[str, float], usual_chars: float) -> Weight:
-        """Score and places of the words in a text.
-
-        The score is the text's BM25 for the words as its share of the most that any text could have for them: of one
-        that holds each of them so often that once more adds nothing. What is rare counts most, a word that stands
-        nowhere too.
-        """
+    def words(self, text: str, terms: Sequence[str]) -> list[Word]:
+        """Where these words stand in a text, in order."""
         self._put(text)
-        spans = tuple(_spans(self._marked(tuple(rarity))))
-        found = Counter(self._term_of(text[start:end]) for start, end in spans)
-        longer = _K1 * (1 - _B + _B * len(text) / max(usual_chars, 1))
-        score = sum(weight * found[term] * (_K1 + 1) / (found[term] + longer) for term, weight in rarity.items())
-        most = sum(rarity.values()) * (_K1 + 1)
-        return Weight(score / most if most else 0.0, spans)
+        spans = list(_spans(self._marked(terms)))
+        return [Word(start, end, self._term_of(text[start:end])) for start, end in spans]
 
     def _term_of(self, word: str) -> str:
         """A word of a text as the index has it."""
@@ -237,11 +227,6 @@ class Tokens:
 
 _BLANKS = {0: " ", **{ord(mark): " " for mark in _MARKS}}
 """Characters that would end a text in SQLite, or be taken for our marks: as long in the text that is looked at."""
-
-
-def rarity_of(count: int, texts: int) -> float:
-    """What a word weighs that so many of the texts have; never negative, also where most have it (Lucene's formula)."""
-    return log(1 + (max(texts, count) - count + 0.5) / (count + 0.5))
 
 
 def _spans(marked: str) -> Iterable[tuple[int, int]]:

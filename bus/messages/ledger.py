@@ -195,7 +195,7 @@ class Search(Message, wire="ledger.search"):
     """
 
     words: str = Field(
-        description="any of these; of many the rarest (ledger.search.query_max_chars, words_max, postings_max)"
+        description="any of these; of many the longest, then the rarest (ledger.search.words_max, postings_max)"
     )
     session_id: str = Field(default="", description="only of this session (full id); empty: of all")
     agent_id: str = Field(default="", description="only of this agent; empty: of all")
@@ -226,8 +226,8 @@ class Hit(Record):
     at_us: Count = Field(description="the ledger's time, microseconds since 1970 UTC")
     kind: str = Field(description="message, steer, reply, result (of a tool), line (that was learned) or reason")
     ref: str = Field(description="`<submission id>/<n>` of the body that holds the whole text")
-    score: float = Field(description="0 to 1: its BM25 as a share of the most that any text could have for these words")
-    excerpt: str = Field(description="the part of the text around the first word that was found")
+    score: float = Field(description="0 to 1: how well its best passage answers (docs/ledger.md, Search)")
+    excerpt: str = Field(description="the passage of the text that answers best")
     excerpt_at: Count = Field(description="where the excerpt begins in the text, in characters")
     text_chars: Count = Field(description="characters of the whole text")
     spans: list[list[int]] = Field(description="words found in the excerpt, each as [start, end), in characters of it")

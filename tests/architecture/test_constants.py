@@ -129,7 +129,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",
-        "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*", "hobus.ledger_service.search_index.(_K1, _B)", "hobus.actors.ho2_supervisor.attention.word_rank.(_K1, _B)",
+        "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*", "hobus.bus.word_scores.(_K1, _B)",
         "hobus.gateway_service.breaker.*", "hobus.gateway_service.pricing.TOKENS_MAX",
         "hobus.gateway_service.providers.http.wire._COUNT_MAX", "hobus.gateway_service.providers.http.faults._LEAST_ERROR",
         "hobus.gateway_service.providers.http.faults._MAY_HAVE_WORKED", "hobus.gateway_service.providers.http.faults._OF_TYPES",
@@ -168,7 +168,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",
         "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
         "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.index._TRIES",
-        "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.full_text.*", "hobus.ledger_service.finding._COMPARED", "hobus.ledger_service.finding._ROWS_AT_ONCE", "hobus.ledger_service.search_index._TERMS_KEPT", "hobus.ledger_service.search_reader._AT_ONCE", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",
+        "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.full_text.*", "hobus.actors.ho2_supervisor.turn.lookups._ASKED_FOR", "hobus.ledger_service.finding._COMPARED", "hobus.ledger_service.finding._ROWS_AT_ONCE", "hobus.ledger_service.search_index._TERMS_KEPT", "hobus.ledger_service.search_reader._AT_ONCE", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",
         "hobus.ledger_service.source._WINDOW_BYTES", "hobus.ledger_service.scan.TRIES_BESIDE_WRITER",
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (

@@ -235,6 +235,51 @@ async def test_an_excerpt_shows_the_words_that_were_found_and_where():
         assert hit.text_chars == len(text)
 
 
+async def test_an_excerpt_is_where_the_rare_words_stand_together():
+    """Of a long text the part that answers, wherever common words stand; and it counts as a text of that length."""
+    first, entry = _journal()
+    filler = "this is what the diary of the day says of the rain and of the tea; " * 8
+    text = f"{filler}The alarm code of the Zephyr is 90210. {filler}"
+    days = [f"the diary of day {day}: rain, tea, and nothing else".encode() for day in range(30)]
+    async with running(SimDisk(medium()), ledger_config(search=search_config(text_max_bytes=10_000))) as ledger:
+        await ledger.write(first, entry("RunRequested", text.encode()), *(entry("RunRequested", day) for day in days))
+        hits = (await _ask(ledger, "What is the alarm code of the Zephyr?", score_min=0.2)).hits
+        assert "alarm code of the Zephyr" in hits[0].excerpt and hits[0].excerpt_at > len(filler) - 40
+        assert {hits[0].excerpt[start:end] for start, end in hits[0].spans} >= {"alarm", "code", "Zephyr"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Could you remind me what the door code was that I gave you when we talked about the warehouse?",
+        "how do I get into the warehouse?",
+        "I am standing outside in the cold right now and I forgot the door code again, which number was it?",
+        "Rotterdam?",
+    ],
+)
+async def test_words_that_were_never_said_do_not_hide_what_was(question):
+    """However a person asks; but what has the common words alone is no answer."""
+    first, entry = _journal()
+    config = ledger_config(search=search_config(words_max=32, excerpt_chars=240))
+    days = [f"this is what I did on day {day} of the month: a walk in the rain, and that was it" for day in range(60)]
+    said = ["list the tools", "The door code of the warehouse in Rotterdam is 4711.", *days]
+    async with running(SimDisk(medium()), config) as ledger:
+        await ledger.write(first, *(entry("RunRequested", one.encode()) for one in said))
+        found = await _ask(ledger, question, session_id=ID, streams=["session"], score_min=0.2, limit=3)
+        assert "4711" in found.hits[0].excerpt
+        for nothing in ("What is the capital of France?", "and what of it, my friend?"):
+            assert (await _ask(ledger, nothing, session_id=ID, streams=["session"], score_min=0.2)).hits == []
+
+
+async def test_of_more_words_than_are_looked_for_the_longest_count():
+    """Not the first of the alphabet: short words are mostly common."""
+    first, entry = _journal()
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, entry("RunRequested", b"the vacation begins"))
+        words = " ".join(f"a{number}" for number in range(40))
+        assert len((await _ask(ledger, f"{words} vacation")).hits) == 1
+
+
 async def test_of_a_long_text_the_beginning_is_searched():
     """`ledger.search.text_max_bytes`, cut at a whole character; what is behind it is not found."""
     first, entry = _journal()

@@ -1,18 +1,18 @@
 """Which of a few texts answer some words best: BM25, by SQLite's full-text tokenizer over texts in memory.
 
 For what is no text of the record, whose own index the ledger keeps: rows of registries, passages of files. Words are as
-there (`ledger_service/search_index.py`), and so are scores: the share of the most that any text could have.
+there (`ledger_service/search_index.py`), and so are scores.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from math import log
 from typing import NamedTuple
 
+from hobus.bus.word_scores import score, weights
+
 _TOKENIZER = "tokenize = 'unicode61 remove_diacritics 2'"
-_K1, _B = 1.2, 0.75  # as FTS5's own bm25
 
 
 class Ranked(NamedTuple):
@@ -32,19 +32,13 @@ def ranked(texts: Sequence[str], words: str, *, words_max: int) -> list[Ranked]:
     terms = sorted(found.pop(len(texts), Counter()))[:words_max]
     if not terms:
         return []
-    usual = sum(found[number].total() for number in range(len(texts))) / max(1, len(texts))
+    usual = sum(found[number].total() for number in range(len(texts))) / len(texts)
     counts = {term: sum(term in found[number] for number in range(len(texts))) for term in terms}
-    rarity = {term: log(1 + (len(texts) - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
-    most = sum(rarity.values()) * (_K1 + 1)
-    ranking: list[Ranked] = []
-    for number in range(len(texts)):
-        longer = _K1 * (1 - _B + _B * found[number].total() / max(usual, 1))
-        score = sum(
-            rarity[term] * times * (_K1 + 1) / (times + longer) for term in terms if (times := found[number][term])
-        )
-        if score:
-            ranking.append(Ranked(number, round(score / most, 9)))
-    return sorted(ranking, key=lambda one: (-one.score, one.number))
+    known = weights(counts, len(texts), usual)
+    ranking = [
+        Ranked(number, round(score(found[number], known, found[number].total()), 9)) for number in range(len(texts))
+    ]
+    return sorted((one for one in ranking if one.score), key=lambda one: (-one.score, one.number))
 
 
 def _words_in(texts: Sequence[str]) -> defaultdict[int, Counter[str]]:

@@ -1,0 +1,48 @@
+"""How well a text answers a question by the words that they share: BM25 as a share of what could be. Pure.
+
+For the record, whose index the ledger keeps, and for what a supervisor ranks itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log
+from typing import NamedTuple
+
+_K1, _B = 1.2, 0.75  # as SQLite's full-text engine has them
+
+
+class Weights(NamedTuple):
+    """What the words of a question weigh among the texts that it is about; what none of them has weighs nothing."""
+
+    rarity: Mapping[str, float]
+    unique: float
+    """Of a word that stood in one of them alone."""
+    usual: float
+    """How long a text usually is, in the unit of the lengths that are given."""
+
+
+def weights(counts: Mapping[str, int], texts: int, usual: float) -> Weights:
+    """`counts`: in how many of so many texts each word stands, of those that stand in any."""
+    return Weights({word: _rarity(count, texts) for word, count in counts.items() if count}, _rarity(1, texts), usual)
+
+
+def _rarity(count: int, texts: int) -> float:
+    """Never negative, also where most texts have the word (Lucene's formula)."""
+    return log(1 + (max(texts, count) - count + 0.5) / (count + 0.5))
+
+
+def score(counts: Mapping[str, int], known: Weights, length: float) -> float:
+    """0 to 1, for a text of this length that has each word so often.
+
+    Its BM25 as a share of the most that any text could have (one that holds each word so often that once more adds
+    nothing), times the weight of its rarest word as a share of the most that any word could have: what has the common
+    words of a question alone answers nothing.
+    """
+    longer = _K1 * (1 - _B + _B * length / max(known.usual, 1))
+    held = {word: count for word, count in counts.items() if count and word in known.rarity}
+    most = sum(known.rarity.values()) * (_K1 + 1)
+    if not held or not most:
+        return 0.0
+    reached = sum(known.rarity[word] * count * (_K1 + 1) / (count + longer) for word, count in held.items())
+    return reached / most * min(1.0, max(known.rarity[word] for word in held) / known.unique)
