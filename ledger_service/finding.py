@@ -24,9 +24,10 @@ from hobus.ledger_service.search_index import (
     token,
 )
 
+_QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 _EXCERPT_LEAD = 4
 """A part of a passage of this size stands before the first of its words."""
-_COMPARED = 2
+_COMPARED = 3
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
 _ROWS_AT_ONCE = 256
 """Of a word's texts so many are taken without counting them first; only speed depends on it."""
@@ -161,9 +162,14 @@ def best(  # noqa: PLR0913 - what an answer says
     """The answer: of equal scores the newest first."""
     enough = [one for one in found if one.passage.score >= question.score_min]
     limit = min(question.limit, config.hits_max)
-    first = nlargest(limit, enough, key=lambda one: (one.passage.score, one.sequence))
+    late = question.statements_first
+    first = nlargest(limit, enough, key=lambda one: (not (late and _is_asked(one)), one.passage.score, one.sequence))
     hits = [_hit(one, config.excerpt_chars) for one in first]
     return Hits(hits=hits, more=len(enough) > len(hits), words=terms, head=head, reached=reached)
+
+
+def _is_asked(found: Scored) -> bool:
+    return found.text.text.rstrip().endswith(_QUESTION_MARKS)
 
 
 def _narrowed(question: Search) -> tuple[tuple[str, ...], ...]:

@@ -212,6 +212,10 @@ class Search(Message, wire="ledger.search"):
     )
     score_min: float = Field(default=0.0, ge=0, le=1, description="only texts that answer so well")
     limit: int = Field(ge=1, description="hits, at most ledger.search.hits_max")
+    statements_first: bool = Field(
+        default=False,
+        description="what ends with a question mark comes last: earlier questions have these words, and no answer",
+    )
 
 
 class Hit(Record):

@@ -23,9 +23,6 @@ from hobus.config.registries import FIELDS, rows_of
 
 _MESSAGE = "{{ user_input }}"
 _BLANK_LINES = re.compile(r"\n[ \t]*\n")
-_ASKED_FOR = 2
-"""So many times the texts that a stage shows are looked at: some of them are questions."""
-_QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 _SEARCHED_TIER = "hot"
 """What people and models said is of this tier; no other one has texts that a supervisor may search."""
 
@@ -65,7 +62,7 @@ async def _said(
     hits = await run.resources.client.search(_question(run, request, config))
     if hits.reached < min(hits.head, run.stood_before):
         room.warn(f"the record was searched up to entry {hits.reached} alone")
-    return [found_text(hit) for hit in chosen(hits.hits, shown, request.user_input, config.max_results)]
+    return [found_text(hit) for hit in chosen(hits.hits, shown, request.user_input)]
 
 
 def _rows(run: Run) -> list[Fragment]:
@@ -94,7 +91,8 @@ def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> 
         streams=["session"],
         before=run.stood_before + 1,
         score_min=config.relevance_threshold,
-        limit=_ASKED_FOR * config.max_results,
+        limit=config.max_results,
+        statements_first=True,
     )
 
 
@@ -134,15 +132,14 @@ async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room,
     return found.text
 
 
-def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str, count: int) -> list[Hit]:
-    """Of the best ones at most so many that say something new: each text once, and not the message itself.
+def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:
+    """Of the best ones those that say something new: each text once, and not the message itself.
 
-    What was asked comes behind what was said: earlier questions have the words of this one, and no answer. Where what
-    answers best is in the prompt anyway, what answers less well is not looked for in its place.
+    Where what answers best is in the prompt anyway, what answers less well is not looked for in its place.
     """
     known = {_words(message)}
     found: list[Hit] = []
-    for hit in sorted(hits, key=lambda hit: hit.excerpt.rstrip().endswith(_QUESTION_MARKS))[:count]:
+    for hit in hits:
         if hit.ref not in shown and (words := _words(hit.excerpt)) not in known:
             known.add(words)
             found.append(hit)

@@ -52,7 +52,7 @@ async def test_what_the_prompt_shows_anyway_and_what_came_later_are_no_find():
         own = f"RunRequested:{SESSION}/2/1"
         supervisor = Asking(ledger.service, "ho2/1@7")
         searched = await supervisor.search(question_of("where is the lamp?", limit=3))
-        found = chosen(searched.hits, {own}, "where is the lamp?", 3)
+        found = chosen(searched.hits, {own}, "where is the lamp?")
         assert [one.excerpt for one in found] == [text.decode() for text in texts[:2]]
         assert searched.reached == searched.head
         earlier = await supervisor.search(question_of("lamp", before=2, limit=2))
@@ -61,16 +61,17 @@ async def test_what_the_prompt_shows_anyway_and_what_came_later_are_no_find():
 
 
 async def test_earlier_questions_do_not_crowd_out_the_answer():
-    """They have the words of this one, and come behind what was said; where only questions were found they stand."""
+    """They have the words of this one, and come behind what was said; who does not ask for that gets the best first."""
     asked = [f"what was the door code {often}?".encode() for often in ("", "again", "please", "now", "of it")]
     days = [f"what a day {day} it was, with the rain".encode() for day in range(20)]
     async with running(SimDisk(medium()), CONFIG) as ledger:
         said = [b"The door code of the warehouse is 4711.", *days, *asked]
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *said))
         supervisor = Asking(ledger.service, "ho2/1@7")
-        searched = await supervisor.search(question_of("what was the door code?", limit=6))
-        found = [hit.excerpt for hit in chosen(searched.hits, set(), "what was the door code?", 3)]
-        assert found[0].endswith("4711.") and len(found) == 3 and all(one.endswith("?") for one in found[1:])
+        question = question_of("what was the door code?", limit=3, score_min=0.2)
+        found = (await supervisor.search(question.model_copy(update={"statements_first": True}))).hits
+        assert found[0].excerpt.endswith("4711.") and [one.excerpt[-1] for one in found] == [".", "?", "?"]
+        assert [one.excerpt[-1] for one in (await supervisor.search(question)).hits] == ["?", "?", "?"]
 
 
 async def test_what_was_not_searched_is_said():
