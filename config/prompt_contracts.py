@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from hobus.bus.messages.gateway import DEGRADED
 from hobus.config.assets import Agent, Contract, ContractPurpose
 from hobus.config.attention_template import ANSWERS, CLASSIFICATIONS, CONSOLIDATIONS, Prompts
 
@@ -18,9 +19,6 @@ SHIPPED: Mapping[ContractPurpose, Prompts] = {
     "consolidate": CONSOLIDATIONS,
 }
 """Purpose -> the contract of agents that name no other; by its id templates say for which prompts they are."""
-
-DEGRADED = "PRC-DEGRADED-001"
-"""Of the one call that a session's host makes where nobody else answers, whatever the agent."""
 
 TIER = "ho1"
 """Where orders with prompts are executed."""

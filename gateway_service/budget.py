@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from hobus.bus.messages.gateway import Prompt, ScopeBudget
+from hobus.bus.messages.work_order import BudgetMode
 from hobus.bus.record.payloads.prompts import BudgetCrossed, agent_scope, order_scope, provider_scope, session_scope
 from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
 from hobus.config.assets import Agent
 from hobus.config.schema import BudgetConfig, Route
 from hobus.gateway_service.pricing import Settlement
 
-Mode = Literal["enforce", "warn", "off"]
 _ORDER = order_scope("")
 _OWN = (_ORDER, session_scope(""))
 """What one who asks has alone; above that others draw on the same."""
-_STRICTNESS: dict[Mode, int] = {"off": 0, "warn": 1, "enforce": 2}
+_STRICTNESS: dict[BudgetMode, int] = {"off": 0, "warn": 1, "enforce": 2}
 
 
 _UNLIMITED = Scope(None)
@@ -73,7 +73,7 @@ class BudgetState:
         known = self.scopes.get(scope)
         self.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
 
-    def reserve(self, reservation: Reservation, mode: Mode) -> list[Effect]:
+    def reserve(self, reservation: Reservation, mode: BudgetMode) -> list[Effect]:
         """Holds its tokens, if the mode and all scopes allow it; and what follows from that."""
         if mode == "enforce" and (refusal := self._refusal(reservation)):
             for name in filter(is_order, reservation.scopes):
@@ -171,7 +171,7 @@ def scopes_of(prompt: Prompt, route: Route, agent: Agent, config: BudgetConfig) 
     ]
 
 
-def answer_room(state: BudgetState, prompt: Prompt, estimate: int, mode: Mode) -> int:
+def answer_room(state: BudgetState, prompt: Prompt, estimate: int, mode: BudgetMode) -> int:
     """Tokens that the answer may have: as asked, and in mode enforce no more than its order has left behind the prompt.
 
     At least 1, which the reservation then refuses: an order's budget is for prompt *and* answer.
@@ -187,7 +187,7 @@ def is_order(scope: str) -> bool:
     return scope.startswith(_ORDER)
 
 
-def mode_of(configured: Mode, asked: Mode | None) -> Mode:
+def mode_of(configured: BudgetMode, asked: BudgetMode | None) -> BudgetMode:
     """The stricter of the configured mode and an order's own: an order may tighten what is set, never loosen it."""
     return configured if asked is None or _STRICTNESS[asked] < _STRICTNESS[configured] else asked
 

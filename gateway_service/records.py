@@ -16,7 +16,7 @@ from hobus.bus.messages.base import made_of, pack
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.ids import body_ref, call_id, dispatched_id, entry_id, got_key, sent_key
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
-from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.bus.messages.work_order import BudgetMode, Segment, ToolCall
 from hobus.bus.record.entry import checked
 from hobus.bus.record.payload import pack_payload, payload_in, payload_of
 from hobus.bus.record.payloads.prompts import (
@@ -31,7 +31,7 @@ from hobus.bus.record.payloads.prompts import (
     scopes_of,
 )
 from hobus.config.schema import Route
-from hobus.gateway_service.budget import Mode, Reservation
+from hobus.gateway_service.budget import Reservation
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement, unknown
 
 
@@ -88,7 +88,7 @@ class Attempt:
     number: int
     reservation: Reservation
     estimate: int
-    mode: Mode
+    mode: BudgetMode
     settlement: Settlement | None = None
     is_submitted: bool = False
     """Its PROMPT_SENT was handed over: the record says what became of it."""

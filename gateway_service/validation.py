@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.gateway import DEGRADED, Prompt, PromptResponse
 from hobus.bus.messages.ids import order_of_call
 from hobus.config.assets import Agent
 from hobus.config.json_schema import SchemaFault, Validator, validator_of
 from hobus.config.schema import Route
 
-DEGRADED_CONTRACT = "PRC-DEGRADED-001"
 _PROMPT_ROLES = frozenset({"ho1"})
 _DEGRADED_ROLES = frozenset({"host"})
 
@@ -47,10 +46,10 @@ def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, Agen
     if role not in (_DEGRADED_ROLES if is_degraded else _PROMPT_ROLES):
         kind = "a degraded call" if is_degraded else "a prompt"
         raise GatewayError("FORBIDDEN", f"role {role} may not send {kind}")
-    if is_degraded and prompt.contract_id != DEGRADED_CONTRACT:
+    if is_degraded and prompt.contract_id != DEGRADED:
         raise GatewayError(
             "FORBIDDEN",
-            f"a degraded call names contract {prompt.contract_id[:80]!r}; only {DEGRADED_CONTRACT} is taken",
+            f"a degraded call names contract {prompt.contract_id[:80]!r}; only {DEGRADED} is taken",
         )
     agent = agents.get(prompt.agent_id)
     if agent is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hobus.actors.session_host.turns import Turn, reason_of
 from hobus.bus.errors import ConfigError, RuntimeFault
-from hobus.bus.messages.gateway import DegradedPrompt, Prompt, PromptResponse
+from hobus.bus.messages.gateway import DEGRADED, DegradedPrompt, Prompt, PromptResponse
 from hobus.bus.messages.ids import (
     body_ref,
     candidates_key,
@@ -23,7 +23,6 @@ from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import Degradation
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
-from hobus.config.prompt_contracts import DEGRADED
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.config.snapshot import Snapshot
 
@@ -91,19 +90,16 @@ def _entry(turn: Turn, submission_id: str, now: float, bodies: list[bytes], **fa
     )
 
 
-CONTRACT = DEGRADED
-
-
 class DegradedPrompts:
     """Prompts under PRC-DEGRADED-001: the user's message and basic facts about the agent; no memory, no tools."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        contract = snapshot.contracts.get(CONTRACT)
+        contract = snapshot.contracts.get(DEGRADED)
         if contract is None:
-            raise ConfigError(f"contracts: {CONTRACT} is missing; the session host degrades with it")
+            raise ConfigError(f"contracts: {DEGRADED} is missing; the session host degrades with it")
         text = snapshot.prompt_packs.get(contract.prompt_pack_id)
         if text is None:
-            raise ConfigError(f"prompt_packs: {contract.prompt_pack_id} of {CONTRACT} is missing")
+            raise ConfigError(f"prompt_packs: {contract.prompt_pack_id} of {DEGRADED} is missing")
         self._contract = contract
         self._pack = parse_pack(contract.prompt_pack_id, text)
         self._snapshot = snapshot
@@ -117,7 +113,7 @@ class DegradedPrompts:
         prompt = Prompt(
             messages=fill_pack(self._pack, {name: [Segment(name=name, text=text)] for name, text in facts.items()}),
             prompt_pack_id=self._contract.prompt_pack_id,
-            contract_id=CONTRACT,
+            contract_id=DEGRADED,
             agent_id=turn.agent_id,
             agent_class=agent_class,
             framework_id=turn.about.framework_id,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from hobus.config import files
 from hobus.config.assets import Framework, Package, Spec
 from hobus.config.gates.finding import Finding
+from hobus.config.registries import Manifests
 
 _ALIKE = str.maketrans("OILSZB", "011528", "_-")
 """Characters that are taken for each other -> the one that stands for them; what only parts them is not looked at."""
@@ -22,12 +23,8 @@ _BY_NAME = ("contract", "prompt_pack", "template")
 class Linked(NamedTuple):
     """What G1 looks at: everything in force, and where it is."""
 
-    frameworks: Mapping[str, Framework]
-    specs: Mapping[str, Spec]
-    packages: Mapping[str, Package]
+    there: Manifests
     agents: Mapping[str, object]
-    owners: Mapping[str, str]
-    """Name of a governed file -> the package that owns it."""
     paths: Mapping[str, str]
     """Name of a governed file -> its path on disk."""
     shipped: frozenset[str]
@@ -39,14 +36,18 @@ class Linked(NamedTuple):
         """Where the file is; its name where there is none."""
         return self.paths.get(name, name)
 
+    def owner_of(self, name: str) -> str:
+        """The package that owns the file; empty: none, or there is no such file."""
+        return self.there.files[name].package_id if name in self.there.files else ""
+
 
 def links(of: Linked) -> Iterator[Finding]:
     """Every link that does not hold."""
-    for package in of.packages.values():
+    for package in of.there.packages.values():
         yield from _of_package(package, of)
-    for spec_id, spec in of.specs.items():
+    for spec_id, spec in of.there.specs.items():
         yield from _of_spec(spec_id, spec, of)
-    for framework in of.frameworks.values():
+    for framework in of.there.frameworks.values():
         yield from _of_framework(framework, of)
     yield from _cycles(of)
     yield from _look_alikes(of)
@@ -54,12 +55,12 @@ def links(of: Linked) -> Iterator[Finding]:
 
 def _of_package(package: Package, of: Linked) -> Iterator[Finding]:
     place = of.path_of(f"packages/{package.package_id}/manifest.json")
-    spec, framework = of.specs.get(package.spec_id), of.frameworks.get(package.framework_id)
+    spec, framework = of.there.specs.get(package.spec_id), of.there.frameworks.get(package.framework_id)
     if spec is None and package.spec_id not in of.unknown:
-        known = ", ".join(of.specs) or "none"
+        known = ", ".join(of.there.specs) or "none"
         yield Finding("G1", place, f"spec_id: there is no spec {package.spec_id}", f"name one of {known}, or add it")
     if framework is None and package.framework_id not in of.unknown:
-        known = ", ".join(of.frameworks) or "none"
+        known = ", ".join(of.there.frameworks) or "none"
         reason = f"framework_id: there is no framework {package.framework_id}"
         yield Finding("G1", place, reason, f"name one of {known}, or add it")
     if spec is not None and spec.framework_id != package.framework_id:
@@ -78,8 +79,8 @@ def _of_package(package: Package, of: Linked) -> Iterator[Finding]:
 def _of_dependency(package: Package, other: str, place: str, of: Linked) -> Iterator[Finding]:
     if other == package.package_id:
         yield Finding("G1", place, "dependencies: it depends on itself", "remove it from its own dependencies")
-    elif other in of.packages:
-        layer = of.packages[other].layer
+    elif other in of.there.packages:
+        layer = of.there.packages[other].layer
         if layer > package.layer:
             reason = f"dependencies: {other} is of layer {layer}, above its own ({package.layer})"
             yield Finding("G1", place, reason, f"raise its layer to {layer} or more, or remove the dependency")
@@ -95,14 +96,14 @@ def _lies_in(path: str, pattern: str) -> bool:
 
 def _of_spec(spec_id: str, spec: Spec, of: Linked) -> Iterator[Finding]:
     place = of.path_of(f"specs/{spec_id}/manifest.yaml")
-    if spec.framework_id not in of.frameworks and spec.framework_id not in of.unknown:
+    if spec.framework_id not in of.there.frameworks and spec.framework_id not in of.unknown:
         reason = f"framework_id: there is no framework {spec.framework_id}"
-        yield Finding("G1", place, reason, f"name one of {', '.join(of.frameworks) or 'none'}, or add it")
+        yield Finding("G1", place, reason, f"name one of {', '.join(of.there.frameworks) or 'none'}, or add it")
     for name in spec.assets:
         if name not in of.paths:
             yield Finding("G1", place, f"assets: there is no {name[:100]}", "add the file, or take it off the list")
             continue
-        owner = of.packages.get(of.owners.get(name, ""))
+        owner = of.there.packages.get(of.owner_of(name))
         if owner is not None and owner.spec_id != spec_id:
             reason = f"assets: {name} belongs to {owner.package_id}, which realises {owner.spec_id}"
             yield Finding("G1", place, reason, "give the spec a file that its own package owns")
@@ -112,7 +113,7 @@ def _of_framework(framework: Framework, of: Linked) -> Iterator[Finding]:
     name = _name_of(framework.framework_id, of)
     place = of.path_of(name)
     for spec_id in framework.expected_specs:
-        spec = of.specs.get(spec_id)
+        spec = of.there.specs.get(spec_id)
         if spec is None and spec_id not in of.unknown:
             yield Finding("G1", place, f"expected_specs: there is no spec {spec_id}", "add it, or do not expect it")
         elif spec is not None and spec.framework_id != framework.framework_id:
@@ -133,7 +134,7 @@ def _name_of(framework_id: str, of: Linked) -> str:
 def _cycles(of: Linked) -> Iterator[Finding]:
     """One at a time: what it consists of is named, and mending it shows the next."""
     order = TopologicalSorter(
-        {name: [one for one in package.dependencies if one != name] for name, package in of.packages.items()}
+        {name: [one for one in package.dependencies if one != name] for name, package in of.there.packages.items()}
     )
     try:
         order.prepare()
@@ -146,13 +147,13 @@ def _cycles(of: Linked) -> Iterator[Finding]:
 
 def _look_alikes(of: Linked) -> Iterator[Finding]:
     """Ids that people take for each other, unless one owner has both."""
-    places = {f"packages/{name}/manifest.json": name for name in of.packages}
-    places |= {f"specs/{name}/manifest.yaml": name for name in of.specs}
+    places = {f"packages/{name}/manifest.json": name for name in of.there.packages}
+    places |= {f"specs/{name}/manifest.yaml": name for name in of.there.specs}
     places |= {f"agents/{name}.json": name for name in of.agents}
     places |= {name: name.split("/")[1].partition(".")[0] for name in of.paths if files.kind_of(name) in _BY_NAME}
     seen: dict[str, str] = {}
     for place, name in sorted(places.items(), key=lambda one: (one[0] not in of.shipped, one)):
         other = seen.setdefault(f"{place.partition('/')[0]}/{name.translate(_ALIKE)}", place)
-        if other != place and of.owners.get(other) != of.owners.get(place):
-            reason = f"its id looks like {places[other]}, which {of.owners.get(other) or 'another package'} owns"
+        if other != place and of.owner_of(other) != of.owner_of(place):
+            reason = f"its id looks like {places[other]}, which {of.owner_of(other) or 'another package'} owns"
             yield Finding("G1", of.path_of(place), reason, "give it an id that nobody can take for that one")

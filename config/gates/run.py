@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from hobus.bus.errors import ConfigError
 from hobus.config import files
+from hobus.config.assets import FileInForce
 from hobus.config.files import SHIPPED_ALONE, GovernedFile, Layers
 from hobus.config.gates.finding import TITLES, Finding
 from hobus.config.gates.invariants import Invariants, unchecked
@@ -21,6 +22,7 @@ from hobus.config.gates.ownership import owners_of, ownership
 from hobus.config.gates.prompts import prompts, unused_parts
 from hobus.config.gates.secrets import secrets
 from hobus.config.load import Further, Reading, file_max_bytes, read
+from hobus.config.registries import Manifests
 
 _OF_PROMPTS = ("contract", "prompt_pack", "template")
 
@@ -50,6 +52,18 @@ class View:
     def is_checkout(self) -> bool:
         """Whether what is shipped is worked on here: tests lie beside it."""
         return (files.SHIPPED_ROOT.parent / "tests").is_dir()
+
+    @property
+    def manifests(self) -> Manifests:
+        """Everything in force. What a home has of its own belongs to the home, unless a manifest of it lists it."""
+        held = {name: one for layer in self.layers for name, one in layer.held.items()}
+        assets = self.reading.assets
+        found = {
+            # Unchecked: what cannot be read is in the list, too, and has no hash.
+            name: FileInForce.model_construct(sha256=held[name].sha256, package_id=owner)
+            for name, owner in owners_of(self.layers).items()
+        }
+        return Manifests(assets["framework"], assets["spec"], assets["package"], found)
 
 
 def look(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> View:
@@ -122,11 +136,8 @@ def _of_links(view: View) -> Iterator[Finding]:
     reading = view.reading
     yield from links(
         Linked(
-            frameworks=reading.assets["framework"],
-            specs=reading.assets["spec"],
-            packages=reading.assets["package"],
+            there=view.manifests,
             agents=reading.assets["agent"],
-            owners=owners_of(view.layers),
             paths={name: str(file.path) for name, file in reading.files.items()},
             shipped=frozenset(name for name, file in reading.files.items() if file.is_shipped),
             unknown=frozenset(_named(file) for file in reading.files.values()) - _known(reading),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,8 @@ from hobus.config.json_schema import validator_of
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.console.output import note, styled
-from hobus.launch.sessions.notifications import Line, Noticed, in_shell
+from hobus.launch.console.output import note_lines
+from hobus.launch.sessions.notifications import Noticed, in_shell
 from hobus.launch.sessions.tool_texts import ToolText, text_of
 from hobus.launch.sessions.turns import beside
 from hobus.launch.sessions.watched_turn import ROLE, answer_of, follow
@@ -82,7 +81,7 @@ async def call(place: Place, turn: ProcessTurn, *, timeout_s: float) -> Called:
     session_id = session_id_of(ROLE, turn.input_id)
     result = await beside(
         answer_of(place, turn, timeout_s=timeout_s),
-        follow(place, session_id, turn.input_id, Noticed(session_id, says=in_shell), _note),
+        follow(place, session_id, turn.input_id, Noticed(session_id, says=in_shell), note_lines),
     )
     is_denied = any(one.code == _DENIED for one in result.tool_calls)
     if result.run_id is None or result.code == "run_waiting" or is_denied:
@@ -102,8 +101,3 @@ async def _end_of_order(bus: Bus, wo_id: str, place: Place) -> Entry | None:
             return found.entries[0]
         await bus.sleep(place.snapshot.config.launcher.journal_poll_ms / 1000)
     return None
-
-
-def _note(lines: Sequence[Line]) -> None:
-    for text, colour in lines:
-        note(styled(text, colour, to_stderr=True))

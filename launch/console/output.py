@@ -189,10 +189,15 @@ _PROSE_CELLS = 20
 """With less room than that, words are broken wherever the terminal breaks them."""
 
 
+def note_coloured(text: str, colour: str | None) -> None:
+    """One line on stderr, in this colour where colours are shown there."""
+    note(styled(text, colour, to_stderr=True))
+
+
 def note_lines(lines: Iterable[tuple[str, str]], *, behind: str = "") -> None:
     """Each of these texts on stderr in its colour, with the same words behind it."""
     for text, colour in lines:
-        note(styled(f"{text}{behind}", colour, to_stderr=True))
+        note_coloured(f"{text}{behind}", colour)
 
 
 def table(
@@ -318,7 +323,7 @@ def day_and_minute(at: float) -> str:
 def say_zone(now: float) -> None:
     """Above a listing without headings: of which zone its times are. Told to people alone, whatever reads a pipe."""
     if is_terminal(sys.stdout):
-        note(styled(f"times are {zone(now)}", "bright_black", to_stderr=True))
+        note_coloured(f"times are {zone(now)}", "bright_black")
 
 
 def zone(at: float) -> str:

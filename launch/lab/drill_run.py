@@ -23,11 +23,11 @@ from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import RunFile, RunningProcess, running
+from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, running
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.http import keys as http_keys
 from hobus.launch.lab.drill_moments import QUESTION, Moment, Victim
-from hobus.launch.lab.story import Checks, Evidence, Kill, Restarted, judged, orders_in
+from hobus.launch.lab.story import Checks, Evidence, Kill, judged, orders_in
 from hobus.launch.lab.temporary_cluster import left_of, ring_of, up
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
@@ -166,7 +166,7 @@ class CrashDrill:
         self.tell(f"SIGKILL to {victim.actor} (pid {victim.pid}), the turn standing still at {where}")
         return Kill(victim.actor, victim.instance, victim.pid, at, holder_process.actor)
 
-    async def _whole_again(self, door: Bus, place: Place, kill: Kill) -> list[Restarted]:
+    async def _whole_again(self, door: Bus, place: Place, kill: Kill) -> list[ChildRow]:
         """Who was restarted, once whoever was killed runs again. Raises CommandError when that does not happen."""
         limit_s = place.snapshot.config.launcher.ready_timeout_ms / 1000
         deadline = door.clock.monotonic() + limit_s
@@ -175,8 +175,7 @@ class CrashDrill:
                 raise CommandError(f"{kill.actor} was not ready again within {limit_s:g} s")
             await door.sleep(_LOOK_INTERVAL_S)
         self._runs.append(run)
-        rows = [row for row in run.children if row.restarts]
-        return [Restarted(row.actor, row.instance, row.started_at, row.ready_after_ms) for row in rows]
+        return [row for row in run.children if row.restarts]
 
     def _ended_by_itself(self, run: RunFile) -> None:
         """After the launcher's death everybody finishes and ends. Raises CommandError when somebody does not."""

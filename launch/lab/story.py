@@ -13,6 +13,7 @@ from hobus.bus.messages.work_order import ExecuteWorkOrder
 from hobus.bus.record.ends import ENDS
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ToolStarted
+from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.lab.simulation.record import ENDS as PROMPT_ENDS
 from hobus.launch.lab.simulation.record import answer_text, answers_of, call_of
 from hobus.launch.sessions.account import Totals, moments_in, short, totals_of
@@ -35,16 +36,6 @@ class Kill:
     holder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Restarted:
-    """A process that was started again."""
-
-    actor: str
-    instance: str
-    started_at: float
-    ready_after_ms: int
-
-
 @dataclass(slots=True, kw_only=True)
 class Evidence:
     """Everything that was written down about the turn, and how it was answered; gathered while it goes on."""
@@ -54,7 +45,8 @@ class Evidence:
     """In the order of the record: of a drill the whole one, with its bodies."""
     deliveries: Sequence[TapRecord] = ()
     """Orders that the broker handed to executors."""
-    restarts: list[Restarted] = field(default_factory=list[Restarted])
+    restarts: list[ChildRow] = field(default_factory=list[ChildRow])
+    """Processes that were started again."""
     result: TurnResult
     again: TurnResult | None = None
     """The answer to the same input afterwards; None if nobody could be asked."""

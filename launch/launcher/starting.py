@@ -25,6 +25,7 @@ from hobus.launch.console.output import (
     duration,
     is_terminal,
     note,
+    note_coloured,
     say,
     say_prose,
     state_colour,
@@ -191,7 +192,7 @@ def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_
 
 def _warn(word: StartBegun) -> None:
     for said in word.warnings:
-        note(styled(f"warning: {said}", "yellow", to_stderr=True))
+        note_coloured(f"warning: {said}", "yellow")
 
 
 def died_while_starting(home: Home, code: int, said: str) -> CommandError:
@@ -274,7 +275,7 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
     # By name: a start in the background that nobody waits for loads nothing of the bus.
     for said in importlib.import_module("hobus.launch.cluster.spools").unread(home):
-        note(styled(f"warning: {said}", "yellow", to_stderr=True))
+        note_coloured(f"warning: {said}", "yellow")
     if word.is_ready:
         took = duration(word.elapsed_ms / 1000)
         say(styled("ready", "green"), f" in {took}.  {_next(home_option(home.root))}")

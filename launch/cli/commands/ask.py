@@ -29,7 +29,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, same_command
 from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import counted, is_terminal, note, note_lines, say, styled
+from hobus.launch.console.output import counted, is_terminal, note, note_coloured, note_lines, say
 from hobus.launch.sessions.notifications import Noticed, in_shell
 from hobus.launch.sessions.turns import beside
 from hobus.launch.sessions.watched_turn import ROLE, answer_of, follow, named_session
@@ -144,5 +144,5 @@ def _outcome(result: TurnResult, *, quiet: bool) -> int:
     note_lines(warnings_about(result), behind=f"; {where}")
     if result.outcome == "success" and not quiet and is_terminal(sys.stderr):
         told = f"{where} · {result.elapsed_ms} ms · {counted(result.cost.total_tokens, 'token')}"
-        note(styled(told, "bright_black", to_stderr=True))
+        note_coloured(told, "bright_black")
     return exit_code_of(result)

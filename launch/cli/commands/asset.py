@@ -18,7 +18,7 @@ from hobus.launch.cli.turn_account import entries_of_session, run_in, turn_accou
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
-from hobus.launch.console.output import as_json, counted, note, printable, say, styled, table
+from hobus.launch.console.output import as_json, counted, note, note_coloured, printable, say, table
 from hobus.launch.sessions.journal import demand_record, sessions_meant
 from hobus.launch.sessions.provenance import (
     Configuration,
@@ -56,7 +56,7 @@ def list_(*, home: Home, turn: str) -> Output:
     known = configurations_of(home)
     rows = _of_turn(home, turn, known) if turn else _of_record(list(known.values()))
     for fault in _faults(known.values()):
-        note(styled(f"warning: {fault}", "yellow", to_stderr=True))
+        note_coloured(f"warning: {fault}", "yellow")
 
     def show() -> None:
         last = "MADE IT" if turn else "SINCE"

@@ -37,7 +37,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import is_terminal, note, note_lines, say, styled
+from hobus.launch.console.output import is_terminal, note, note_coloured, note_lines, say, styled
 from hobus.launch.sessions.turns import beside, check_text
 from hobus.launch.sessions.watched_turn import ROLE, named_session
 
@@ -288,7 +288,7 @@ class _Pipe:
 
 
 def _said(error: CommandError) -> int:
-    note(styled(f"error: {error.message}", "red", to_stderr=True))
+    note_coloured(f"error: {error.message}", "red")
     if error.hint:
         note(f"  next: {error.hint}")
     return error.exit_code

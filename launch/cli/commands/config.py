@@ -25,7 +25,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
-from hobus.launch.console.output import as_json, counted, note, say, short_path, styled, table
+from hobus.launch.console.output import as_json, counted, note, note_coloured, say, short_path, styled, table
 from hobus.launch.launcher import tool_check
 from hobus.launch.launcher.gates import checked_plan
 from hobus.launch.launcher.options import StartOptions
@@ -62,9 +62,9 @@ def check(*, home: Home, config_file: Path | None) -> Output:
         own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
         table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
         for told in withheld:
-            note(styled(f"warning: {told}", "yellow", to_stderr=True))
+            note_coloured(f"warning: {told}", "yellow")
         for one in warned:
-            note(styled(f"warning: {one.line}", "yellow", to_stderr=True))
+            note_coloured(f"warning: {one.line}", "yellow")
         for one in noted:
             note(f"note: {one.file}: {one.reason}")
         told = [counted(len(origins), "file"), f"{replaced} replaced", *([f"{added} added"] if added else [])]
@@ -239,7 +239,7 @@ def _hidden_in(whole: Mapping[str, Any]) -> list[str]:
 def _say_hidden(paths: Sequence[str]) -> None:
     for path in paths:
         told = "holds a secret, by its name or form; only a reference belongs there (`env:NAME`, `file:PATH`)"
-        note(styled(f"hidden: {path} {told}", "yellow", to_stderr=True))
+        note_coloured(f"hidden: {path} {told}", "yellow")
 
 
 def _is_below(path: str, prefix: str) -> bool:

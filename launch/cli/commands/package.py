@@ -18,6 +18,7 @@ from hobus.launch.console.output import (
     counted,
     in_one_line,
     note,
+    note_coloured,
     say,
     say_prose,
     say_quoted,
@@ -221,7 +222,7 @@ def list_(*, home: Home) -> Output:
         if any(row["fault"] for row in rows):
             note(f"next: {next_command('gates', home.root)} tells all of it with the mend")
         if policy.signatures == "dev":
-            note(styled(DEV, "yellow", to_stderr=True))
+            note_coloured(DEV, "yellow")
 
     return Output({"packages": rows, "signatures": policy.signatures}, show)
 

@@ -13,7 +13,7 @@ from hobus.launch.cli.commands.package_trust import DEV
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import in_one_line, note, say, say_prose, styled
+from hobus.launch.console.output import in_one_line, note_coloured, say, say_prose, styled
 from hobus.launch.packages.installing import Change, Installed
 from hobus.launch.packages.judging import config_of
 
@@ -53,7 +53,7 @@ def changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output
             say(f"  {name}")
         say_findings(change.warnings, "yellow")
         if policy == "dev" and change.now is not None:
-            note(styled(DEV, "yellow", to_stderr=True))
+            note_coloured(DEV, "yellow")
         if running:
             say(running)
         for agent in agents_of(about) if change.now is not None else ():

@@ -9,7 +9,7 @@ import click
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import next_command, next_here
-from hobus.launch.console.output import note, say, styled, table
+from hobus.launch.console.output import note, note_coloured, say, styled, table
 from hobus.launch.packages import signing, trust
 from hobus.launch.packages.installing import installed_in
 from hobus.launch.packages.judging import config_of
@@ -41,7 +41,7 @@ def add(*, home: Home, name: str, public_key: str) -> Output:
     def show() -> None:
         say(styled("trusted", "green"), f"  {signing.fingerprint(public_key)} as {name}")
         if limits.signatures == "dev":
-            note(styled(DEV, "yellow", to_stderr=True))
+            note_coloured(DEV, "yellow")
 
     return Output(document, show)
 
@@ -77,7 +77,7 @@ def remove_trusted(*, home: Home, name: str) -> Output:
     def show() -> None:
         _show_untrusted(name, gone, hit, policy)
         if running:
-            note(styled(running, "yellow", to_stderr=True))
+            note_coloured(running, "yellow")
 
     return Output(document, show)
 
@@ -94,17 +94,9 @@ def _show_untrusted(name: str, gone: str, hit: Sequence[str], policy: str) -> No
     say(styled("removed", "green"), f"  {signing.fingerprint(gone)}, which was {name}")
     if hit and policy == "signed":
         which = ", ".join(hit)
-        note(
-            styled(
-                f"{which}: gate G5 fails now, and no cluster of this home starts before it is", "red", to_stderr=True
-            )
-        )
+        note_coloured(f"{which}: gate G5 fails now, and no cluster of this home starts before it is", "red")
         note(
             f"next: {next_here(f'package remove {hit[0]}')}, or upgrade it to a version that somebody signed who counts"
         )
     elif hit:
-        note(
-            styled(
-                f"{', '.join(hit)} would fail gate G5 if governance.signatures were signed", "yellow", to_stderr=True
-            )
-        )
+        note_coloured(f"{', '.join(hit)} would fail gate G5 if governance.signatures were signed", "yellow")

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from hobus.config.gates.derived import in_force
 from hobus.config.gates.finding import failed
 from hobus.config.gates.ownership import ownership
 from hobus.config.gates.run import View, look
@@ -91,7 +90,7 @@ def _listed(
     """`more`: id of a row -> what is shown beside its fields."""
     wanted = dict(_filter(name, one) for one in filters)
     view = look(layers_of(home))
-    there, beside = in_force(view), more(view) if more is not None else {}
+    there, beside = view.manifests, more(view) if more is not None else {}
     wanted = {field: _as_written(value, field, rows_of(name, there, {})) for field, value in wanted.items()}
     rows = [{**row.fields, **beside.get(row.row_id, {})} for row in rows_of(name, there, wanted)]
     return Output({"registry": name, "rows": rows}, lambda: (show or _show)(rows) if rows else say("none"))

@@ -10,7 +10,7 @@ from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.config_changed import in_words
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import next_command
-from hobus.launch.console.output import duration, note, say, say_prose, styled
+from hobus.launch.console.output import duration, note, note_coloured, say, say_prose, styled
 from hobus.launch.launcher.reload import Reloaded
 from hobus.launch.launcher.reload import reload as reloaded
 
@@ -44,7 +44,7 @@ def reload(*, home: Home, no_wait: bool) -> Output:
 
 def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
     for warning in done.warnings:
-        note(styled(f"warning: {warning}", "yellow", to_stderr=True))
+        note_coloured(f"warning: {warning}", "yellow")
     if done.before == done.digest:
         return say(f"nothing changed: the cluster runs under {done.digest[:19]}, as it lies on disk")
     verb = "goes over to" if no_wait else "runs under"

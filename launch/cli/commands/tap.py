@@ -25,7 +25,7 @@ from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error
-from hobus.launch.console.output import note, say_prose, styled
+from hobus.launch.console.output import note, note_coloured, say_prose
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 from hobus.launch.filters.turns import ambiguous
 
@@ -168,7 +168,7 @@ def _summarise(watched: Watched, into: Path | None) -> None:
     chooser = watched.chooser
     for prefix, sessions in ambiguous(chooser.wanted.nodes, chooser.sessions).items():
         text = f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}"
-        note(styled(text, "yellow", to_stderr=True))
+        note_coloured(text, "yellow")
     if into is not None:
         note(f"captured in {into}")
     for line in chooser.account.lines():

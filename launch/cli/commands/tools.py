@@ -27,7 +27,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here, same_command
-from hobus.launch.console.output import as_json, cell, note, printable, say, styled, table
+from hobus.launch.console.output import as_json, cell, note, note_coloured, printable, say, table
 from hobus.launch.sessions.tool_texts import words_of as words_of_tool
 from hobus.launch.sessions.turns import words_of
 
@@ -142,18 +142,14 @@ def _show_called(  # noqa: PLR0913 - what is said of a call
         value = called.value
         say(value if isinstance(value, str) else as_json(value, indent=1))
     if called.told is not None and called.told.truncated:
-        note(
-            styled(
-                f"the value is cut: it has more than {limit} bytes (tools.output_max_bytes)", "yellow", to_stderr=True
-            )
-        )
+        note_coloured(f"the value is cut: it has more than {limit} bytes (tools.output_max_bytes)", "yellow")
     for line in [] if called.told is None else words_of_tool(called.told):
         note(printable(line))
     if called.told is not None:
         took = (
             f"{called.told.tool or tool_id} · {called.told.elapsed_ms} ms · {shown_session(called.result.session_id)}"
         )
-        note(styled(took, "bright_black", to_stderr=True))
+        note_coloured(took, "bright_black")
     if called.code:
         hint = f"the same again with --input-id {input_id}" if called.code == RUN_WAITING else ""
         if called.code == "tool_not_permitted":

@@ -13,10 +13,10 @@ from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import ToolStarted
 from hobus.bus.record.session_facts import RunCompleted, SessionEvent, TurnDegraded
+from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.lab.story import (
     Evidence,
     Kill,
-    Restarted,
     Unproved,
     counts_of,
     judged,
@@ -73,8 +73,12 @@ ENTRIES = [
 TOLD_OTHERWISE = RESULT.model_copy(update={"response": ""})
 STARTED_ONCE = [pack_payload(ToolStarted("t", idempotent=False, number=1))]
 TAPS = [delivery(1, "ho1/1@a", 2, 1), delivery(1, "ho1/1@a", 2, 1), delivery(7, "ho1/1@b", 30, 2)]
+RESTARTED = ChildRow(
+    actor="ho2/1", role="ho2", instance="ho2/1@b", state="ready", pid=42, mark="b", started_at=1000.015, restarts=1,
+    ready_after_ms=20,
+)  # fmt: skip
 EVIDENCE = Evidence(
-    kill=KILL, entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[Restarted("ho2/1", "ho2/1@b", 1000.015, 20)], result=RESULT,
+    kill=KILL, entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[RESTARTED], result=RESULT,
     again=RESULT, answered_at=1000.060,
 )  # fmt: skip
 
