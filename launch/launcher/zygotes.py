@@ -14,9 +14,10 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,9 +28,10 @@ from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.launcher import children, zygote
+from hobus.launch.launcher.foretouch import SIBLINGS_MAX
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
 from hobus.launch.launcher.sources import Sources
-from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
+from hobus.launch.launcher.zygote import SPARE, WORD_MAX_BYTES, Fork, Forked, packed
 
 HEIR = 0
 """The number of the order for an heir; those for processes count from 1."""
@@ -127,6 +129,11 @@ class Lineage:
                 self._promised = (self.present, ours)
             else:
                 ours.close()
+
+    def prepare_spare(self, siblings: Iterable[int]) -> None:
+        """The present zygote's spare is told who runs, of whom it learns what it will write to."""
+        if self.present is not None:
+            self.order(self.present, Fork(SPARE, [str(pid) for pid in islice(siblings, SIBLINGS_MAX)]), [])
 
     def replace_if_outdated(self) -> bool:
         """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
