@@ -288,6 +288,10 @@ class Crew:
         except OSError as error:
             self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
 
+    def use_calm(self) -> None:
+        """Nobody is starting: what the next start needs may be prepared."""
+        self._nursery.use_calm()
+
     # --- processes ----------------------------------------------------------------------------------------------
 
     def kill_all(self) -> None:

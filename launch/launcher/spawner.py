@@ -74,6 +74,7 @@ class Nursery:
         self._orders: dict[int, _Order] = {}
         self._children: set[Child] = set()
         """Asked for and not ended."""
+        self._has_new_spare = False
         self._unlooked: list[_Order] = []
         """Asked for since it was last looked whether the software on disk has changed."""
         self._number = 0
@@ -115,6 +116,12 @@ class Nursery:
         self._put(order)
         self._look_at_software(order)
         return child
+
+    def use_calm(self) -> None:
+        """To be called when nobody is starting: the spare, if it is a new one, prepares for what it will be."""
+        if self._has_new_spare and not self._orders and self._lineage is not None:
+            self._has_new_spare = False
+            self._lineage.prepare_spare(child.pid for child in self._children if child.pid)
 
     def reap_strangers(self) -> None:
         """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor).
@@ -252,6 +259,7 @@ class Nursery:
         order = self._orders.get(answer.number)
         if order is None:
             return
+        self._has_new_spare = True
         if answer.pid:
             self._done(order)
             order.child.born(answer.pid)

@@ -31,6 +31,7 @@ from typing import NamedTuple, NoReturn
 
 from hobus.bus import collector
 from hobus.launch.cluster.kernel import has_one_thread, set_title
+from hobus.launch.launcher.foretouch import foretouch
 
 MAIN = "hobus.launch.process.main"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""
@@ -46,6 +47,10 @@ _PID_BYTES = 4
 _STANDARD = (0, 1, 2)
 _CLOSED_BELOW = 1 << 20
 """`closerange` up to here is one system call where the kernel has `close_range`."""
+
+
+SPARE = -1
+"""The number of the word to the spare; its options are the pids of processes that run, and nothing comes beside it."""
 
 
 class Fork(NamedTuple):
@@ -192,8 +197,8 @@ class Spare(NamedTuple):
     pid: int
     line: socket.socket
 
-    def take(self, word: bytes, descriptors: Sequence[int]) -> bool:
-        """Whether the order has reached it."""
+    def take(self, word: bytes, descriptors: Sequence[int] = ()) -> bool:
+        """Whether the order, or a word without descriptors, has reached it."""
         try:
             socket.send_fds(self.line, [word], descriptors)
         except OSError:
@@ -235,6 +240,10 @@ class Zygote:
 
     def _carried_out(self, word: bytes, descriptors: Sequence[int]) -> Forked:
         order = Fork(*json.loads(word))
+        if order.number == SPARE:
+            if self._spare is not None:
+                self._spare.take(word)
+            return Forked(SPARE, 0)
         if len(descriptors) != (_DESCRIPTORS if order.options else 1):
             return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
         if not order.options:
@@ -267,10 +276,14 @@ class Zygote:
 
 
 def _wait(line: socket.socket) -> NoReturn:
-    """The spare: it becomes what its order says, or ends with the zygote."""
+    """The spare: it becomes what its order says, or ends with the zygote; meanwhile it prepares when it is told to."""
     _leave_the_maker_behind()
     keep_only([line.fileno()])
-    word, descriptors, _flags, _address = socket.recv_fds(line, WORD_MAX_BYTES, _DESCRIPTORS)
+    while True:
+        word, descriptors, _flags, _address = socket.recv_fds(line, WORD_MAX_BYTES, _DESCRIPTORS)
+        if descriptors or not word:
+            break
+        foretouch(map(int, Fork(*json.loads(word)).options))
     if len(descriptors) != _DESCRIPTORS:
         os._exit(0)
     log, liveness = descriptors

@@ -14,9 +14,10 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,8 +28,10 @@ from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.launcher import children, zygote
+from hobus.launch.launcher.foretouch import SIBLINGS_MAX
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
-from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
+from hobus.launch.launcher.sources import Sources
+from hobus.launch.launcher.zygote import SPARE, WORD_MAX_BYTES, Fork, Forked, packed
 
 HEIR = 0
 """The number of the order for an heir; those for processes count from 1."""
@@ -81,6 +84,7 @@ class Lineage:
     _is_given_up: bool = False
     _is_open: bool = True
     _replacements: int = 0
+    _sources: Sources = field(default_factory=lambda: Sources(str(Path(hobus.__file__).parent)))
 
     @property
     def is_hopeful(self) -> bool:
@@ -99,7 +103,7 @@ class Lineage:
         if first is None:
             self._start()
         else:
-            self.present = self._adopt(first, _fingerprint_of_sources(), is_loaded=False)
+            self.present = self._adopt(first, self._sources.fingerprint(), is_loaded=False)
 
     def order(self, to: Held, word: Fork, descriptors: list[int]) -> bool:
         """Whether it is on its way; a zygote that cannot be told is ending, or hangs."""
@@ -126,10 +130,15 @@ class Lineage:
             else:
                 ours.close()
 
+    def prepare_spare(self, siblings: Iterable[int]) -> None:
+        """The present zygote's spare is told who runs, of whom it learns what it will write to."""
+        if self.present is not None:
+            self.order(self.present, Fork(SPARE, [str(pid) for pid in islice(siblings, SIBLINGS_MAX)]), [])
+
     def replace_if_outdated(self) -> bool:
         """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
         present = self.present
-        if present is None or present.fingerprint == _fingerprint_of_sources():
+        if present is None or present.fingerprint == self._sources.fingerprint():
             return False
         _log.info("zygote_outdated", pid=present.pid)
         # What it was asked for it still answers for: its socket is closed behind the last order.
@@ -164,7 +173,7 @@ class Lineage:
         """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
         self._is_given_up = False
         self.present = None
-        loaded = _fingerprint_of_sources()
+        loaded = self._sources.fingerprint()
         try:
             with ExitStack() as undone:
                 ours, theirs = zygote.pair()
@@ -292,21 +301,3 @@ class Lineage:
             return
         delay_s = self.config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)
-
-
-def _fingerprint_of_sources() -> int:
-    """Of the software on disk: another number after any module of the project was changed, added or removed."""
-    return hash(tuple(sorted(_modules(str(Path(hobus.__file__).parent)))))
-
-
-def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
-    try:
-        entries = list(os.scandir(directory))
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir():
-            yield from _modules(entry.path)
-        elif entry.name.endswith(".py"):
-            state = entry.stat(follow_symlinks=False)
-            yield (entry.path, state.st_mtime_ns, state.st_size)

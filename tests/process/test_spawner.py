@@ -103,6 +103,42 @@ async def test_a_process_is_asked_for_before_anybody_looks_at_the_software_on_di
     body.stdin.close()
 
 
+def nothing(_: Lineage) -> None:
+    """In place of what a test is not about."""
+
+
+async def test_a_new_spare_is_told_once_who_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """When nobody waits for a process any more; until something is born again there is nothing to tell."""
+    body, process = (subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2))
+    body.returncode = process.returncode = 0  # reaped by the nursery
+    ours, control = zygote.pair()
+    control.settimeout(30)
+    for unasked in ("replace_if_outdated", "want_heir"):
+        monkeypatch.setattr(Lineage, unasked, nothing)
+    monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
+    nursery = Nursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
+    nursery.use_calm()
+    born = asyncio.Event()
+    options = ProcessOptions("ho1", "ho1/1@a", "", "")
+    nursery.start(options, log=tmp_path / "log", on_born=lambda _: born.set(), on_exit=lambda _: None)
+    nursery.use_calm()
+    order = Fork(*json.loads(control.recv(WORD_MAX_BYTES)))
+    assert ProcessOptions(*order.options) == options
+    control.send(packed(Forked(order.number, process.pid)))
+    await born.wait()
+    nursery.use_calm()
+    nursery.use_calm()
+    assert Fork(*json.loads(control.recv(WORD_MAX_BYTES))) == Fork(zygote.SPARE, [str(process.pid)])
+    control.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        control.recv(WORD_MAX_BYTES)
+    for one in (process, body):
+        assert one.stdin is not None
+        one.stdin.close()
+    await nursery.close()
+    control.close()
+
+
 class Played:
     """A lineage whose first zygote is a process that does nothing, and is spoken for by the test."""
 

@@ -162,6 +162,15 @@ def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(clus
     whole_family(cluster)
 
 
+def test_the_spare_takes_what_memory_it_will_write_to_while_it_waits(cluster: Cluster):
+    """As soon as everybody is ready: a good part of what a process has of its own; it is ready sooner for it."""
+    cluster.up()
+    first, heir = whole_family(cluster)
+    (spare,) = [one for one in zygotes(cluster) if one not in (first, heir)]
+    host = psutil.Process(cluster.row("host/1").pid).memory_full_info().uss
+    eventually(lambda: spare.memory_full_info().uss > host / 2 > heir.memory_full_info().uss)
+
+
 def test_heirs_follow_each_other(make_cluster: Callable[[str], Cluster], tmp_path: Path):
     """Each was forked by the last one and forks like the first: ten generations, and the eleventh restarts a process."""
     config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 1000))

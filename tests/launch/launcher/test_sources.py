@@ -1,0 +1,74 @@
+"""The launcher notices that the software on disk is another one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hobus.launch.launcher.sources import Sources
+
+
+def written(path: Path, text: str, at_ns: int = 1_000_000_000) -> None:
+    """A file with a time of its own, whatever the clock of the file system is worth."""
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, ns=(at_ns, at_ns))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A module, one in a directory, and one behind a link to a directory."""
+    (tmp_path / "root" / "inner").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    written(tmp_path / "root" / "one.py", "1")
+    written(tmp_path / "root" / "inner" / "two.py", "2")
+    written(tmp_path / "elsewhere" / "three.py", "3")
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "elsewhere")
+    for directory in (tmp_path / "root", tmp_path / "root" / "inner", tmp_path / "elsewhere"):
+        os.utime(directory, ns=(0, 0))
+    return tmp_path / "root"
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "another length": lambda root: written(root / "one.py", "11"),
+    "another time": lambda root: os.utime(root / "inner" / "two.py", ns=(2, 2)),
+    "behind a link": lambda root: written(root / "link" / "three.py", "33"),
+    "one more": lambda root: written(root / "inner" / "four.py", "4"),
+    "one more behind a link": lambda root: written(root / "link" / "four.py", "4"),
+    "one less": lambda root: (root / "inner" / "two.py").unlink(),
+    "another name": lambda root: (root / "one.py").rename(root / "uno.py"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_of_a_module_is_noticed_and_then_no_further_one(root: Path, change: str):
+    """Against what was seen before, by one who has looked and by one who has not."""
+    known = Sources(str(root))
+    before = known.fingerprint()
+    assert known.fingerprint() == before == Sources(str(root)).fingerprint()
+    CHANGES[change](root)
+    after = known.fingerprint()
+    assert after != before
+    assert known.fingerprint() == after == Sources(str(root)).fingerprint()
+
+
+def test_what_is_no_module_changes_nothing(root: Path):
+    """The interpreter's own files come beside them."""
+    known = Sources(str(root))
+    before = known.fingerprint()
+    (root / "__pycache__").mkdir()
+    written(root / "__pycache__" / "one.pyc", "x")
+    written(root / "notes.txt", "y")
+    assert known.fingerprint() == before
+
+
+def test_software_that_goes_while_it_is_looked_at_is_another_one(root: Path):
+    """Nothing is raised, and what is there again is found."""
+    known = Sources(str(root))
+    before = known.fingerprint()
+    root.rename(root.with_name("aside"))
+    assert known.fingerprint() != before
+    root.with_name("aside").rename(root)
+    assert known.fingerprint() == before
