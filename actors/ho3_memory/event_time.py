@@ -14,7 +14,7 @@ from hobus.bus.messages.ids import iso
 HOUR_US = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=None)
-_TIMES_KEPT = 4096
+_TIMES_KEPT = 1024
 """Whose texts are remembered: of what was learned it is said again and again when; only speed depends on it."""
 _MICROSECOND = timedelta(microseconds=1)
 LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
