@@ -47,7 +47,7 @@ from bench.turn import LANGGRAPH
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
-from hobus.actors.ho3_memory.records import Fact, fact_of, signal_entry
+from hobus.actors.ho3_memory.records import Fact, signal_entry, signal_fact
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
@@ -138,11 +138,10 @@ class Ours:
         signal = signal_of(name, session_id, number % _WRITES_PER_SESSION + 1, self._now_us)
         began = time.perf_counter()
         entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
-        fact = fact_of(-1, entry)
+        fact = signal_fact(AGENT, signal)
         # As the ledger's client makes it, of an entry that was checked when it was made.
         await self._ledger.on_write(Write.model_construct(entries=[entry], urgent=True, parts=[]), self._call)
         self._seq += 1
-        assert fact is not None
         assert self._memory.apply(fact.at(self._seq))
         self._memory.gate(name, LOCAL, PointInTime(self._now_us, self._seq))
         return 1000 * (time.perf_counter() - began)

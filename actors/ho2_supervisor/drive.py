@@ -18,7 +18,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.turn import turn, turn_record
+from hobus.actors.ho2_supervisor.turn import context, turn, turn_record
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.turn import Progress
 from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict
@@ -187,6 +187,8 @@ class Driver:
             # The deadline passed while RunCompleted was on its way: it decides.
             await session.barrier()
             return await history_lookup.answer_of(session, session.record.inputs[task.input_id])
+        if run is not None:
+            context.record_unanswered(run)
         if run is not None and is_verdict(fault.code):
             return _told(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault

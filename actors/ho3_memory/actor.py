@@ -236,10 +236,11 @@ class Memory(Actor):
         await self._until_open(call)
         if len(signals) > (signals_max := self._config.signals_max):
             raise BusError("rejected", f"{len(signals)} events at once; at most {signals_max} (ho3.signals_max)")
-        latest_us = max(micros(signal.at) for signal in signals)
+        facts = [records.signal_fact(agent_id, signal) for signal in signals]
+        latest_us = max(fact.at_us for fact in facts)
         now_us = self._now_us()
         entries = [records.signal_entry(agent_id, signal, trace=call.trace, at_us=now_us) for signal in signals]
-        logged = await self._log(entries, call)
+        logged = await self._log(entries, call, said=facts)
         conflicts = [signal.event_id for signal, ack in zip(signals, logged.acks, strict=True) if not ack.is_first]
         if conflicts:
             raise MemoryFault(
@@ -294,10 +295,10 @@ class Memory(Actor):
             raise MemoryFault("unknown_artifact", f"agent {change.agent_id} has no artifact {change.artifact_id}{when}")
         return overlay
 
-    async def _log(self, entries: Sequence[WriteEntry], call: Call) -> Logged:
+    async def _log(self, entries: Sequence[WriteEntry], call: Call, *, said: Sequence[records.Fact] = ()) -> Logged:
         """Durable and counted; a checkpoint follows when one is due, since nothing runs here by itself."""
         named = [records.of_agent(entry, self._agents) for entry in entries]
-        logged = await self._store.log(named, timeout_s=self._left_s(call))
+        logged = await self._store.log(named, timeout_s=self._left_s(call), said=said)
         for ack in logged.acks:
             if not ack.is_first and ack.code != "conflict":
                 raise LedgerError(ack.code or "refused", f"the ledger refused {ack.submission_id}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from hobus.bus.messages.ids import iso
 HOUR_US = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_UTC = _EPOCH.replace(tzinfo=None)
+_TIMES_KEPT = 1024
+"""Whose texts are remembered: of what was learned it is said again and again when; only speed depends on it."""
 _MICROSECOND = timedelta(microseconds=1)
 LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
@@ -32,6 +35,7 @@ def micros(timestamp: str) -> int:
         raise MemoryFault("invalid_time", f"{timestamp[:40]!r}: {error}") from None
 
 
+@lru_cache(maxsize=_TIMES_KEPT)
 def timestamp_of(at_us: int) -> str:
     """The `Timestamp` of it; what lies beyond the calendar is its last microsecond."""
     return (_EPOCH_UTC + timedelta(microseconds=min(at_us, LAST_US))).isoformat(timespec="microseconds") + "Z"

@@ -47,6 +47,8 @@ EVERYBODY = "*"
 """Stands in ids where a principal would."""
 _WORDS_CHARS = 12
 """Of the hash that tells two changes of one artifact and time apart."""
+NO_SEQUENCE = -1
+"""Of what is on its way to the record."""
 _SIGNAL_ID = TypeAdapter[str](SignalId)
 
 
@@ -94,6 +96,15 @@ def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> Wr
     name = signal_entry_id(agent_id, signal.event_id)
     said = SignalLogged(signal.signal_id, signal.principal, signal.at, dict(sorted(signal.metadata.items())))
     return _entry(name, SIGNALS, said, provenance, trace=trace, at_us=at_us)
+
+
+def signal_fact(agent_id: str, signal: Signal) -> Fact:
+    """What the entry of this event says, without a look into its bytes; where it stands is still to come."""
+    name = signal_entry_id(agent_id, signal.event_id)
+    return Fact(
+        "signal", NO_SEQUENCE, agent_id, name, micros(signal.at), signal.signal_id, signal.session_id,
+        principal=signal.principal,
+    )  # fmt: skip
 
 
 def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str, at_us: int) -> WriteEntry:

@@ -20,7 +20,7 @@ import structlog
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
-from hobus.actors.ho3_memory.records import STREAMS, Fact, fact_of, signal_entry_id
+from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, fact_of, signal_entry_id
 from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
@@ -29,8 +29,6 @@ from hobus.config.schema import Ho3Config
 
 _log = structlog.get_logger("memory")
 _SEQUENCE = attrgetter("seq")
-_NO_SEQUENCE = -1
-"""Of what is on its way to the record."""
 
 
 class Logged(NamedTuple):
@@ -179,13 +177,13 @@ class Store:
 
     # --- logging ----------------------------------------------------------------------------------------------------
 
-    async def log(self, entries: Sequence[WriteEntry], *, timeout_s: float) -> Logged:
-        """The acks, once the entries are durable and count here.
+    async def log(self, entries: Sequence[WriteEntry], *, timeout_s: float, said: Sequence[Fact] = ()) -> Logged:
+        """The acks, once the entries are durable and count here; `said`: what each says, of who knows that.
 
         Raises LedgerError(unavailable) when that is not so in time: the outcome is unknown, and what becomes durable
         later counts from then on.
         """
-        facts = [fact_of(_NO_SEQUENCE, entry) for entry in entries]
+        facts = said or [fact_of(NO_SEQUENCE, entry) for entry in entries]
         future = self._ledger.submit(entries, trace=entries[0].trace, urgent=True)
         # The state follows the acknowledgements in their order, whether anybody still waits for this one or not.
         is_new: list[bool] = []

@@ -166,7 +166,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",
-        "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
+        "hobus.actors.ho3_memory.event_time._TIMES_KEPT", "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
         "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.index._TRIES",
         "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.full_text.*", "hobus.ledger_service.finding._COMPARED", "hobus.ledger_service.finding._ROWS_AT_ONCE", "hobus.ledger_service.search_index._TERMS_KEPT", "hobus.ledger_service.search_reader._AT_ONCE", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",
         "hobus.ledger_service.source._WINDOW_BYTES", "hobus.ledger_service.scan.TRIES_BESIDE_WRITER",

@@ -70,10 +70,10 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
     with Client(f"http://{cluster.home.bound(http=True)}", key, timeout_s=30) as http:
         http.ask(QUESTION, template="ATT-PLAIN-001")
         assert chosen(cluster)[-1] == named
-        session_id = http.start()
+        begun = http.start()
         before = len(cluster.entries("RunRequested"))
         with pytest.raises(HttpError) as refused:
-            http.ask(QUESTION, session_id=session_id, template="ATT-NONE-001")
+            http.ask(QUESTION, session_id=begun, template="ATT-NONE-001")
         assert refused.value.status == 400 and "agent ADMIN may have ATT-ADMIN-001" in str(refused.value)
     for wanted, says in (
         ("ATT-NONE-001", "agent ADMIN may have ATT-ADMIN-001"),
@@ -84,4 +84,11 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
         assert cluster("chat", "--template", wanted, stdin=b"hello\n").code == exit_codes.USAGE
     assert len(cluster.entries("RunRequested")) == before
     assert len(cluster.entries("SESSION_START")) == count + 2  # the two that a program began over HTTP
+
+    (config / "attention" / "ATT-PLAIN-001.json").unlink()
+    assert cluster("reload").code == 0
+    said = cluster("ask", "--session", session_id, QUESTION)
+    gone = "there is no attention template 'ATT-PLAIN-001'"
+    assert said.code == 0 and f"its attention template was not used: {gone}" in said.err, said
+    assert gone in cluster.ask(QUESTION, "--session", session_id)["template_fault"]
     cluster.verify()

@@ -6,6 +6,7 @@ that fails is no end of a turn: it goes on with what there is, and its record sa
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,6 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
-from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Segment
@@ -45,10 +45,20 @@ class Shown(NamedTuple):
     entries: list[WriteEntry]
 
 
-async def understood(
-    run: Run, limits: HistoryLimits, classify: Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
-) -> tuple[Classification, Shown]:
+Classify = Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
+
+
+async def understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, Shown]:
     """The message's labels, and the context of its prompts; memory is read while the message is classified."""
+    try:
+        return await _understood(run, limits, classify)
+    except asyncio.CancelledError:
+        if run.session.record.state.lifecycle == "Cancelling":  # else its time is up, or somebody drives it on
+            record_unanswered(run)
+        raise
+
+
+async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, Shown]:
     recorded = await _recorded(run)
     if recorded is not None:
         labels = await classify(())  # its order stands in the journal
@@ -59,15 +69,12 @@ async def understood(
     request = _request_of(run, None if gone else run.named_template)
     template = run.resources.attention.template_for(request)
     found = Recalled()
-    try:
-        if run.learning is not None and _has_memory(template):
-            recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
-            labels, found = await at_once(classify(beside.segments), recalled)
-        else:
-            labels = await classify(beside.segments)
-    except WorkOrderFault:
-        _record_alone(run, beside.context)
-        raise
+    run.beside = beside.context
+    if run.learning is not None and _has_memory(template):
+        recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
+        labels, found = await at_once(classify(beside.segments), recalled)
+    else:
+        labels = await classify(beside.segments)
     intents.settle(run, labels)
     sources = _sources(run, request, limits, labels, found)
     mode = run.config.projection.mode
@@ -76,6 +83,7 @@ async def understood(
     context = await attention.tried(request, template, sources | _liveness(run, alive if mode == "enforce" else []))
     context = replace(context, warnings=(*([gone] if gone else []), *context.warnings))
     _record(run, context, labels, found, beside.context)
+    run.beside = None
     entries: list[WriteEntry] = []
     if mode == "enforce":
         entries = [projected.computed(run, mode, context)]
@@ -204,6 +212,14 @@ def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
     _write(run, payload, [line.text for line in lines])
 
 
+def record_unanswered(run: Run) -> None:
+    """CONTEXT_ASSEMBLED of a turn that is over while it is classified, or for that: nothing more was assembled."""
+    if run.beside is not None:
+        payload = traced(run.beside, as_of_ts=run.requested.at, as_of_seq=None)
+        _write(run, payload._replace(contract_id=CLASSIFICATIONS), ())
+        run.beside = None
+
+
 def _record(
     run: Run, context: AssembledContext, labels: Classification, found: Recalled, beside: AssembledContext | None
 ) -> None:
@@ -228,13 +244,6 @@ def _record(
         beside=() if beside is None else (_beside(beside),),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
-
-
-def _record_alone(run: Run, context: AssembledContext | None) -> None:
-    """CONTEXT_ASSEMBLED of a turn that ends with its classification: for its answer nothing is assembled."""
-    if context is not None:
-        payload = traced(context, as_of_ts=run.requested.at, as_of_seq=None)
-        _write(run, payload._replace(contract_id=CLASSIFICATIONS), ())
 
 
 def _beside(context: AssembledContext) -> ContextBeside:

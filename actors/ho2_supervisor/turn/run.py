@@ -5,6 +5,7 @@ What it does beyond itself goes through `effects.py`, by which a run that is dri
 
 from __future__ import annotations
 
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask, standstill_of
@@ -46,6 +47,7 @@ class Run:
         self.learning = None if self.called_tool else learning  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
+        self.beside: AssembledContext | None = None  # its classification's context, while no record has it
         self.round_count = 0
         self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
         self._task = task

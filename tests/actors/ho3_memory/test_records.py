@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory import records
 from hobus.bus.messages.ids import overlay_id
@@ -131,3 +133,21 @@ def test_junk_is_an_error_for_the_reader_to_tell(body):
     """Never a half-read fact."""
     with pytest.raises((ValueError, TypeError, LookupError)):
         records.fact_of(9, ENTRIES["HO3_SIGNAL"]._replace(bodies=[body]))
+
+
+EVENTS = st.builds(
+    signal,
+    st.integers(0, 10**6),
+    st.floats(-(10**5), 10**5),
+    st.integers(0, 10**6),
+    st.from_regex(r"[a-z_]{1,20}:[!-~]{1,100}", fullmatch=True),
+    st.sampled_from([LOCAL, "key/ann"]),
+    weight=st.booleans() | st.integers(-5, 5),
+)
+
+
+@given(EVENTS)
+def test_what_is_taken_of_an_event_is_what_its_entry_says(event):
+    """Memory counts what it logs without a look into the bytes that it wrote."""
+    said = records.fact_of(9, records.signal_entry(AGENT, event, **TIMES))
+    assert records.signal_fact(AGENT, event).at(9) == said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.dispatch import Call
-from hobus.bus.errors import SessionFault
+from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Entry, WriteEntry
-from hobus.bus.messages.session import SessionConfig, TurnResult
+from hobus.bus.messages.session import Cancel, SessionConfig, TurnResult
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import pack_payload
@@ -530,6 +531,35 @@ def test_a_session_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so
         assert rig.run(rig.turn("i4", QUESTION)).template_fault == gone[0]  # sent again, the same
         with pytest.raises(SessionFault, match="run_overrides"):
             rig.run(rig.turn("i5", QUESTION, run_overrides=named("ATT-OTHER-001")))
+
+
+# --- a turn without an answer -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["expired", "cancelled"])
+def test_a_turn_that_is_over_while_it_is_classified_has_that_context_recorded(end: str) -> None:
+    """Its time is up, or somebody cancels it; nothing was assembled for an answer, and the record says what was."""
+    with Rig(script=silent_at_first()) as rig:
+
+        async def ask() -> None:
+            with suppress(RuntimeFault):  # time is up
+                await rig.asked("i1", QUESTION, timeout_s=5.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ask())
+                await rig.host.sleep(1)
+                if end == "cancelled":
+                    await rig.command(Cancel(reason="enough"))
+            return await rig.turn("i2", QUESTION)
+
+        assert rig.run(run()).outcome == "success"
+        [(entry, first), (_, second)] = contexts(rig)
+        assert (first.template_id, first.contract_id) == ("ATT-CLASSIFY-001", "PRC-CLASSIFY-001")
+        assert first.template_hash and first.stages and (second.contract_id, len(second.beside)) == ("", 1)
+        ended = of_type(rig.run(rig.entries()), "RunFailed" if end == "expired" else "RunCancelled")
+        assert entry.sequence < ended[0].sequence
 
 
 def silent_at_first() -> Callable[[WorkOrder], Answer]:
