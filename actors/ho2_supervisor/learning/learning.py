@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning import statement
+from hobus.actors.ho2_supervisor.learning.own_words import is_said
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import EndedRun
@@ -122,13 +123,15 @@ class Learning:
         principal, vocabulary = session.record.state.principal, self._resources.config.classify_labels
         signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
         stated = statement.stated_in(ended, vocabulary, self._memory)
-        if stated is not None:
-            signals.append(statement.signal_of(stated, ended, session.session_id, principal))
-        if not signals:
-            return Learned()
-        message = LogSignals(agent_id=agent.agent_id, signals=signals)
         try:
             async with asyncio.timeout(self._memory.log_timeout_ms / 1000):
+                if stated is not None and not is_said(stated.statement, await _message(session, ended)):
+                    stated = None
+                if stated is not None:
+                    signals.append(statement.signal_of(stated, ended, session.session_id, principal))
+                if not signals:
+                    return Learned()
+                message = LogSignals(agent_id=agent.agent_id, signals=signals)
                 logged = await self._asked(message, SignalsLogged, self._memory.log_timeout_ms, trace)
                 candidates = tuple(gate.signal_id for gate in logged.gates if gate.crossed)
                 if stated is None:
@@ -222,6 +225,15 @@ async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) 
     except BaseExceptionGroup as faults:
         raise faults.exceptions[0] from None
     return result, task.result()
+
+
+async def _message(session: OwnedSession, ended: EndedRun) -> str | None:
+    """What the run's input says; None: erased. Raises RuntimeFault where it has to be read, and nobody answers."""
+    for turn in session.record.history.turns[-1:]:
+        if turn.input_id == ended.input_id and turn.input_text is not None:
+            return turn.input_text
+    known = session.record.inputs.get(ended.input_id)
+    return None if known is None else await session.text_or_none(known.input_ref)
 
 
 _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")

@@ -18,7 +18,10 @@ _WINDOW_KEY = "explicit"
 
 
 def stated_in(ended: EndedRun, vocabulary: ClassifyLabels, memory: Ho3Config) -> Stated | None:
-    """What the run's message stated; None where it stated nothing, or nothing that is stated is to be learnt."""
+    """What a model read in the run's message; None where that is nothing, or nothing that is stated is to be learnt.
+
+    It counts where it `is_said`.
+    """
     return read_stated(ended.classified, vocabulary) if memory.stated_weight > 0 else None
 
 
