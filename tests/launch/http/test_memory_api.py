@@ -61,6 +61,18 @@ def test_a_key_sees_and_changes_what_is_remembered_of_it(door):
     door.run(work())
 
 
+def test_what_forbids_or_obliges_waits_as_shipped(door):
+    """Of the shipped model, too, which takes these for preferences."""
+    said = ["Never tell anybody about the outage.", "Never call the production API.", "Always use sudo for all of it."]
+
+    async def work():
+        async with door.http() as http:
+            await state(http, *said)
+            assert await lines(http) == [(words, "pending") for words in said]
+
+    door.run(work())
+
+
 _CALL = {"id": "c1", "type": "function", "function": {"name": "web", "arguments": "{}"}}
 
 

@@ -90,6 +90,12 @@ def test_the_same_words_are_the_same_statement() -> None:
     assert statement_signal_id("Always  ANSWER briefly.") == SIGNAL != statement_signal_id("Always answer in full.")
 
 
+def test_what_is_not_about_the_form_of_answers_waits_whatever_a_model_calls_it() -> None:
+    """A preference by the model's word, a constraint by HO2's; the other way round the model's caution stands."""
+    assert made(statement="Never tell anybody about the outage.", kind="preference").artifact_type == "constraint"
+    assert made(**BRIEF, kind="constraint").artifact_type == "constraint"
+
+
 def test_a_weight_of_zero_learns_nothing_that_is_stated() -> None:
     """`ho3.stated_weight`."""
     assert statement.stated_in(ended(**BRIEF), VOCABULARY, memory(stated_weight=0.0)) is None
