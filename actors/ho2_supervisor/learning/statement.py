@@ -9,6 +9,7 @@ may not be who is served.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from hobus.actors.ho2_supervisor.learning.answer_form import is_form_of_answers
 from hobus.actors.ho2_supervisor.session.record import EndedRun
@@ -16,6 +17,7 @@ from hobus.actors.ho2_supervisor.turn.classification import Stated, read_stated
 from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.ids import artifact_id, signal_event_id, statement_signal_id
 from hobus.bus.messages.memory import Artifact, Labels, LogConsolidationFailure, Signal
+from hobus.bus.messages.session import Remembered
 from hobus.config.schema import ClassifyLabels, Ho3Config
 
 _WINDOW_KEY = "explicit"
@@ -62,6 +64,11 @@ def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
         window_start=signal.at,
         window_end=signal.at,
     )
+
+
+def remembered(made: Artifact, state: Literal["active", "pending", "refused", "unanswered"]) -> Remembered:
+    """What an answer says of it."""
+    return Remembered(statement=made.context_line, artifact_id=made.artifact_id, state=state)
 
 
 def failure_of(made: Artifact, agent_id: str, fault: MemoryFault) -> LogConsolidationFailure:

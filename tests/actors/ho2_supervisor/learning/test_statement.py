@@ -176,13 +176,26 @@ def test_a_statement_that_memory_refuses_goes_into_quarantine_and_is_told_as_ref
         assert "role marker" in failure.reason
 
 
-def test_memory_that_is_away_remembers_nothing_and_the_record_says_so() -> None:
-    """The statement's signal is among those of which nobody knows whether they count."""
+def test_memory_that_is_away_remembers_nothing_and_answer_and_record_say_so() -> None:
+    """The statement's signal is among those of which nobody knows whether they count; asked again it is told again."""
     with Rig(*ON, script=stating()) as rig:
         memory = remembering(rig)
         memory.overlay_fault = RuntimeFault("unavailable", "away")
         result = asked(rig)
-        assert (result.outcome, result.remembered) == ("success", None)
+        assert result.outcome == "success" and result.remembered is not None
+        assert (result.remembered.statement, result.remembered.state) == (BRIEF["statement"], "unanswered")
+        assert due(rig).remembered_state == "unanswered"
         [warning] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "MEMORY_WARNING"]
         said: Any = read_body(warning)
         assert SIGNAL in said.signal_ids
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        assert rig.run(rig.turn("i1", SAID)) == result
+
+
+def test_memory_that_is_not_there_at_all_is_told_in_the_answer() -> None:
+    """No process of it: given up, or never started."""
+    with Rig(*ON, script=stating()) as rig:
+        result = asked(rig)
+        assert result.outcome == "success" and result.remembered is not None
+        assert result.remembered.state == "unanswered"
