@@ -189,9 +189,10 @@ class Remembered(Record):
 
     statement: str = Field(description="in the words of the message; empty: erased")
     artifact_id: str = Field(description="`ART-…`")
-    state: Literal["active", "pending", "refused"] = Field(
+    state: Literal["active", "pending", "refused", "unanswered"] = Field(
         description="active: in the prompts of its principal from the next turn on; pending: a constraint, once a "
-        "person confirms it; refused: it stands in quarantine"
+        "person confirms it; refused: it stands in quarantine; unanswered: memory did not acknowledge it in time, so "
+        "that most likely it is not remembered; said again, it counts once"
     )
 
 

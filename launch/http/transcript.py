@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+from hobus.bus.messages import given_history
 from hobus.bus.messages.ids import requested_id, turn_key
 from hobus.bus.messages.ledger import (
     Entries,
@@ -89,14 +90,9 @@ def with_history(messages: Sequence[TranscriptMessage]) -> str:
     words = last.text
     if last.role == "tool":
         words, earlier = "Go on with these results.", list(messages)
-    if not earlier:
-        return words
     instructions = [said.text for said in earlier if said.role == "system"]
     exchange = [str(said) for said in earlier if said.role != "system"]
-    parts = (["Instructions of the caller:", *instructions, ""] if instructions else []) + (
-        ["Said earlier in this conversation:", *exchange, ""] if exchange else []
-    )
-    return "\n".join([*parts, "Message:", words]) if parts else words
+    return given_history.with_history(instructions, exchange, words)
 
 
 async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace | None:

@@ -299,7 +299,8 @@ def _of_due(named: SignalsNamed, entry: Entry) -> str:
         return "; ".join(crossed)
     said = entry.bodies[1] if len(entry.bodies) > 1 else None
     statement = _quoted(None if said is None else said.decode("utf-8", "replace")) or "(erased)"
-    return "; ".join([*crossed, f"the statement {statement} is {named.remembered_state}"])
+    became = "lost, as memory did not answer" if named.remembered_state == "unanswered" else named.remembered_state
+    return "; ".join([*crossed, f"the statement {statement} is {became}"])
 
 
 def _of_gate(gate: QualityGate, _entry: Entry) -> str:

@@ -16,10 +16,11 @@ import asyncio
 import re
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning import statement
+from hobus.actors.ho2_supervisor.learning.own_words import is_said
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import EndedRun
@@ -122,34 +123,37 @@ class Learning:
         principal, vocabulary = session.record.state.principal, self._resources.config.classify_labels
         signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
         stated = statement.stated_in(ended, vocabulary, self._memory)
-        if stated is not None:
-            signals.append(statement.signal_of(stated, ended, session.session_id, principal))
-        if not signals:
-            return Learned()
-        message = LogSignals(agent_id=agent.agent_id, signals=signals)
+        made: Artifact | None = None
         try:
             async with asyncio.timeout(self._memory.log_timeout_ms / 1000):
+                if stated is not None and not is_said(stated.statement, await _message(session, ended)):
+                    stated = None
+                if stated is not None:
+                    signals.append(statement.signal_of(stated, ended, session.session_id, principal))
+                    made = statement.artifact_of(stated, signals[-1], self._memory)
+                if not signals:
+                    return Learned()
+                message = LogSignals(agent_id=agent.agent_id, signals=signals)
                 logged = await self._asked(message, SignalsLogged, self._memory.log_timeout_ms, trace)
                 candidates = tuple(gate.signal_id for gate in logged.gates if gate.crossed)
-                if stated is None:
+                if made is None:
                     return Learned(candidates)
-                made = statement.artifact_of(stated, signals[-1], self._memory)
                 return Learned(candidates, remembered=await self._remembered(agent.agent_id, made, trace))
         except (TimeoutError, RuntimeFault) as fault:
-            return Learned(code=code_of(fault), unknown=tuple(signal.signal_id for signal in signals))
+            unknown = tuple(signal.signal_id for signal in signals)
+            lost = None if made is None else statement.remembered(made, "unanswered")
+            return Learned(code=code_of(fault), unknown=unknown, remembered=lost)
 
     async def _remembered(self, agent_id: str, made: Artifact, trace: str) -> Remembered:
         """What became of a statement; one that memory refuses is in quarantine. Raises RuntimeFault, TimeoutError."""
         timeout_ms = self._memory.log_timeout_ms
-        state: Literal["active", "pending", "refused"] = "refused"
         try:
             logged = await self._asked(LogOverlay(agent_id=agent_id, overlay=made), OverlayLogged, timeout_ms, trace)
         except MemoryFault as fault:
             refused = statement.failure_of(made, agent_id, fault)
             await self._asked(refused, ConsolidationFailureLogged, timeout_ms, trace)
-        else:
-            state = "active" if logged.is_active else "pending"
-        return Remembered(statement=made.context_line, artifact_id=made.artifact_id, state=state)
+            return statement.remembered(made, "refused")
+        return statement.remembered(made, "active" if logged.is_active else "pending")
 
     async def _asked(self, message: Message, expect: type[R], timeout_ms: int, trace: str) -> R:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -222,6 +226,15 @@ async def beside(main: Coroutine[Any, Any, T], aside: Coroutine[Any, Any, Any]) 
     except BaseExceptionGroup as faults:
         raise faults.exceptions[0] from None
     return result, task.result()
+
+
+async def _message(session: OwnedSession, ended: EndedRun) -> str | None:
+    """What the run's input says; None: erased. Raises RuntimeFault where it has to be read, and nobody answers."""
+    for turn in session.record.history.turns[-1:]:
+        if turn.input_id == ended.input_id and turn.input_text is not None:
+            return turn.input_text
+    known = session.record.inputs.get(ended.input_id)
+    return None if known is None else await session.text_or_none(known.input_ref)
 
 
 _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")

@@ -2,24 +2,36 @@
 
 No gate and no model's words stand between: the line is the statement as the classification quoted it, its evidence the
 turn in which it was made. It belongs to the session's principal, like everything that a turn teaches. A constraint,
-which forbids or demands something, waits for a person to confirm it, since whoever is quoted may not be who is served.
+which forbids or demands something beyond the form of answers, waits for a person to confirm it, since whoever is quoted
+may not be who is served.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
+from hobus.actors.ho2_supervisor.learning.answer_form import is_form_of_answers
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated, read_stated
 from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.ids import artifact_id, signal_event_id, statement_signal_id
 from hobus.bus.messages.memory import Artifact, Labels, LogConsolidationFailure, Signal
+from hobus.bus.messages.session import Remembered
 from hobus.config.schema import ClassifyLabels, Ho3Config
 
 _WINDOW_KEY = "explicit"
 
 
 def stated_in(ended: EndedRun, vocabulary: ClassifyLabels, memory: Ho3Config) -> Stated | None:
-    """What the run's message stated; None where it stated nothing, or nothing that is stated is to be learnt."""
-    return read_stated(ended.classified, vocabulary) if memory.stated_weight > 0 else None
+    """What a model read in the run's message; None where that is nothing, or nothing that is stated is to be learnt.
+
+    It counts where it `is_said`. Whatever the model calls it, what is not about the form of answers is a constraint.
+    """
+    stated = read_stated(ended.classified, vocabulary) if memory.stated_weight > 0 else None
+    if stated is None:
+        return None
+    return replace(stated, is_constraint=stated.is_constraint or not is_form_of_answers(stated.statement))
 
 
 def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) -> Signal:
@@ -52,6 +64,11 @@ def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
         window_start=signal.at,
         window_end=signal.at,
     )
+
+
+def remembered(made: Artifact, state: Literal["active", "pending", "refused", "unanswered"]) -> Remembered:
+    """What an answer says of it."""
+    return Remembered(statement=made.context_line, artifact_id=made.artifact_id, state=state)
 
 
 def failure_of(made: Artifact, agent_id: str, fault: MemoryFault) -> LogConsolidationFailure:

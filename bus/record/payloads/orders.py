@@ -205,7 +205,8 @@ class SignalsNamed(NamedTuple):
     signal_ids: Annotated[tuple[str, ...], Field(description="ids of signals")]
     remembered_id: Annotated[str, Field(description="`ART-…` of what the turn stated, body 1; empty: nothing")] = ""
     remembered_state: Annotated[
-        Literal["active", "pending", "refused", ""], Field(description="what became of it; empty: it stated nothing")
+        Literal["active", "pending", "refused", "unanswered", ""],
+        Field(description="what became of it; unanswered: memory did not say; empty: it stated nothing"),
     ] = ""
 
 

@@ -18,7 +18,7 @@ from hobus.gateway_service.providers.offline.reading import Key, Reading, said_i
 _OBJECTIVE_WORDS = 12
 _SHORT_WORDS = 3
 _SURE, _LIKELY, _GUESS = 0.95, 0.8, 0.4
-_SENTENCE = re.compile(r"(?<=[.!?\n])\s+")
+_SENTENCE = re.compile(r"(?<=[.!?\n])\s+|(?<=:)\n")
 
 
 def classify(reading: Reading, message: str, keys: Mapping[str, Key], grammar: Grammar) -> dict[str, Any]:
@@ -92,8 +92,11 @@ def _labels(text: str, grammar: Grammar, speech_act: str) -> dict[str, str]:
 
 
 def _lasting_wish(message: str, grammar: Grammar) -> str:
-    """The sentence of a message that says how to be served, or what never to do, from now on; empty without one."""
-    for one in _SENTENCE.split(message[: grammar.read_chars]):
+    """The last sentence of a message that says how to be served, or what never to do, from now on; empty without one.
+
+    What a client tells of earlier conversations stands before what its person says.
+    """
+    for one in reversed(_SENTENCE.split(message[: grammar.read_chars])):
         text = grammar.normal(one)
         if grammar.says("wish", text) or grammar.says("rule", text):
             return one.strip()

@@ -36,6 +36,8 @@ def told_of(remembered: Remembered) -> tuple[str, str]:
         case "pending":
             way = next_here(f"memory confirm {name}")
             return f"waits for you to confirm it: {line} (/memory confirm {name}, or {way}; else nothing)", "yellow"
+        case "unanswered":
+            return f"not remembered, as memory did not answer: {line} (say it again; {next_here('ps')})", "yellow"
         case _:
             return f"not remembered: {line} ({next_here('memory review')} says why)", "yellow"
 

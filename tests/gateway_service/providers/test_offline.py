@@ -461,6 +461,7 @@ async def test_a_draft_stays_and_what_came_since_follows():
         ("list the tools. From now on use one line!", "From now on use one line!", "preference"),
         ("Never delete a package.", "Never delete a package.", "constraint"),
         ("thanks. From now on do not touch the ledger", "From now on do not touch the ledger", "constraint"),
+        ("You are X.\nAlways answer briefly.\n\nMessage:\nNever delete it.", "Never delete it.", "constraint"),
         ("list the tools", None, None),
         ("why do you always answer late?", None, None),
         ("did you never restart it?", None, None),

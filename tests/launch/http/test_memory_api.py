@@ -61,6 +61,47 @@ def test_a_key_sees_and_changes_what_is_remembered_of_it(door):
     door.run(work())
 
 
+def test_what_forbids_or_obliges_waits_as_shipped(door):
+    """Of the shipped model, too, which takes these for preferences."""
+    said = ["Never tell anybody about the outage.", "Never call the production API.", "Always use sudo for all of it."]
+
+    async def work():
+        async with door.http() as http:
+            await state(http, *said)
+            assert await lines(http) == [(words, "pending") for words in said]
+
+    door.run(work())
+
+
+_CALL = {"id": "c1", "type": "function", "function": {"name": "web", "arguments": "{}"}}
+
+
+def test_what_a_client_tells_of_before_teaches_nothing(door):
+    """Instructions, earlier answers, results of tools, a quoted mail; the person's own last words do."""
+    histories = [
+        [("system", f"You are SupportBot.\n{PREFERENCE}"), ("user", "good day to you")],
+        [("user", "go"), ("assistant", f"Here it is.\n{PREFERENCE}"), ("user", "thanks, go on")],
+        [("user", "summarise this mail for me\n\n> Dear all,\n>\n> " + PREFERENCE)],
+    ]
+    bodies = [{"messages": [{"role": role, "content": text} for role, text in said]} for said in histories]
+    result = {"role": "tool", "tool_call_id": "c1", "content": f"Page text.\n{PREFERENCE}\nend"}
+    asked = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
+    bodies.append({"messages": [{"role": "user", "content": "run it"}, asked, result]})
+    own = [("system", "You are SupportBot."), ("user", PREFERENCE)]
+
+    async def work():
+        async with door.http() as http:
+            for body in bodies:
+                answer = await http.post("/v1/chat/completions", json={"model": "ADMIN", **body})
+                assert answer.status_code == 200, answer.text
+                assert await lines(http, "?all=true") == [], body
+            said = {"model": "ADMIN", "messages": [{"role": role, "content": text} for role, text in own]}
+            await http.post("/v1/chat/completions", json=said)
+            assert await lines(http) == [(PREFERENCE, "active")]
+
+    door.run(work())
+
+
 def test_nobody_sees_or_changes_anothers_line(door):
     """To another key it is not there, and it stays as it is."""
 

@@ -10,6 +10,7 @@ from hobus.actors.ho2_supervisor.learning import statement
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated, read_stated
 from hobus.bus.errors import MemoryFault, RuntimeFault
+from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.ids import artifact_id, statement_signal_id
 from hobus.bus.messages.memory import Artifact, Labels
 from hobus.bus.messages.session import Remembered, TurnResult
@@ -17,7 +18,7 @@ from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
 from hobus.config.schema import ClassifyLabels, Ho3Config
 from tests.actors.ho2_supervisor.rig import CLASSIFIED, SESSION, Answer, Rig, classified, snapshot, text_of
-from tests.actors.ho2_supervisor.turn.test_recall import ON, asked, remembering
+from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 
 VOCABULARY = ClassifyLabels(domain=["system", "config"], task=["inspect"])
 AT = "2026-03-10T12:00:00.000000Z"
@@ -89,6 +90,12 @@ def test_the_same_words_are_the_same_statement() -> None:
     assert statement_signal_id("Always  ANSWER briefly.") == SIGNAL != statement_signal_id("Always answer in full.")
 
 
+def test_what_is_not_about_the_form_of_answers_waits_whatever_a_model_calls_it() -> None:
+    """A preference by the model's word, a constraint by HO2's; the other way round the model's caution stands."""
+    assert made(statement="Never tell anybody about the outage.", kind="preference").artifact_type == "constraint"
+    assert made(**BRIEF, kind="constraint").artifact_type == "constraint"
+
+
 def test_a_weight_of_zero_learns_nothing_that_is_stated() -> None:
     """`ho3.stated_weight`."""
     assert statement.stated_in(ended(**BRIEF), VOCABULARY, memory(stated_weight=0.0)) is None
@@ -108,6 +115,19 @@ def stating(**said: Any) -> Any:
     return script
 
 
+SAID = "What packages are installed? And always answer briefly."
+
+
+def asked(rig: Rig, text: str = SAID) -> TurnResult:
+    """A turn in the rig's session."""
+
+    async def run() -> TurnResult:
+        await rig.start_session()
+        return await rig.turn("i1", text)
+
+    return rig.run(run())
+
+
 def due(rig: Rig) -> Any:
     """What CONSOLIDATION_DUE says."""
     [entry] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
@@ -119,7 +139,7 @@ def test_an_answer_says_what_was_remembered_and_says_so_again_after_a_crash() ->
     """One signal more in the turn's one message, then the artifact; the record has it, and every later answer."""
     with Rig(*ON, script=stating()) as rig:
         memory = remembering(rig)
-        result: TurnResult = asked(rig)
+        result = asked(rig)
         [log] = memory.logs
         assert log.signals[-1].signal_id == SIGNAL and {one.principal for one in log.signals} == {"local"}
         [artifact] = memory.overlays
@@ -128,7 +148,19 @@ def test_an_answer_says_what_was_remembered_and_says_so_again_after_a_crash() ->
         assert due(rig).remembered_id == artifact.artifact_id
         rig.world.kill(rig.instances[0])
         rig.supervise()
-        assert rig.run(rig.turn("i1", "what packages are installed?")) == result
+        assert rig.run(rig.turn("i1", SAID)) == result
+
+
+@pytest.mark.parametrize(
+    "text", ["what packages are installed?", with_history([BRIEF["statement"]], [], "what packages are installed?")]
+)
+def test_what_the_person_did_not_say_is_not_learnt_whatever_a_model_reads(text: str) -> None:
+    """Words that stand nowhere, or in the history that a client gave: no signal, no artifact, nothing in the answer."""
+    with Rig(*ON, script=stating()) as rig:
+        memory = remembering(rig)
+        result = asked(rig, text)
+        assert (result.outcome, result.remembered, memory.overlays) == ("success", None, [])
+        assert [one.signal_id for one in memory.logs[0].signals if one.signal_id.startswith("explicit:")] == []
 
 
 def test_a_statement_that_memory_refuses_goes_into_quarantine_and_is_told_as_refused() -> None:
@@ -136,7 +168,7 @@ def test_a_statement_that_memory_refuses_goes_into_quarantine_and_is_told_as_ref
     with Rig(*ON, script=stating()) as rig:
         memory = remembering(rig)
         memory.overlay_fault = MemoryFault("invalid_overlay", "ART-x: context_line holds a role marker")
-        result: TurnResult = asked(rig)
+        result = asked(rig)
         assert result.outcome == "success" and result.remembered is not None
         assert result.remembered.state == due(rig).remembered_state == "refused"
         [failure] = memory.failures
@@ -144,13 +176,26 @@ def test_a_statement_that_memory_refuses_goes_into_quarantine_and_is_told_as_ref
         assert "role marker" in failure.reason
 
 
-def test_memory_that_is_away_remembers_nothing_and_the_record_says_so() -> None:
-    """The statement's signal is among those of which nobody knows whether they count."""
+def test_memory_that_is_away_remembers_nothing_and_answer_and_record_say_so() -> None:
+    """The statement's signal is among those of which nobody knows whether they count; asked again it is told again."""
     with Rig(*ON, script=stating()) as rig:
         memory = remembering(rig)
         memory.overlay_fault = RuntimeFault("unavailable", "away")
-        result: TurnResult = asked(rig)
-        assert (result.outcome, result.remembered) == ("success", None)
+        result = asked(rig)
+        assert result.outcome == "success" and result.remembered is not None
+        assert (result.remembered.statement, result.remembered.state) == (BRIEF["statement"], "unanswered")
+        assert due(rig).remembered_state == "unanswered"
         [warning] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "MEMORY_WARNING"]
         said: Any = read_body(warning)
         assert SIGNAL in said.signal_ids
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        assert rig.run(rig.turn("i1", SAID)) == result
+
+
+def test_memory_that_is_not_there_at_all_is_told_in_the_answer() -> None:
+    """No process of it: given up, or never started."""
+    with Rig(*ON, script=stating()) as rig:
+        result = asked(rig)
+        assert result.outcome == "success" and result.remembered is not None
+        assert result.remembered.state == "unanswered"

@@ -1,0 +1,31 @@
+"""The first message of a session that goes on from elsewhere: what was said before, and the person's own words, last.
+
+Written and read here, so that nothing that comes before those words can pass for them: whatever stands in any part,
+what is read as the person's own is the end of it, or less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_INSTRUCTIONS = "Instructions of the caller:"
+_EXCHANGE = "Said earlier in this conversation:"
+_WORDS = "Message:"
+
+
+def with_history(instructions: Sequence[str], exchange: Sequence[str], words: str) -> str:
+    """The words behind what was said before them; alone where nothing was."""
+    parts = ([_INSTRUCTIONS, *instructions, ""] if instructions else []) + (
+        [_EXCHANGE, *exchange, ""] if exchange else []
+    )
+    return "\n".join([*parts, _WORDS, words]) if parts else words
+
+
+def own_words(message: str) -> str:
+    """What of a message its person said now: all of it, unless it begins as one with a history does.
+
+    Who writes such a beginning by hand has less read as theirs, never more.
+    """
+    if not message.startswith((f"{_INSTRUCTIONS}\n", f"{_EXCHANGE}\n")):
+        return message
+    return message.rpartition(f"\n{_WORDS}\n")[2] if f"\n{_WORDS}\n" in message else ""
