@@ -155,6 +155,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
     ),
     "what a secret is, and what a quotation: a rule that no configuration may weaken": (
+        "hobus.actors.ho1_executor.file_reads._KEY_BYTES",
         "hobus.gateway_service.providers.http.faults._QUOTED_CHARS", "hobus.gateway_service.providers.http.faults.*",
     ),
     "what one stranger's schema may cost whoever checks it, where everybody waits: a bound that no configuration may lift": (
