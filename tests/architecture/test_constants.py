@@ -102,7 +102,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.broker.admission.HEADER_ROOM_BYTES",
         "hobus.bus.broker.delivery._CANCEL_MAX_BYTES", "hobus.bus.broker.tap_wire.*", "hobus.bus.codec.HEADER_MAX_BYTES",
         "hobus.bus.envelope.*", "hobus.bus.join_token.*", "hobus.bus.messages.control.*", "hobus.bus.messages.failure.*",
-        "hobus.bus.messages.base.Sendable:*", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
+        "hobus.bus.messages.base.SENDABLE_MAX", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
         "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.link._FRAMES",
         "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.remote_router._KEY_BYTES",
         "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*",
