@@ -18,12 +18,23 @@ from hobus.config.attention_rules import (
     specificity,
     tokens_of,
 )
-from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS, AnyStage, LedgerQuery, Template, Tokens
+from hobus.config.attention_template import (
+    CLASSIFICATIONS,
+    CONSOLIDATIONS,
+    USER_INPUT,
+    AnyStage,
+    HorizontalSearch,
+    LedgerField,
+    LedgerQuery,
+    Template,
+    Tokens,
+)
 from hobus.config.parse import checked
 from hobus.config.prompt_contracts import purposes_of
 from hobus.config.registries import FIELDS
 from hobus.config.schema import AdminConfig, BudgetConfig
 
+_NOTHING_REPLACED = "holds a placeholder, and nothing is replaced here; write it out"
 _GIVES_NOTHING = ("tier_select", "structuring", "halting")
 
 
@@ -117,12 +128,31 @@ def _stage_faults(stage: AnyStage) -> Iterator[str]:
             unknown = [name for name in stage.config.filters if name not in known]
             for name in unknown:
                 yield f"filters.{name}: {stage.config.registry} have no such field; there are {', '.join(known)}"
-        case "horizontal_search" if ("files" in stage.config.sources) != bool(stage.config.paths):
-            yield "paths: go with source files, and that with them; write both or none"
-        case "horizontal_search" | "file_read":
+            yield from _placeholder_faults(stage.config.filters)
+        case "horizontal_search":
+            yield from _search_faults(stage.config)
+        case "file_read":
             yield from _path_faults(stage.config.paths)
         case _:
             pass
+
+
+def _search_faults(search: HorizontalSearch) -> Iterator[str]:
+    if _is_marked(search.query.replace(USER_INPUT, "")):
+        yield f"query: holds a placeholder that stands for nothing; the one that there is: `{USER_INPUT}`"
+    if ("files" in search.sources) != bool(search.paths):
+        yield "paths: go with source files, and that with them; write both or none"
+    yield from _path_faults(search.paths)
+
+
+def _is_marked(text: str) -> bool:
+    return "{{" in text or "}}" in text
+
+
+def _placeholder_faults(filters: Mapping[LedgerField, str | int] | Mapping[str, str]) -> Iterator[str]:
+    for name, value in filters.items():
+        if isinstance(value, str) and _is_marked(value):
+            yield f"filters.{name}: {_NOTHING_REPLACED}"
 
 
 def _path_faults(paths: Sequence[str]) -> Iterator[str]:
@@ -132,6 +162,7 @@ def _path_faults(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _event_faults(query: LedgerQuery) -> Iterator[str]:
+    yield from _placeholder_faults(query.filters)
     for name, value in query.filters.items():
         if isinstance(value, int) != (name == "run_seq"):
             yield f"filters.{name}: is {value!r}; write {'the number of a run' if name == 'run_seq' else 'a text'}"
@@ -143,6 +174,12 @@ def path_fault(path: str) -> str:
     """Why no file can be read by this path, wherever it is; empty: it may be one."""
     if path.startswith(("/", "~")) or "\\" in path or "\0" in path:
         return "is absolute; write it relative to a root of permissions.paths"
+    if not path.strip():
+        return "is blank; write a text that is not blank"
+    if not path.isprintable():
+        return "holds a line break or another character that is not printed; write it without"
+    if _is_marked(path):
+        return _NOTHING_REPLACED
     return "leads outside by `..`; write it without" if ".." in path.split("/") else ""
 
 

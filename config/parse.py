@@ -28,6 +28,10 @@ INTEGER_MAX = 2**53
 """Up to here an integer is the same number for every reader of JSON; a property of the format, not a setting."""
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+_HALVED = "half of a character; write the character itself, or leave it out"
+
+
 class BadText(Exception):
     """A file that is not what its name says; the message names place and reason."""
 
@@ -53,6 +57,8 @@ def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = F
 
     `written`: what of it somebody wrote, where the rest was laid below it.
     """
+    if halves := _halves(value, ()):
+        return None, halves
     faults = _too_large(value, ())
     try:
         sound = model.model_validate(value, strict=strict or None)
@@ -78,6 +84,23 @@ def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
     if isinstance(value, (int, float)) and not abs(value) <= INTEGER_MAX:
         return [f"{'.'.join(loc)}: a number beyond {INTEGER_MAX} (2**53); write a smaller one"]
     return []
+
+
+def _halves(value: Any, loc: tuple[str, ...]) -> list[str]:
+    """A fault for every text that is none: JSON can write half of a character (a surrogate); nobody can store it."""
+    if isinstance(value, dict):
+        named = [(key, (*loc, _escaped(str(key)))) for key in value]
+        keys = [f"{'.'.join(path)}: a key with {_HALVED}" for key, path in named if _HALF.search(str(key))]
+        return keys + [fault for key, path in named for fault in _halves(value[key], path)]
+    if isinstance(value, list):
+        return [fault for number, item in enumerate(value) for fault in _halves(item, (*loc, str(number)))]
+    if isinstance(value, str) and (half := _HALF.search(value)):
+        return [f"{'.'.join(loc)}: holds {_escaped(half[0])}, {_HALVED}"]
+    return []
+
+
+def _escaped(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -111,6 +134,8 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
             return f"{path}: is {str(detail['input'])[:40]!r}; write {detail.get('ctx', {})['expected']}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
+        case "string_too_short" if not str(detail["input"]).strip():
+            return f"{path}: is blank; write {WORDS[NOT_BLANK]}"
         case "string_pattern_mismatch" if (form := str(detail.get("ctx", {}).get("pattern"))) in WORDS:
             said = "is blank" if form == NOT_BLANK else "has another form"
             return f"{path}: {said}; write {WORDS[form]}"

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
+from hobus.actors.ho1_executor.key_text import is_key
 from hobus.bus.messages.files import FileText, Refused
 
 _NO_FILES = ("/proc", "/sys", "/dev")
 """What lies there looks like files, and is the kernel's and the processes' (their environment, for one)."""
-_OF_A_HOME = ("ledger", "logs", "spool")
-"""Directories that every cluster makes in its home: where all of them lie side by side, another cluster's home is."""
 _EVERYTHING = "*"
 _SHOWN_CHARS = 200
+_KEY_BYTES = 4_096
+"""So much of every file is looked at for a key, also where less is shown: half a key is no text either."""
 
 
 class _Refusal(Exception):
@@ -31,9 +32,11 @@ class _Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileReads:
-    """The files of this machine, but for those below `closed` (the home: keys, tokens, the record) and other homes."""
+    """The files of this machine, but for those below `closed` (the home with its record), other homes, and keys."""
 
     closed: tuple[str, ...]
+    is_home: Callable[[Path], bool]
+    """Whether a directory is the home of a cluster or of a worker."""
 
     def read(self, path: str, roots: Sequence[str], max_bytes: int) -> FileText:
         """The beginning of a text file below one of the roots (absolute, `~/…`, or `*` for all); or the refusal."""
@@ -69,22 +72,30 @@ class FileReads:
             raise _Refusal("not_found", "it was just removed")
         if not any(_is_below(real, os.path.realpath(root)) for root in _plain(roots)):
             raise _Refusal("outside", "a link leads out of the roots that are permitted (permissions.paths)")
-        if _is_in_a_home(real) or any(
+        if any(self.is_home(parent) for parent in Path(real).parents) or any(
             _is_below(real, os.path.realpath(closed)) for closed in (*self.closed, *_NO_FILES)
         ):
             raise _Refusal(
-                "outside", "it lies where no agent reads: the home of a cluster, or files of the system itself"
+                "outside",
+                "it lies where no agent reads: the home of a cluster or worker, or files of the system itself",
             )
         if not stat.S_ISREG(found.st_mode):
             raise _Refusal("not_a_file", f"it is {_kind(found.st_mode)}")
+        if found.st_nlink > 1:  # nobody can tell where the other names are
+            raise _Refusal(
+                "outside", f"it is a file with {found.st_nlink} names (hard links), so it may lie outside: copy it"
+            )
         opened = os.open(_by(held), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
+            head = os.pread(opened, _KEY_BYTES, 0)
             data = _read(opened, max_bytes)
             after = os.fstat(opened)
         finally:
             os.close(opened)
         has_changed = _version(found) != _version(after) or len(data) < min(max_bytes, found.st_size)
         text, kept = _decoded(data, is_cut=after.st_size > len(data))
+        if is_key(head.decode(errors="ignore")) or is_key(text):
+            raise _Refusal("outside", "it is a key or a token, and goes into no prompt")
         is_cut = after.st_size > kept
         said = [f"the first {kept} of {after.st_size} bytes"] if is_cut else []
         said += ["it changed while it was read"] if has_changed else []
@@ -122,10 +133,6 @@ def _plain(roots: Sequence[str]) -> list[str]:
 
 def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
-
-
-def _is_in_a_home(real: str) -> bool:
-    return any(all((parent / name).is_dir() for name in _OF_A_HOME) for parent in Path(real).parents)
 
 
 def _by(descriptor: int) -> str:

@@ -18,7 +18,8 @@ _set = object.__setattr__  # of a frozen model, as pydantic does it
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Count = Annotated[int, Field(ge=0)]
-Sendable = Annotated[int, Field(lt=1 << 63)]
+SENDABLE_MAX = (1 << 63) - 1
+Sendable = Annotated[int, Field(le=SENDABLE_MAX)]
 """A number that the wire can carry; for those that strangers choose."""
 Chosen = Annotated[Sendable, Field(ge=1)]
 Timestamp = Annotated[

@@ -10,6 +10,7 @@
 <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts, typed keys of providers
 <home>/gates.json    what the gates said of the governed files, by their hashes
 <home>/chat_history  mode 0600: what was typed into `hobus chat`
+<home>/.hobus-home   says that this is a home, a worker's too, whatever else lies in it: no agent reads files here
 
 """
 
@@ -28,6 +29,11 @@ IPC_PATH_MAX_BYTES = 107
 
 _LONGEST_SOCKET_NAME = "gateway.sock"
 _PRIVATE = 0o700
+_MARK = ".hobus-home"
+_MARK_SAYS = "A home of hobus: no agent reads files in this directory.\n"
+_OTHERS = 0o077
+_OF_OLDER_HOMES = (("ledger", "logs", "spool"), ("worker.key",), ("keys/broker.key",), ("keys/http.secret",))
+"""What lies in a home that no hobus with marks has started: a cluster's, a worker's, copies of them."""
 _IGNORED = """\
 # Made by hobus: record, logs and keys are not for version control. What somebody writes into config/ may be.
 /*
@@ -105,6 +111,19 @@ def make_root(root: Path) -> None:
         return
     root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     (root / ".gitignore").write_text(_IGNORED, encoding="utf-8")
+    _mark(root)
+
+
+def _mark(root: Path) -> None:
+    if not (root / _MARK).exists():
+        (root / _MARK).write_text(_MARK_SAYS, encoding="utf-8")
+
+
+def is_home(directory: Path) -> bool:
+    """Whether it is a home, a cluster's or a worker's: by its mark, by what older ones hold, or as a folder of keys."""
+    if directory.name == "keys" and directory.is_dir() and not directory.stat().st_mode & _OTHERS:
+        return True
+    return any(all((directory / name).exists() for name in names) for names in ((_MARK,), *_OF_OLDER_HOMES))
 
 
 class HomeLock:
@@ -117,6 +136,7 @@ class HomeLock:
     def take(cls, home: Home) -> HomeLock | None:
         """The lock, or None if somebody has it. Raises OSError."""
         make_root(home.root)
+        _mark(home.root)  # also a directory that was there before
         file = home.lock_file.open("a+", encoding="utf-8")
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
     <home>/worker.key      its own secret, made here; it never leaves this directory
     <home>/worker.json     the cluster: address, public key, the name it gave
     <home>/snapshots/      configurations by digest
+    <home>/.hobus-home     says that this is a home: no agent reads files here
     <home>/logs/, run/     one log; the lock of the process that works here
 
 It holds no record and no state of a session.

@@ -102,7 +102,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.broker.admission.HEADER_ROOM_BYTES",
         "hobus.bus.broker.delivery._CANCEL_MAX_BYTES", "hobus.bus.broker.tap_wire.*", "hobus.bus.codec.HEADER_MAX_BYTES",
         "hobus.bus.envelope.*", "hobus.bus.join_token.*", "hobus.bus.messages.control.*", "hobus.bus.messages.failure.*",
-        "hobus.bus.messages.base.Sendable:*", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
+        "hobus.bus.messages.base.SENDABLE_MAX", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
         "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.link._FRAMES",
         "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.remote_router._KEY_BYTES",
         "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*",
@@ -155,6 +155,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
     ),
     "what a secret is, and what a quotation: a rule that no configuration may weaken": (
+        "hobus.actors.ho1_executor.file_reads._KEY_BYTES",
         "hobus.gateway_service.providers.http.faults._QUOTED_CHARS", "hobus.gateway_service.providers.http.faults.*",
     ),
     "what one stranger's schema may cost whoever checks it, where everybody waits: a bound that no configuration may lift": (

@@ -207,6 +207,35 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["ok", "a/../../b"], "max_size_bytes": 1}}]},
         "pipeline.0.config.paths.1: leads outside by `..`",
     ),
+    "a path of two lines": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["a\nb"], "max_size_bytes": 1}}]},
+        "pipeline.0.config.paths.0: holds a line break or another character that is not printed; write it without",
+    ),
+    "an empty path": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": [""], "max_size_bytes": 1}}]},
+        "pipeline.0.config.paths.0: is blank; write a text that is not blank",
+    ),
+    **{
+        f"the placeholder {query}": (
+            {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "query": query}}]},
+            "pipeline.0.config.query: holds a placeholder that stands for nothing; the one that there is: `{{ user_input }}`",
+        )
+        for query in ("{{user_input}}", "{{ message }}", "{{ user_input }} {{", "{{ user_input }} {{ User_input }}")
+    },
+    "a placeholder in a path": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["{{ user_input }}"], "max_size_bytes": 1}}]},
+        "pipeline.0.config.paths.0: holds a placeholder, and nothing is replaced here; write it out",
+    ),
+    "a placeholder in a filter": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 1, "filters": {"reason": "{{ x }}"}}}]},
+        "pipeline.0.config.filters.reason: holds a placeholder, and nothing is replaced here",
+    ),
+    "half of a character": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 1, "filters": {"reason": "\ud800"}}}]},
+        "pipeline.0.config.filters.reason: holds \\ud800, half of a character; write the character itself, or leave it out",
+    ),
+    "a title of half a character": ({"title": "x\udcff"}, "title: holds \\udcff, half of a character; write the character"),
+    "a key of half a character": ({"\ud800": 1}, "\\ud800: a key with half of a character; write the character"),
     "an absolute path": (
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["/etc/passwd"], "max_size_bytes": 1}}]},
         "pipeline.0.config.paths.0: is absolute",

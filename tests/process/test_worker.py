@@ -125,6 +125,7 @@ def test_a_worker_joins_by_token_and_does_all_the_work(remote_only: Site) -> Non
     assert [(c.status, c.raddr.port) for c in connections] == [("ESTABLISHED", int(_address(site).rpartition(":")[2]))]
     assert sorted(path.name for path in worker.home.iterdir()) == [
         ".gitignore",
+        ".hobus-home",
         "lock",
         "logs",
         "run",

@@ -18,10 +18,9 @@ from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Hit, Search
-from hobus.config.attention_template import FileRead, HorizontalSearch
+from hobus.config.attention_template import USER_INPUT, FileRead, HorizontalSearch
 from hobus.config.registries import FIELDS, rows_of
 
-_MESSAGE = "{{ user_input }}"
 _BLANK_LINES = re.compile(r"\n[ \t]*\n")
 _SEARCHED_TIER = "hot"
 """What people and models said is of this tier; no other one has texts that a supervisor may search."""
@@ -37,7 +36,7 @@ def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dic
         others = _rows(run) if "registries" in config.sources else []
         if "files" in config.sources:
             others += await _passages(run, request, config, room)
-        words = config.query.replace(_MESSAGE, request.user_input)
+        words = config.query.replace(USER_INPUT, request.user_input)
         for one in ranked([text.content for text in others], words, words_max=run.config.ledger.search.words_max):
             if one.score >= config.relevance_threshold:
                 found.append(others[one.number]._replace(relevance_score=one.score))
@@ -85,7 +84,7 @@ async def _passages(run: Run, request: AttentionRequest, config: HorizontalSearc
 def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> Search:
     """Of before this run: what it says itself is no find, and nobody waits until that is indexed."""
     return Search(
-        words=config.query.replace(_MESSAGE, request.user_input),
+        words=config.query.replace(USER_INPUT, request.user_input),
         session_id=request.session_id if config.scope == "session" else "",
         agent_id=request.agent.agent_id,
         streams=["session"],

@@ -12,7 +12,7 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Hit, Hits, Search
 from hobus.bus.record.catalog import SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.cli.commands.options import DURATION, Output, with_json
+from hobus.launch.cli.commands.options import DURATION, Output, Sent, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault
@@ -28,7 +28,7 @@ from hobus.ledger_service.search_reader import search_directory
 @click.option("--type", "event_types", metavar="TYPE", multiple=True, help="Only of this event type; may be repeated.")
 @click.option("--stream", "streams", metavar="NAME", multiple=True, help="Only of this stream; session: all journals.")
 @click.option("--since", "since_s", type=DURATION, help="Only what was said in the last DURATION, e.g. 2d.")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="At most so many.")
+@click.option("--limit", type=Sent(min=1), default=10, show_default=True, help="At most so many.")
 @with_json
 def search(  # noqa: PLR0913 - one per option
     *,

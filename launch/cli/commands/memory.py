@@ -12,7 +12,7 @@ from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import parse_iso
 from hobus.config.schema import AdminConfig
 from hobus.launch.cli.commands import memory_asking as asking
-from hobus.launch.cli.commands.options import Family, Output, with_json
+from hobus.launch.cli.commands.options import Family, Output, Sent, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
@@ -47,7 +47,7 @@ def _reason(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @memory.command()
-@click.option("--min-count", type=click.IntRange(min=0), default=0, help="Only signals with at least so many events.")
+@click.option("--min-count", type=Sent(min=0), default=0, help="Only signals with at least so many events.")
 @_principal
 @_as_of
 @_common

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from hobus.bus.messages.base import SENDABLE_MAX
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
@@ -114,3 +115,14 @@ class _Duration(click.ParamType[float]):
 
 DURATION = _Duration()
 """The type of every option that takes a length of time."""
+
+
+class Sent(click.IntRange):
+    """A whole number that stands in a message."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """One that the wire can carry. Fails as click does."""
+        number = super().convert(value, param, ctx)
+        if number > SENDABLE_MAX:
+            self.fail(f"{value}: expected at most {SENDABLE_MAX}", param, ctx)
+        return number

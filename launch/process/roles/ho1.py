@@ -17,6 +17,7 @@ from hobus.bus.clock import SystemClock
 from hobus.config.schema import McpServerConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import is_home
 from hobus.launch.process.roles import Made
 
 VERIFIER = "hobus.ledger_service.verify:verify_directory"
@@ -32,7 +33,7 @@ def make(place: Place) -> Made:
         servers=config.tools.mcp_servers,
         slots=config.ho1.slots,
         ledger_dir=str(place.home.ledger),
-        files=FileReads(closed=(str(place.home.root),)),
+        files=FileReads(closed=(str(place.home.root),), is_home=is_home),
     )
 
 

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 
 from hobus.actors.ho1_executor import file_reads
 from hobus.actors.ho1_executor.file_reads import FileReads
+from hobus.bus.join_token import JoinToken
+from hobus.bus.zeromq import curve
+from hobus.launch.cluster.home import HomeLock, home_of, is_home, prepare
+from hobus.launch.worker.home import WorkerHome
 
 MAX = 1_000
 
@@ -29,7 +33,7 @@ def root(tmp_path) -> Path:
 
 def read(root, path, max_bytes=MAX, roots=None):
     """As the executor whose home lies below the root."""
-    return FileReads((str(root / "home"),)).read(str(path), roots or (str(root),), max_bytes)
+    return FileReads((str(root / "home"),), is_home).read(str(path), roots or (str(root),), max_bytes)
 
 
 def test_a_file_below_a_root_is_read_with_its_digest(root):
@@ -58,7 +62,7 @@ def test_a_root_may_be_a_link_a_home_directory_or_everything(root, tmp_path, mon
 
 
 def test_another_clusters_home_is_no_agents_to_read(root):
-    """Known by the directories that a cluster makes; where some of them lie, it is a directory as any other."""
+    """One that was made before homes had a mark is known by the directories of a cluster, all of them side by side."""
     other = root / "other"
     for name in ("ledger", "logs", "run"):
         (other / name / "deep").mkdir(parents=True)
@@ -71,6 +75,81 @@ def test_another_clusters_home_is_no_agents_to_read(root):
         found = read(root, path)
         assert (found.refused, found.text) == ("outside", "") and "home of a cluster" in found.warning
     assert read(root, "docs/note.txt").text == "grün\n"
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_home_is_known_by_its_mark_whatever_is_missing_in_it(root, was_there):
+    """A worker's, and a cluster's whose logs somebody removed; also where the directory was there before."""
+    worker, cluster = WorkerHome(home_of(root / "docs/w1")), home_of(root / "docs/c1")
+    if was_there:
+        worker.home.root.mkdir()
+        cluster.root.mkdir()
+    prepare(cluster)
+    for lock in (worker.hold(), HomeLock.take(cluster)):
+        assert lock is not None
+        lock.release()
+    cluster.logs.rmdir()
+    for home in (worker.home, cluster):
+        (home.root / "note").write_text("hidden")
+        found = read(root, home.root / "note")
+        assert (found.refused, found.text) == ("outside", "") and "home of a cluster or worker" in found.warning
+
+
+@pytest.mark.parametrize("file", ["worker.key", "keys/broker.key", "keys/http.secret"])
+def test_an_older_home_is_known_by_its_keys(root, file):
+    """Of a worker, or what is left of a cluster's."""
+    (root / "old/keys").mkdir(parents=True)
+    (root / "old" / file).write_text("hidden")
+    (root / "old/note").write_text("hidden")
+    assert read(root, "old/note").refused == read(root, f"old/{file}").refused == "outside"
+
+
+def test_a_private_folder_of_keys_is_nobodys_to_read(root):
+    """Such as that of a home that was never started, with the typed key of a provider; open to all, it is a folder."""
+    (root / "keys").mkdir(mode=0o755)
+    (root / "keys/provider-mine").write_text("hidden")
+    assert read(root, "keys/provider-mine").text == "hidden"
+    (root / "keys").chmod(0o700)
+    assert read(root, "keys/provider-mine").refused == "outside"
+
+
+def test_a_file_with_two_names_is_refused(root):
+    """The other one may lie in a home."""
+    os.link(root / "home/token", root / "docs/token")
+    found = read(root, "docs/token")
+    assert (
+        (found.refused, found.text) == ("outside", "")
+        and "2 names (hard links)" in found.warning
+        and "copy it" in found.warning
+    )
+
+
+KEYS = (
+    curve.new_pair().secret.decode(),
+    "00000000-0000-4000-8000-000000000000" * 2,
+    f"hobus-{'0a' * 32}",
+    JoinToken("host:1", b"1" * 32, b"2" * 32).encode(),
+    f"sk-{'x' * 20}",
+    f"kept for Bob\n-----BEGIN {'PRIVATE'} KEY-----\nMC4C",
+)
+
+
+@pytest.mark.parametrize("max_bytes", [MAX, 20])
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_known_wherever_it_lies_and_however_it_is_called(root, key, max_bytes):
+    """Whole or in part; a copy that somebody made of it, for one."""
+    (root / "docs/copy.txt").write_text(f"{key}\n")
+    found = read(root, "docs/copy.txt", max_bytes)
+    assert (found.refused, found.text) == ("outside", "") and "a key or a token" in found.warning
+
+
+@pytest.mark.parametrize(
+    "text", ["4b825dc642cb6eb9a060e54bf8d69288fbee4904", "word", "", f"use sk-{'x' * 20} here", "a" * 41]
+)
+def test_what_is_no_key_is_read(root, text):
+    """A commit's name, one word, a text about keys."""
+    (root / "docs/text").write_text(text)
+    assert read(root, "docs/text").text == text
 
 
 @pytest.mark.parametrize(
@@ -109,7 +188,7 @@ def test_everything_else_is_refused_in_words(root, tmp_path, monkeypatch, path, 
 @pytest.mark.parametrize("roots", [(), ("docs",), ("",)])
 def test_without_a_root_nothing_is_read(root, roots):
     """A relative root is none: it would be another place for every process."""
-    found = FileReads(()).read(str(root / "docs/note.txt"), roots, MAX)
+    found = FileReads((), is_home).read(str(root / "docs/note.txt"), roots, MAX)
     assert found.refused == "not_permitted" and "permissions.paths" in found.warning
 
 
@@ -182,5 +261,7 @@ def test_no_descriptor_is_left_open(root):
 @given(st.text(max_size=60), st.lists(st.text(max_size=20), max_size=3))
 def test_any_words_are_a_path_or_are_refused(path, roots):
     """Nothing raises, and nothing is read without a root that is one."""
-    found = FileReads(()).read(path, [root for root in roots if root != "*" and not root.startswith(("/", "~"))], 10)
+    found = FileReads((), is_home).read(
+        path, [root for root in roots if root != "*" and not root.startswith(("/", "~"))], 10
+    )
     assert found.refused in ("not_permitted", "outside", "not_a_path") and found.warning

@@ -10,9 +10,10 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.catalog import row_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
+from hobus.launch.cluster.home import is_home
 from tests.actors.ho1_executor.rig import cluster
 
-HERE = FileReads(())
+HERE = FileReads((), is_home)
 
 
 def _snapshot(*paths, file_max_bytes=1_000):

@@ -113,7 +113,7 @@ def test_the_bytes_that_were_loaded_are_those_that_are_judged(tmp_path: Path, mo
             "layer: is -1",
             "write a number greater than or equal to 0",
         ),
-        ("packages/PKG-CLERK-001/manifest.json", {"title": ""}, "title: is blank text", "have at least 1 character"),
+        ("packages/PKG-CLERK-001/manifest.json", {"title": ""}, "title: is blank", "write a text that is not blank"),
         ("agents/ADMИN.json", {"agent_id": "ADMИN"}, "agent_id: has another form", "64 at most, such as CLERK"),
         ("contracts/PRC-CLASSIFY-001.json", {"required_context": []}, "required_context: is a list", "write an object"),
     ],

@@ -116,6 +116,29 @@ def test_a_new_agent_is_not_written_through_a_link_that_leads_nowhere(tmp_path, 
     assert link.is_symlink() and not (tmp_path / "elsewhere.json").exists() and not (tmp_path / "mine").exists()
 
 
+@pytest.mark.parametrize("words", [("memory", "signals", "--min-count"), ("ledger", "search", "x", "--limit")])
+@pytest.mark.parametrize("number", [1 << 63, 10**23])
+def test_a_number_that_no_message_carries_is_the_callers_mistake(words, number, tmp_path, capsys):
+    """Before anybody is asked; the last one that does is taken."""
+    code, out = run(capsys, *words, str(number), "--home", str(tmp_path))
+    assert (
+        code == exit_codes.USAGE
+        and f"invalid value for '{words[-1]}': {number}: expected at most {(1 << 63) - 1}" in out
+    )
+    assert "invalid value" not in run(capsys, *words, str((1 << 63) - 1), "--home", str(tmp_path))[1]
+
+
+def test_half_a_character_in_a_template_is_a_fault_of_its_place(tmp_path, capsys):
+    """JSON can write it, and nobody can store it; said by both commands that look."""
+    template = json.loads((SHIPPED_ROOT / "attention" / "ATT-TURN-001.json").read_text(encoding="utf-8"))
+    (tmp_path / "config" / "attention").mkdir(parents=True)
+    (tmp_path / "config/attention/ATT-TURN-001.json").write_text(json.dumps(template | {"title": "\ud800"}))
+    for words in (["config", "check"], ["gates"]):
+        code, out = run(capsys, *words, "--home", str(tmp_path))
+        assert code == (exit_codes.USAGE if words[0] == "config" else exit_codes.OK)
+        assert "title: holds \\ud800, half of a character" in out and "write the character itself" in out
+
+
 TOOLS: dict[str, tuple[str | None, str]] = {
     "raises": ('raise RuntimeError("no licence")\n', "(RuntimeError: no licence, {site}/p_raises.py:1)"),
     "syntax": ("def f(:\n", "cannot be imported (SyntaxError: "),

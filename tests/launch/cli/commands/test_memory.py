@@ -38,7 +38,9 @@ def test_what_is_no_time_is_told(given):
     assert caught.value.exit_code == exit_codes.USAGE and "2026-01-31" in caught.value.message
 
 
-@pytest.mark.parametrize("given", ["", "tool", "tool:", "Tool:x", "tool:a b", "tool:" + "x" * 200])
+@pytest.mark.parametrize(
+    "given", ["", "tool", "tool:", "Tool:x", "tool:a b", "tool:ü", "tool:\x1b", "tool:" + "x" * 200]
+)
 def test_what_is_no_signal_is_told(given):
     """With its form and the command that lists them."""
     with pytest.raises(CommandError, match="not a signal") as caught:
