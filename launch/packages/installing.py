@@ -141,9 +141,11 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     taken = clashes(Layers(layers.packages[:-1], layers.own), package_id, incoming.files.keys() - {SIGNATURE})
     judgement = judged(home, layers, called={staged: package_id})
     failures = judgement.failures_behind(taken, package_id)
-    if before is not None:  # what was wrong before is not made worse by a better version
-        worse = judgement.failures_beside(judged(home, layers_of(home)))
-        failures = [one for one in failures if one in worse]
+    if before is not None:
+        # What was wrong before is not made worse by a better version; but whoever signed this one has to count.
+        was = judged(home, layers_of(home), called={before.directory: package_id})
+        worse = judgement.failures_beside(was)
+        failures = [one for one in failures if one in worse or (one.gate, one.file) == ("G5", package_id)]
     limit = judgement.config.governance.packages_max
     if len(layers.packages) > limit:
         reason = f"{limit} packages are installed already (governance.packages_max)"
