@@ -13,9 +13,9 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from hobus.config.file_limits import file_max_bytes
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.run import View
-from hobus.config.load import file_max_bytes
 from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.version import software_version
