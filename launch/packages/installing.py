@@ -17,6 +17,7 @@ from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, governed_names
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.layer import layers_on_disk
 from hobus.config.gates.ownership import ownership
+from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
@@ -246,9 +247,9 @@ def _needed_by(home: Home, before: Installed, there: Sequence[Installed], agent_
 def _installed(directory: Path) -> Installed:
     """As far as it is what it was when it came."""
     package_id, version, _ = directory.name.rsplit("-", 2)
-    package, key = None, ""
+    package, key, limit = None, "", file_max_bytes()
     with suppress(OSError, NoPackage, BadSignature):
-        data = (directory / manifest_name(package_id)).read_bytes()
+        data = plain_bytes(directory / manifest_name(package_id), limit)
         package = manifest_of(data)
-        key = checked_signature((directory / SIGNATURE).read_bytes(), data).public_key
+        key = checked_signature(plain_bytes(directory / SIGNATURE, limit), data).public_key
     return Installed(directory, package_id, version, package, key)

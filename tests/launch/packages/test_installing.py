@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -274,12 +275,20 @@ def test_what_was_damaged_is_repaired_by_installing_it_again(home, tmp_path):
         (directory / "agents/CLERK.json").unlink()
         (directory / "agents/CLERK.json").symlink_to(path)
 
+    def pipe(name):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+
     for damage in (
         lambda: (directory / "agents/CLERK.json").write_bytes(b"{}"),
         (directory / "signature.json").unlink,
         lambda: (directory / "agents/MORE.json").write_bytes(b"{}"),
         lambda: (directory / "packages/PKG-CLERK-001/manifest.json").write_bytes(b"{}"),
         link,
+        # Nobody ever writes into it, and nobody waits for that.
+        lambda: pipe("agents/CLERK.json"),
+        lambda: pipe("packages/PKG-CLERK-001/manifest.json"),
+        lambda: pipe("signature.json"),
         lambda: shutil.rmtree(directory),
     ):
         damage()
