@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,10 +22,10 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-import hobus
 from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
+from hobus.launch.cluster.sources import sources_digest
 from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
@@ -43,7 +43,7 @@ class Held:
     pid: int
     mark: str
     control: socket.socket
-    fingerprint: int
+    fingerprint: str
     born_at: float
     ended: asyncio.Future[None]
     heard_at: float
@@ -99,7 +99,7 @@ class Lineage:
         if first is None:
             self._start()
         else:
-            self.present = self._adopt(first, _fingerprint_of_sources(), is_loaded=False)
+            self.present = self._adopt(first, sources_digest(), is_loaded=False)
 
     def order(self, to: Held, word: Fork, descriptors: list[int]) -> bool:
         """Whether it is on its way; a zygote that cannot be told is ending, or hangs."""
@@ -129,7 +129,7 @@ class Lineage:
     def replace_if_outdated(self) -> bool:
         """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
         present = self.present
-        if present is None or present.fingerprint == _fingerprint_of_sources():
+        if present is None or present.fingerprint == sources_digest():
             return False
         _log.info("zygote_outdated", pid=present.pid)
         # What it was asked for it still answers for: its socket is closed behind the last order.
@@ -164,7 +164,7 @@ class Lineage:
         """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
         self._is_given_up = False
         self.present = None
-        loaded = _fingerprint_of_sources()
+        loaded = sources_digest()
         try:
             with ExitStack() as undone:
                 ours, theirs = zygote.pair()
@@ -184,7 +184,7 @@ class Lineage:
         self._start()
         self.on_end()
 
-    def _adopt(self, born: zygote.Newborn, loaded: int, *, is_loaded: bool) -> Held:
+    def _adopt(self, born: zygote.Newborn, loaded: str, *, is_loaded: bool) -> Held:
         born.control.settimeout(0)
         loop = asyncio.get_running_loop()
         mark = identity.start_mark(born.pid) or ""
@@ -292,21 +292,3 @@ class Lineage:
             return
         delay_s = self.config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)
-
-
-def _fingerprint_of_sources() -> int:
-    """Of the software on disk: another number after any module of the project was changed, added or removed."""
-    return hash(tuple(sorted(_modules(str(Path(hobus.__file__).parent)))))
-
-
-def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
-    try:
-        entries = list(os.scandir(directory))
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir():
-            yield from _modules(entry.path)
-        elif entry.name.endswith(".py"):
-            state = entry.stat(follow_symlinks=False)
-            yield (entry.path, state.st_mtime_ns, state.st_size)
