@@ -199,7 +199,7 @@ class Framework(Asset):
     assets: tuple[GovernedPath, ...] = Field(description="files beside the manifest")
     expected_specs: tuple[SpecId, ...]
     invariants: tuple[Invariant, ...]
-    path_authorizations: tuple[str, ...] = Field(
+    path_authorizations: tuple[Annotated[str, Field(pattern=forms.PLACES)], ...] = Field(
         description="patterns of paths below config/ that its packages may own"
     )
     required_gates: tuple[GateId, ...]

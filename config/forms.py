@@ -15,6 +15,7 @@ CONTRACT_ID = r"^PRC-[A-Z0-9]+-[0-9]{3}$"
 PROMPT_PACK_ID = r"^PRM-[A-Z0-9]+-[0-9]{3}$"
 TEMPLATE_ID = r"^ATT-[A-Z0-9]+-[0-9]{3}$"
 GOVERNED_PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
+PLACES = r"^[A-Za-z0-9_.*-]+(/[A-Za-z0-9_.*-]+)*$"
 
 WORDS: Mapping[str, str] = {
     NOT_BLANK: "a text that is not blank",
@@ -28,5 +29,6 @@ WORDS: Mapping[str, str] = {
     PROMPT_PACK_ID: "`PRM-`, a name of A-Z and 0-9, a hyphen and three digits, such as PRM-CLERK-001",
     TEMPLATE_ID: "`ATT-`, a name of A-Z and 0-9, a hyphen and three digits, such as ATT-CLERK-001",
     GOVERNED_PATH: "a path below config/ of A-Z, a-z, 0-9 and `._-`, such as agents/CLERK.json",
+    PLACES: "a path below config/, in which `*` stands for a part of a name, such as prompt_packs/PRM-CLERK-*.txt",
 }
 """Form -> what is to be written."""

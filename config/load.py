@@ -22,6 +22,7 @@ from hobus.config.assets import Agent, Asset, Contract, FileInForce, Framework, 
 from hobus.config.attention_faults import attention_faults
 from hobus.config.attention_template import Template
 from hobus.config.consistency import inconsistencies, snapshot_faults
+from hobus.config.file_limits import Limits, file_max_bytes, limits_of, too_long, too_many
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
 from hobus.config.in_force import in_force
 from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
@@ -112,16 +113,16 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
     shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
     beneath = () if settings.is_shipped else (shipped,)
     config, pasted = _admin_config(settings, shipped, faults, gone)
-    max_bytes = file_max_bytes(config)
+    limits = limits_of(config)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}
     for file in found.values():
         if file.kind in _MODELS:
-            _read_asset(file, assets[file.kind], faults, gone, max_bytes)
+            _read_asset(file, assets[file.kind], faults, gone, limits)
         elif file.kind == "prompt_pack":
-            _read_pack(file, prompt_packs, faults, gone, max_bytes)
+            _read_pack(file, prompt_packs, faults, gone, limits)
         elif file.kind == "standard":
-            _read(file, faults, max_bytes)
+            _read(file, faults, limits)
     if config is not None:
         told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
         told += attention_faults(config, assets["template"], assets["agent"], assets["contract"], assets["framework"])
@@ -146,27 +147,9 @@ def _error(faults: list[str]) -> ConfigError:
     return ConfigError(f"configuration has {count}:\n{lines}", facts={"faults": list(faults)})
 
 
-def file_max_bytes(config: AdminConfig | None = None) -> int | None:
-    """How long a governed file may be: together they are one body of the record. None: what is shipped does not say."""
-    if config is not None:
-        return config.ledger.bodies_max_bytes
+def _read(file: GovernedFile, faults: list[str], limits: Limits) -> str | None:
     try:
-        shipped: Any = json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
-        return int(shipped["ledger"]["bodies_max_bytes"])
-    except (BadText, KeyError, TypeError, ValueError, OSError):
-        return None  # then nothing starts, whatever else there is
-
-
-def too_long(size_bytes: int, max_bytes: int | None) -> str:
-    """Why a file of so many bytes is not read, as the end of a sentence about it; empty: it is."""
-    if max_bytes is None or size_bytes <= max_bytes:
-        return ""
-    return f"has {size_bytes} bytes; at most {max_bytes} are read (ledger.bodies_max_bytes); shorten it, or remove it"
-
-
-def _read(file: GovernedFile, faults: list[str], max_bytes: int | None) -> str | None:
-    try:
-        if said := too_long(file.path.stat().st_size, max_bytes):
+        if said := too_long(file.path.stat().st_size, limits.bytes_max):
             faults.append(f"{file.path}: {said}")
             return None
         return file.content.decode().replace("\r\n", "\n").replace("\r", "\n")
@@ -177,17 +160,21 @@ def _read(file: GovernedFile, faults: list[str], max_bytes: int | None) -> str |
     return None
 
 
-def _parsed(file: GovernedFile, faults: list[str], max_bytes: int | None) -> Any:
+def _parsed(file: GovernedFile, faults: list[str], limits: Limits) -> Any:
     """The file's value; None (never a valid file) with a fault if it has none."""
-    text = _read(file, faults, max_bytes)
+    text = _read(file, faults, limits)
     if text is None:
         return None
     try:
         # By name: the many processes that read no file of this form need not load its library.
         is_yaml = file.path.suffix == ".yaml"
-        value = importlib.import_module("hobus.config.yaml_text").yaml_value(text) if is_yaml else json_value(text)
+        of_yaml = importlib.import_module("hobus.config.yaml_text").yaml_value if is_yaml else None
+        value = json_value(text) if of_yaml is None else of_yaml(text, limits.entries_max)
     except BadText as error:
         faults.append(f"{file.path}: {error}")
+        return None
+    if said := too_many(value, limits.entries_max):
+        faults.append(f"{file.path}: {said}")
         return None
     if not isinstance(value, dict):
         faults.append(f"{file.path}: holds {type(value).__name__}, not an object")
@@ -202,7 +189,7 @@ def _admin_config(
 
     Where there are faults, their sound part; what is not in it goes to `gone`.
     """
-    value = _parsed(file, faults, None if file.is_shipped else file_max_bytes())
+    value = _parsed(file, faults, Limits(None if file.is_shipped else file_max_bytes(), None))
     if value is None:
         return None, ()
     written, shipped = value, None
@@ -220,10 +207,8 @@ def _admin_config(
     return config, block.names
 
 
-def _read_pack(
-    file: GovernedFile, into: dict[str, str], faults: list[str], gone: set[str], max_bytes: int | None
-) -> None:
-    pack_id, text = file.path.stem, _read(file, faults, max_bytes)
+def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone: set[str], limits: Limits) -> None:
+    pack_id, text = file.path.stem, _read(file, faults, limits)
     gone |= {file.name} if text is None else set()
     if text is None:
         return
@@ -237,11 +222,9 @@ def _read_pack(
         faults.append(f"{file.path}: {fault.detail}")
 
 
-def _read_asset(
-    file: GovernedFile, into: dict[str, Any], faults: list[str], gone: set[str], max_bytes: int | None
-) -> None:
+def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gone: set[str], limits: Limits) -> None:
     model, id_field = _MODELS[file.kind]
-    value = _parsed(file, faults, max_bytes)
+    value = _parsed(file, faults, limits)
     place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
     named = place.partition("_")[0] if file.kind == "framework" else place
     if value is None:

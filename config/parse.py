@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -30,6 +30,12 @@ INTEGER_MAX = 2**53
 
 _HALF = re.compile("[\ud800-\udfff]")
 _HALVED = "half of a character; write the character itself, or leave it out"
+_FAULTS_SHOWN = 50
+"""Of one file; each costs a look for what it may have been meant to be."""
+
+
+_DEPTH_MAX = 256
+"""What looks at a value calls itself for what is in it, and Python has an end of that at a thousand or so."""
 
 
 class BadText(Exception):
@@ -43,13 +49,23 @@ def json_value(text: str) -> Any:
     if not text.strip():
         raise BadText("is empty; write what belongs there, or remove it")
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise BadText(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except RecursionError as error:
         raise BadText("nested too deeply") from error
     except ValueError as error:
         raise BadText(f"an integer beyond {INTEGER_MAX} (2**53); write a smaller one") from error
+    level, depth = [value], 0
+    while level := [item for one in level for item in _items(one) if isinstance(item, (dict, list))]:
+        depth += 1
+        if depth > _DEPTH_MAX:
+            raise BadText("nested too deeply")
+    return value
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
@@ -58,8 +74,8 @@ def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = F
     `written`: what of it somebody wrote, where the rest was laid below it.
     """
     if halves := _halves(value, ()):
-        return None, halves
-    faults = _too_large(value, ())
+        return None, halves[:_FAULTS_SHOWN]
+    faults = _too_large(value, ())[:_FAULTS_SHOWN]
     try:
         sound = model.model_validate(value, strict=strict or None)
     except ValidationError as error:
@@ -68,9 +84,11 @@ def checked(model: type[M], value: Any, *, written: Any = None, strict: bool = F
         told = {fault.partition(": ")[0] for fault in faults}
         faults += [
             fault
-            for fault in (_fault(model, detail, value, said) for detail in details)
+            for fault in (_fault(model, detail, value, said) for detail in details[:_FAULTS_SHOWN])
             if fault.partition(": ")[0] not in told
         ]
+        if len(details) > _FAULTS_SHOWN:
+            faults.append(f"(the whole file): has {len(details) - _FAULTS_SHOWN} more faults; mend those first")
         return None, faults
     return (None if faults else sound), faults
 

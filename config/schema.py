@@ -679,6 +679,9 @@ class GovernanceConfig(Section):
     bundle_max_bytes: Positive = Field(description="one bundle, and all files of one package together")
     file_max_bytes: Positive = Field(description="one file of a package")
     files_max: Positive = Field(description="files of one package")
+    entries_max: Positive = Field(
+        description="values in one governed file but the settings, those within its lists and objects counted"
+    )
     packages_max: Positive = Field(description="packages installed at once")
     trusted_max: Positive = Field(description="keys trusted at once")
 

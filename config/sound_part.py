@@ -42,7 +42,7 @@ def sound_part(
 
 def follows_from(fault: str, gone: Iterable[str]) -> bool:
     """Whether a fault speaks of what was taken out, and may be there for that reason alone."""
-    return any(re.search(_NAMED.format(name=re.escape(name)), fault) for name in gone)
+    return any(name in fault and re.search(_NAMED.format(name=re.escape(name)), fault) for name in gone)
 
 
 _NAMED = r"(^|[^\w.]){name}(?![\w-])"

@@ -7,13 +7,24 @@ from typing import Any
 import yaml
 from yaml.composer import Composer, ComposerError
 
+from hobus.config.file_limits import said_of_many
 from hobus.config.parse import BadText
 
+_NUMBER_MAX_CHARS = 32
+"""Twice what any number that is taken has (`parse.INTEGER_MAX`): YAML reads `1:1:1…` in squared time."""
 
-def yaml_value(text: str) -> Any:
-    """The value of a YAML text of plain data; raises BadText with line and column."""
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_SHOWN_CHARS = 80
+
+
+def yaml_value(text: str, entries_max: int | None = None) -> Any:
+    """The value of a YAML text of plain data, of so many values at most; raises BadText with line and column."""
     try:
-        return yaml.load(text, Loader=_Yaml)  # noqa: S506 - a SafeLoader
+        loader = _Yaml(text, entries_max)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -29,24 +40,37 @@ class _Yaml(Composer, yaml.CSafeLoader):
     how deep things are nested, and ends the process.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, entries_max: int | None) -> None:
         yaml.CSafeLoader.__init__(self, text)
         Composer.__init__(self)
+        self._entries_max = entries_max
+        self._nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """No alias: a few lines of them stand for more than any memory holds."""
+        """No alias: a few lines of them stand for more than any memory holds. Nor more nodes than values and keys."""
         if self.check_event(yaml.AliasEvent):
             event: Any = self.get_event()
             raise ComposerError(None, None, "an alias (*name); write out what it stands for", event.start_mark)
+        self._nodes += 1
+        if self._entries_max is not None and self._nodes > 2 * self._entries_max:
+            raise BadText(said_of_many(self._entries_max))
         return super().compose_node(parent, index)
 
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        if node.tag in _NUMBERS and len(node.value) > _NUMBER_MAX_CHARS:
+            raise yaml.constructor.ConstructorError(None, None, "a number of too many digits", node.start_mark)
+        return super().construct_object(node, deep=deep)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: list[Any] = []
+        seen: set[str] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=deep)
+            # Others have the same hash as often as somebody wants.
+            if not isinstance(key, str):
+                raise yaml.constructor.ConstructorError(None, None, "a key that is no text", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is written twice", key_node.start_mark
+                    None, None, f"key {key[:_SHOWN_CHARS]!r} is written twice", key_node.start_mark
                 )
-            seen.append(key)
+            seen.add(key)
         return super().construct_mapping(node, deep=deep)

@@ -40,6 +40,21 @@ class Finding(NamedTuple):
         return said.replace("\r", "\\r").replace("\n", "\\n")
 
 
+SHOWN_MAX = 100
+"""So many findings are told to a person; documents for programs have all."""
+
+
+def lines(findings: Sequence[Finding]) -> list[str]:
+    """The first of these, one in a line, and how many more there are."""
+    return [*(one.line for one in findings[:SHOWN_MAX]), *more(findings)]
+
+
+def more(findings: Sequence[Finding]) -> list[str]:
+    """What is said in place of those that are not shown; nothing where all are."""
+    left = len(findings) - SHOWN_MAX
+    return [f"and {left} more; mend these first"] if left > 0 else []
+
+
 def failed(findings: Sequence[Finding]) -> list[Finding]:
     """Those that keep a cluster from starting."""
     return [finding for finding in findings if finding.severity == "fail"]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from hobus.bus.errors import ConfigError
 from hobus.config import files
 from hobus.config.assets import FileInForce
+from hobus.config.file_limits import file_max_bytes
 from hobus.config.files import SHIPPED_ALONE, GovernedFile, Layers
 from hobus.config.gates.finding import TITLES, Finding
 from hobus.config.gates.invariants import Invariants, unchecked
@@ -21,7 +22,7 @@ from hobus.config.gates.links import Linked, links
 from hobus.config.gates.ownership import owners_of, ownership
 from hobus.config.gates.prompts import prompts, unused_parts
 from hobus.config.gates.secrets import secrets
-from hobus.config.load import Further, Reading, file_max_bytes, read
+from hobus.config.load import Further, Reading, read
 from hobus.config.registries import Manifests
 
 _OF_PROMPTS = ("contract", "prompt_pack", "template")

@@ -1,8 +1,8 @@
 """What the gates G0 to G4 said of these very files, kept in the home, so that a start need not judge them again.
 
-The key is made of every governed file's hash, taken of its bytes just now, and of the version of this software: another
-byte anywhere is another key. Failures are never kept; signatures and the record are looked at by each start. Whoever
-can write this file can write the governed files beside it.
+The key is made of every governed file's hash, taken of its bytes just now, and of the state in which this software lies
+on disk: another byte anywhere is another key. Failures are never kept; signatures and the record are looked at by each
+start. Whoever can write this file can write the governed files beside it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import os
 from contextlib import suppress
 from typing import Any
 
+from hobus.config.file_limits import file_max_bytes
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.run import View
-from hobus.config.load import file_max_bytes
 from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.version import software_version
+from hobus.launch.cluster.sources import sources_digest
 
 
 def key_of(view: View) -> str:
-    """Of files, layers and software; empty where the software itself is worked on, and no version says what it is."""
+    """Of files, layers and software; empty where the software itself is worked on, and every run is another one."""
     if view.is_checkout:
         return ""
     held = [(layer.kind, str(layer.root), name, one.sha256, one.fault) for layer in view.layers
             for name, one in layer.held.items()]  # fmt: skip
     sealed = [dict(layer.sealed) for layer in view.layers]
-    text = json.dumps([software_version(), held, sealed, list(view.reading.faults)])
+    text = json.dumps([sources_digest(), held, sealed, list(view.reading.faults)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 

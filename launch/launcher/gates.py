@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hobus.bus.errors import ConfigError
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.gates.finding import Finding, failed
+from hobus.config.gates.finding import Finding, failed, lines
 from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.installed import layers_of
@@ -94,8 +94,8 @@ def demand_passed(home: Home, found: Sequence[Finding], otherwise: str = _NOT_ST
     failures = failed(found)
     if not failures:
         return
-    lines = "\n".join(f"- {one.line}" for one in failures)
-    message = f"{counted(len(failures), 'gate failure')}: {otherwise}\n{lines}"
+    told = "\n".join(f"- {line}" for line in lines(failures))
+    message = f"{counted(len(failures), 'gate failure')}: {otherwise}\n{told}"
     hint = f"mend that, then: {next_command('gates', home.root)}"
     raise CommandError(message, hint=hint, exit_code=exit_codes.INTEGRITY, code="gate_failed")
 

@@ -23,14 +23,13 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-import hobus
 from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
+from hobus.launch.cluster.sources import Sources, State
 from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.foretouch import SIBLINGS_MAX
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
-from hobus.launch.launcher.sources import Sources
 from hobus.launch.launcher.zygote import SPARE, WORD_MAX_BYTES, Fork, Forked, packed
 
 HEIR = 0
@@ -46,7 +45,7 @@ class Held:
     pid: int
     mark: str
     control: socket.socket
-    fingerprint: int
+    software: State
     born_at: float
     ended: asyncio.Future[None]
     heard_at: float
@@ -84,7 +83,7 @@ class Lineage:
     _is_given_up: bool = False
     _is_open: bool = True
     _replacements: int = 0
-    _sources: Sources = field(default_factory=lambda: Sources(str(Path(hobus.__file__).parent)))
+    _sources: Sources = field(default_factory=Sources)
 
     @property
     def is_hopeful(self) -> bool:
@@ -103,7 +102,7 @@ class Lineage:
         if first is None:
             self._start()
         else:
-            self.present = self._adopt(first, self._sources.fingerprint(), is_loaded=False)
+            self.present = self._adopt(first, self._sources.state(), is_loaded=False)
 
     def order(self, to: Held, word: Fork, descriptors: list[int]) -> bool:
         """Whether it is on its way; a zygote that cannot be told is ending, or hangs."""
@@ -138,7 +137,7 @@ class Lineage:
     def replace_if_outdated(self) -> bool:
         """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
         present = self.present
-        if present is None or present.fingerprint == self._sources.fingerprint():
+        if present is None or present.software == self._sources.state():
             return False
         _log.info("zygote_outdated", pid=present.pid)
         # What it was asked for it still answers for: its socket is closed behind the last order.
@@ -173,7 +172,7 @@ class Lineage:
         """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
         self._is_given_up = False
         self.present = None
-        loaded = self._sources.fingerprint()
+        loaded = self._sources.state()
         try:
             with ExitStack() as undone:
                 ours, theirs = zygote.pair()
@@ -193,7 +192,7 @@ class Lineage:
         self._start()
         self.on_end()
 
-    def _adopt(self, born: zygote.Newborn, loaded: int, *, is_loaded: bool) -> Held:
+    def _adopt(self, born: zygote.Newborn, loaded: State, *, is_loaded: bool) -> Held:
         born.control.settimeout(0)
         loop = asyncio.get_running_loop()
         mark = identity.start_mark(born.pid) or ""
@@ -214,7 +213,7 @@ class Lineage:
             ours.close()
             self._no_heir(answer.error)
             return
-        self._heir = self._adopt(zygote.Newborn(answer.pid, ours), maker.fingerprint, is_loaded=True)
+        self._heir = self._adopt(zygote.Newborn(answer.pid, ours), maker.software, is_loaded=True)
         _log.info("heir_born", heir=answer.pid)
 
     def _no_heir(self, why: str | None) -> None:

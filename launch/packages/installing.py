@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
+from hobus.config.file_limits import file_max_bytes
 from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, governed_names
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.layer import layers_on_disk
 from hobus.config.gates.ownership import ownership
-from hobus.config.load import file_max_bytes
+from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
@@ -141,9 +142,11 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     taken = clashes(Layers(layers.packages[:-1], layers.own), package_id, incoming.files.keys() - {SIGNATURE})
     judgement = judged(home, layers, called={staged: package_id})
     failures = judgement.failures_behind(taken, package_id)
-    if before is not None:  # what was wrong before is not made worse by a better version
-        worse = judgement.failures_beside(judged(home, layers_of(home)))
-        failures = [one for one in failures if one in worse]
+    if before is not None:
+        # What was wrong before is not made worse by a better version; but whoever signed this one has to count.
+        was = judged(home, layers_of(home), called={before.directory: package_id})
+        worse = judgement.failures_beside(was)
+        failures = [one for one in failures if one in worse or (one.gate, one.file) == ("G5", package_id)]
     limit = judgement.config.governance.packages_max
     if len(layers.packages) > limit:
         reason = f"{limit} packages are installed already (governance.packages_max)"
@@ -244,9 +247,9 @@ def _needed_by(home: Home, before: Installed, there: Sequence[Installed], agent_
 def _installed(directory: Path) -> Installed:
     """As far as it is what it was when it came."""
     package_id, version, _ = directory.name.rsplit("-", 2)
-    package, key = None, ""
+    package, key, limit = None, "", file_max_bytes()
     with suppress(OSError, NoPackage, BadSignature):
-        data = (directory / manifest_name(package_id)).read_bytes()
+        data = plain_bytes(directory / manifest_name(package_id), limit)
         package = manifest_of(data)
-        key = checked_signature((directory / SIGNATURE).read_bytes(), data).public_key
+        key = checked_signature(plain_bytes(directory / SIGNATURE, limit), data).public_key
     return Installed(directory, package_id, version, package, key)

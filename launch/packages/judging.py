@@ -45,9 +45,12 @@ class Judgement(NamedTuple):
         return [one for one in rest if not clashes or one.file.partition("/")[0] == package_id]
 
     def failures_beside(self, other: Judgement) -> list[Finding]:
-        """Failures that the other one has not: what a change would bring, not what it finds."""
-        there = {(one.gate, one.reason) for one in other.failures}
-        return [one for one in self.failures if (one.gate, one.reason) not in there]
+        """Failures that the other one has not: what a change would bring, not what it finds.
+
+        What fails in another file is another failure. So a package has one name in both (`judged`, `called`).
+        """
+        there = {(one.gate, one.file, one.reason) for one in other.failures}
+        return [one for one in self.failures if (one.gate, one.file, one.reason) not in there]
 
 
 def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[Layer], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hobus.config.gates.finding import Finding
+from hobus.config.gates.finding import Finding, lines
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import counted
@@ -16,7 +16,7 @@ class PackageRefused(CommandError):
     exit_code = exit_codes.INTEGRITY
 
     def __init__(self, what: str, findings: Sequence[Finding]) -> None:
-        lines = "\n".join(f"- {one.line}" for one in findings)
-        message = f"{what}: {counted(len(findings), 'gate failure')}, and nothing was changed\n{lines}"
+        told = "\n".join(f"- {line}" for line in lines(findings))
+        message = f"{what}: {counted(len(findings), 'gate failure')}, and nothing was changed\n{told}"
         super().__init__(message, code="gate_failed")
         self.findings = tuple(findings)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hobus.bus.disk import RealDisk
+from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.installed import DIRECTORY, in_force, pointer_of, pointer_text
 from hobus.launch.console.errors import CommandError, RefusedFault, next_here, of_os_error
@@ -65,7 +66,8 @@ class Store:
         try:
             found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if not _is_folder(path)}
             return found.keys() == files.keys() and all(
-                not found[one].is_symlink() and found[one].read_bytes() == data for one, data in files.items()
+                not found[one].is_symlink() and plain_bytes(found[one], len(data)) == data
+                for one, data in files.items()
             )
         except OSError:
             return False

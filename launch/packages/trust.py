@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from hobus.config.file_limits import file_max_bytes
 from hobus.config.files import SIGNATURE
 from hobus.config.parse import BadText, json_value
+from hobus.config.plain_file import plain_bytes
 from hobus.config.schema import GovernanceConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import DIRECTORY, HEX
@@ -35,7 +37,7 @@ def trusted(home: Home) -> dict[str, str]:
     """Name -> public key, in order of the names. Raises CommandError for a damaged file: nobody is believed then."""
     path = file_of(home)
     try:
-        value = json_value(path.read_text(encoding="utf-8"))
+        value = json_value(plain_bytes(path, file_max_bytes()).decode())
     except FileNotFoundError:
         return {}
     except (BadText, UnicodeDecodeError, OSError) as error:
@@ -119,13 +121,14 @@ def signature_fault(
     Its manifest has to be the one by which the directory was named. Under `dev` that is all that is looked at: whether
     somebody signed it was looked at when it came.
     """
+    limit = file_max_bytes()
     try:
-        manifest = (root / manifest_name(package_id)).read_bytes() if manifest is None else manifest
+        manifest = plain_bytes(root / manifest_name(package_id), limit) if manifest is None else manifest
         if DIRECTORY.fullmatch(root.name) and not hashlib.sha256(manifest).hexdigest().startswith(root.name[-HEX:]):
             return "its manifest is not the one that was installed"
         if policy.signatures == "dev":
             return ""
-        signature = checked_signature((root / SIGNATURE).read_bytes(), manifest)
+        signature = checked_signature(plain_bytes(root / SIGNATURE, limit), manifest)
     except BadSignature as fault:
         return str(fault)
     except FileNotFoundError as error:

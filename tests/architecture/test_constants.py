@@ -125,7 +125,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the configuration's own format": (
         "hobus.config.assets.PackageId:*", "hobus.launch.packages.bundle._NAME_MAX_CHARS", "hobus.launch.cluster.installed.HEX", "hobus.launch.packages.signing.*",
-        "hobus.config.assets.Boundary.*", "hobus.config.schema.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.sound_part._TRIES", "hobus.gateway_service.budget._STRICTNESS",
+        "hobus.config.assets.Boundary.*", "hobus.config.schema.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.config.sound_part._TRIES", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",
@@ -175,7 +175,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
         "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN)", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
-        "hobus.config.gates.ownership._SHOWN_CHARS", "hobus.launch.cli.commands.registry._SHOWN_HASH", "hobus.config.gates.invariants._SHOWN_CHARS",
+        "hobus.config.gates.ownership._SHOWN_CHARS", "hobus.config.gates.finding.SHOWN_MAX", "hobus.config.parse._FAULTS_SHOWN", "hobus.config.yaml_text._SHOWN_CHARS", "hobus.launch.cli.commands.registry._SHOWN_HASH", "hobus.config.gates.invariants._SHOWN_CHARS",
         "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.cluster.config_changed._NAMED", "hobus.launch.launcher.operate._NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN", "hobus.launch.filters.syntax.DEPTH_MAX",

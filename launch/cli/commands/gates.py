@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hobus.config.assets import GateId
-from hobus.config.gates.finding import TITLES, Finding, failed
+from hobus.config.gates.finding import SHOWN_MAX, TITLES, Finding, failed, more
 from hobus.launch.cli.commands.options import Output, with_config_file, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
@@ -44,12 +44,14 @@ def _show(found: list[Finding]) -> None:
     for gate, title in TITLES.items():
         verdict = _verdict(gate, found)
         say(styled(verdict.ljust(4), _COLOURS[verdict]), f"  {gate}  {title}")
-        for one in found:
-            if one.gate == gate:
-                mark = "" if one.severity == "note" else f"{one.severity}: "
-                say_prose("          ", f"{mark}{one.file}: {one.reason}")
-                if one.mend:
-                    say_prose("            next: ", one.mend)
+        of_gate = [one for one in found if one.gate == gate]
+        for one in of_gate[:SHOWN_MAX]:
+            mark = "" if one.severity == "note" else f"{one.severity}: "
+            say_prose("          ", f"{mark}{one.file}: {one.reason}")
+            if one.mend:
+                say_prose("            next: ", one.mend)
+        for line in more(of_gate):
+            say(f"          {line}")
     failures = failed(found)
     if failures:
         say(styled("failed", "red"), f"  {counted(len(failures), 'failure')}; no cluster of this home starts")

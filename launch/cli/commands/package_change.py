@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from hobus.bus.errors import ConfigError, RuntimeFault
-from hobus.config.gates.finding import Finding
+from hobus.config.gates.finding import SHOWN_MAX, Finding, more
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import Output
 from hobus.launch.cli.commands.package_trust import DEV
@@ -98,9 +98,11 @@ def _is_known(home: Home, about: Installed) -> bool:
     return running.packages.get(about.package_id) == about.package
 
 
-def say_findings(findings: Iterable[Finding], colour: str) -> None:
-    """Each with its mend, in this colour."""
-    for one in findings:
+def say_findings(findings: Sequence[Finding], colour: str) -> None:
+    """The first of them, each with its mend, in this colour."""
+    for one in findings[:SHOWN_MAX]:
         say_prose(styled(f"  {one.gate}  ", colour), in_one_line(f"{one.file}: {one.reason}"))
         if one.mend:
             say_prose("      next: ", in_one_line(one.mend))
+    for line in more(findings):
+        say(f"  {line}")

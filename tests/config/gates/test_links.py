@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hobus.config.files import SHIPPED_ROOT
+from hobus.config.gates.links import fits, split_pattern
 from tests.config.gates.homes import FRAMEWORK, SPEC, clerk, found, package, said, write
 
 
@@ -161,3 +163,21 @@ def test_a_bomb_in_a_manifest_is_refused_at_once(tmp_path: Path) -> None:
     write(tmp_path, "frameworks/FMWK-901_Bomb/manifest.yaml", "\n".join(lines))
     (told,) = [one for one in found(tmp_path) if "FMWK-901" in one.file]
     assert "an alias (*name)" in told.reason + told.mend and told.severity == "fail"
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "lies"),
+    [
+        ("agents/A.json", "agents/A.json", True), ("agents/A.json", "agents/*", True), ("agents/A.json", "*/*", True),
+        ("agents/A.json", "agents/*.json", True), ("agents/.json", "agents/*.json", True),
+        ("agents/AXBXC", "agents/A*B*C", True), ("agents/AXXC", "agents/A*B*C", False),
+        ("agents/AB", "agents/AB*B", False), ("agents/ABB", "agents/AB*B", True), ("agents/ABAB", "agents/*AB*AB", True),
+        ("agents/AB", "agents/*AB*AB", False), ("agents/A", "agents/**A**", True), ("agents/a", "agents/A", False),
+        ("frameworks/F/x", "frameworks/*", False), ("agents", "agents/*", False), ("agents/A", "*", False),
+    ],
+)  # fmt: skip
+def test_a_star_stands_for_a_part_of_a_name(path: str, pattern: str, lies: bool) -> None:
+    """Any part, an empty one too; never for several names."""
+    parts, place = path.split("/"), split_pattern(pattern)
+    assert (len(parts) == len(place) and all(map(fits, parts, place))) is lies
+    assert lies is (path.count("/") == pattern.count("/") and fnmatchcase(path, pattern))

@@ -12,6 +12,7 @@ import pytest
 from hobus.bus.errors import ConfigError
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.run import View
+from hobus.launch.cluster import sources
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
@@ -53,10 +54,24 @@ def view_of(home: Home) -> View:
 
 
 def test_the_same_files_are_judged_once(home: Home, installed: list[str]) -> None:
-    """Another byte anywhere, and they are judged again; so is another version of the software."""
+    """Another byte anywhere, and they are judged again."""
     assert start(home) == [] and start(home) == [] and len(installed) == 1
     write(home.config, "admin_config.json", '{"ho2": {"runs_max": 8}}')
     assert start(home) == [] and start(home) == [] and len(installed) == 2
+
+
+def test_by_changed_software_they_are_judged_again(
+    home: Home, installed: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the same version, as when a later state of it is installed: one module that says something else is enough."""
+    software = write(tmp_path / "software", "hobus/__init__.py", "def check(): ...\n").parent
+    write(software, "config/check.py", "def page(): ...\n")
+    monkeypatch.setattr(sources, "ROOT", software)
+    assert start(home) == [] and start(home) == [] and len(installed) == 1
+    write(software, "config/check.py", "def pages(): ...\n")
+    assert start(home) == [] and start(home) == [] and len(installed) == 2
+    write(software, "config/more.py", "")
+    assert start(home) == [] and len(installed) == 3
 
 
 def test_what_a_cluster_that_runs_cannot_go_over_to_changes_nothing(home: Home) -> None:
@@ -129,7 +144,7 @@ def test_what_is_no_cache_is_judged_anew(home: Home, installed: list[str]) -> No
 
 
 def test_where_the_software_is_worked_on_nothing_is_kept(home: Home) -> None:
-    """Its version does not say what it is."""
+    """What it says today it may not say tomorrow."""
     start(home)
     assert not home.gates.exists() and gate_cache.key_of(view_of(home)) == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -220,6 +221,35 @@ def test_under_signed_only_a_trusted_key_counts(home, tmp_path):
     assert judged(home, layers_of(home)).failures == []
 
 
+def test_a_failure_elsewhere_hides_no_failure_of_what_comes(home, tmp_path):
+    """Of the same words, in another package or in the home's own files; nor one of the package's former version."""
+    own(home, {"admin_config.json": parts.text({"governance": {"signatures": "signed"}})})
+    first, second = parts.key(tmp_path), parts.key(tmp_path, "second.key")
+    boss = {"package_id": "PKG-BOSS-001", "spec_id": "SPEC-BOSS-001", "framework_id": "FMWK-300"}
+    sound = parts.bundle(second, parts.files_of("BOSS", 300), **boss)
+    clerk, higher = parts.clerk(tmp_path, key_file=first), parts.clerk(tmp_path, "2.0.0", key_file=first)
+    for name, path in (("first", clerk), ("second", parts.file_of(tmp_path / "boss", sound))):
+        trust.trust(home, name, inspect(home, path).incoming.signature.public_key, parts.LIMITS)
+        install(home, path)
+    trust.distrust(home, "first")
+    assert {one[:2] for one in refused(upgrade, home, higher)} == {("G5", "PKG-CLERK-001")}
+    revoked = parts.bundle(first, parts.files_of("BOSS", 300), **boss, version="2.0.0")
+    found = refused(upgrade, home, parts.file_of(tmp_path / "revoked", revoked))
+    assert {one[:2] for one in found} == {("G5", "PKG-BOSS-001")}
+    assert inspect(home, higher).failures and inspect(home, tmp_path / "revoked").failures
+
+
+def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, tmp_path):
+    """Both name a framework that is not there; that of the package keeps it out, and that of the home does not."""
+    stray = {"framework_id": "FMWK-999"}
+    install(home, parts.clerk(tmp_path))
+    own(home, {"agents/OWN.json": parts.text(parts.agent("OWN") | stray)})
+    files = parts.files_of() | {"agents/CLERK.json": parts.text(parts.agent("CLERK") | stray)}
+    worse = parts.file_of(tmp_path / "worse", parts.bundle(parts.key(tmp_path), files, version="1.1.0"))
+    assert {one[1] for one in refused(upgrade, home, worse)} == {"PKG-CLERK-001/agents/CLERK.json"}
+    assert upgrade(home, parts.clerk(tmp_path, "1.1.0")).is_change
+
+
 def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(home, tmp_path):
     """A file, the manifest, one more file: a gate fails for each, and taking it away mends it."""
     path = parts.clerk(tmp_path)
@@ -245,12 +275,20 @@ def test_what_was_damaged_is_repaired_by_installing_it_again(home, tmp_path):
         (directory / "agents/CLERK.json").unlink()
         (directory / "agents/CLERK.json").symlink_to(path)
 
+    def pipe(name):
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+
     for damage in (
         lambda: (directory / "agents/CLERK.json").write_bytes(b"{}"),
         (directory / "signature.json").unlink,
         lambda: (directory / "agents/MORE.json").write_bytes(b"{}"),
         lambda: (directory / "packages/PKG-CLERK-001/manifest.json").write_bytes(b"{}"),
         link,
+        # Nobody ever writes into it, and nobody waits for that.
+        lambda: pipe("agents/CLERK.json"),
+        lambda: pipe("packages/PKG-CLERK-001/manifest.json"),
+        lambda: pipe("signature.json"),
         lambda: shutil.rmtree(directory),
     ):
         damage()

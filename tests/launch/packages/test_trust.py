@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -25,6 +26,15 @@ def test_keys_are_kept_by_the_names_that_people_gave_them(tmp_path):
     trust.file_of(home).write_bytes(trust.text_of(keys))
     assert list(trust.trusted(home).items()) == [("adam@example.org", TWO), ("zoe", ONE)]
     assert trust.with_key(keys, "zoe", ONE, LIMITS) == keys, "once more is no change"
+
+
+def test_what_is_no_plain_file_holds_no_keys(tmp_path):
+    """A pipe that nobody writes is not waited for."""
+    home = home_of(tmp_path)
+    home.packages.mkdir()
+    os.mkfifo(trust.file_of(home))
+    with pytest.raises(CommandError, match="no plain file"):
+        trust.trusted(home)
 
 
 @pytest.mark.parametrize(

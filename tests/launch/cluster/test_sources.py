@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.launcher.sources import Sources
+from hobus.launch.cluster.sources import Sources
 
 
 def written(path: Path, text: str, at_ns: int = 1_000_000_000) -> None:
@@ -46,29 +46,29 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 def test_any_change_of_a_module_is_noticed_and_then_no_further_one(root: Path, change: str):
     """Against what was seen before, by one who has looked and by one who has not."""
     known = Sources(str(root))
-    before = known.fingerprint()
-    assert known.fingerprint() == before == Sources(str(root)).fingerprint()
+    before = known.state()
+    assert known.state() == before == Sources(str(root)).state()
     CHANGES[change](root)
-    after = known.fingerprint()
+    after = known.state()
     assert after != before
-    assert known.fingerprint() == after == Sources(str(root)).fingerprint()
+    assert known.state() == after == Sources(str(root)).state()
 
 
 def test_what_is_no_module_changes_nothing(root: Path):
     """The interpreter's own files come beside them."""
     known = Sources(str(root))
-    before = known.fingerprint()
+    before = known.state()
     (root / "__pycache__").mkdir()
     written(root / "__pycache__" / "one.pyc", "x")
     written(root / "notes.txt", "y")
-    assert known.fingerprint() == before
+    assert known.state() == before
 
 
 def test_software_that_goes_while_it_is_looked_at_is_another_one(root: Path):
     """Nothing is raised, and what is there again is found."""
     known = Sources(str(root))
-    before = known.fingerprint()
+    before = known.state()
     root.rename(root.with_name("aside"))
-    assert known.fingerprint() != before
+    assert known.state() != before
     root.with_name("aside").rename(root)
-    assert known.fingerprint() == before
+    assert known.state() == before

@@ -1,0 +1,64 @@
+"""How much one governed file may be, whoever wrote it: looking at it has a bound before it is looked at."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hobus.config import files
+from hobus.config.parse import BadText, json_value
+from hobus.config.schema import AdminConfig
+
+
+class Limits(NamedTuple):
+    """Of each file; None: nobody knows, and nothing starts, since what is shipped does not say it."""
+
+    bytes_max: int | None
+    entries_max: int | None
+    """Values in it, those within lists and objects counted. Of settings as many as their form has."""
+
+
+def limits_of(config: AdminConfig | None) -> Limits:
+    """Those of these settings; without any, of the shipped ones."""
+    if config is not None:
+        return Limits(config.ledger.bodies_max_bytes, config.governance.entries_max)
+    return Limits(_shipped("ledger", "bodies_max_bytes"), _shipped("governance", "entries_max"))
+
+
+def file_max_bytes(config: AdminConfig | None = None) -> int | None:
+    """How long a governed file may be: together they are one body of the record."""
+    return limits_of(config).bytes_max
+
+
+def _shipped(section: str, name: str) -> int | None:
+    try:
+        shipped: Any = json_value((files.SHIPPED_ROOT / files.ADMIN_CONFIG).read_text(encoding="utf-8"))
+        return int(shipped[section][name])
+    except (BadText, KeyError, TypeError, ValueError, OSError):
+        return None
+
+
+def too_long(size_bytes: int, max_bytes: int | None) -> str:
+    """Why a file of so many bytes is not read, as the end of a sentence about it; empty: it is."""
+    if max_bytes is None or size_bytes <= max_bytes:
+        return ""
+    return f"has {size_bytes} bytes; at most {max_bytes} are read (ledger.bodies_max_bytes); shorten it, or remove it"
+
+
+def too_many(value: Any, entries_max: int | None) -> str:
+    """Why a file with this value is not looked at, in the same form."""
+    count, waiting = 0, [value]
+    while waiting:
+        if entries_max is not None and count + len(waiting) > entries_max:
+            return said_of_many(entries_max)
+        one = waiting.pop()
+        count += 1
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return ""
+
+
+def said_of_many(entries_max: int) -> str:
+    """That a file has more values than that."""
+    return f"has more than {entries_max} values (governance.entries_max); shorten it, or remove it"
