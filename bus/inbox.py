@@ -25,6 +25,7 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.lanes import role_of
+from hobus.bus.loop import promptly
 from hobus.bus.messages.base import Message
 from hobus.bus.outcome import answer_of, failure_answer, follow_up, internal_fault
 from hobus.bus.port import Clock
@@ -200,12 +201,13 @@ class Inbox:
 
     def _begin(self, running: Running) -> None:
         """Its handler runs from now on, or once those before it have begun."""
-        has_turn = not self._is_beginning and not self._holds(running.principal)
-        if not self._is_beginning:
-            self._is_beginning = True
-            asyncio.get_running_loop().call_soon(self._begin_more)
+        is_first, self._is_beginning = not self._is_beginning, True
+        has_turn = is_first and not self._holds(running.principal)
         if has_turn:
             self._start(running)
+        if is_first:  # behind the first step of that one, if it has yet to come
+            asyncio.get_running_loop().call_soon(self._begin_more)
+        if has_turn:
             return
         running.is_queued = True
         self._next.add(running.principal, running.key, running, cost_of(running.size_bytes, self.settings))
@@ -237,7 +239,7 @@ class Inbox:
 
     def _begin_more(self) -> None:
         """In each turn of the loop one client's request, and those of services that come before it."""
-        self._is_beginning = self._next.has_turn
+        goes_on = self._next.has_turn
         for _ in range(self.settings.batch_max):
             while (principal := self._next.first()) is not None and self._holds(principal):
                 pass
@@ -246,12 +248,17 @@ class Inbox:
             _, running = taken
             running.is_queued = False
             self._start(running)
-            if is_client(running.principal) or running.row.reads:  # it may have much to read after this one
+            if is_client(running.principal) or _may_have_much_to_read(running):
                 break
+        self._is_beginning = goes_on or self._next.has_turn
         if self._is_beginning:
             asyncio.get_running_loop().call_soon(self._begin_more)
 
     def _start(self, running: Running) -> None:
+        """Its first step is over when this returns, where no task is running and the loop can (`bus/loop.py`)."""
+        promptly(self._make_task, running)
+
+    def _make_task(self, running: Running) -> None:
         running.task = asyncio.get_running_loop().create_task(self._run(running), name=running.header.message_id)
 
     async def _run(self, running: Running) -> None:
@@ -420,3 +427,8 @@ class Inbox:
     def tasks(self) -> list[asyncio.Task[None]]:
         """The handlers' tasks."""
         return [running.task for running in self._running.values() if running.task is not None]
+
+
+def _may_have_much_to_read(running: Running) -> bool:
+    """Whether its principal's next one has to wait until this one's answer is known, or has taken long to make."""
+    return running.row.reads and (running.task is not None or running.row.work > 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from hobus.bus.errors import BusError, RuntimeFault, fault_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
 from hobus.bus.lanes import lane_for, role_of
+from hobus.bus.loop import promptly
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
@@ -295,9 +296,7 @@ class Outbox:
             return
         self.deadlines.forget(head.correlation_id)
         self._send_held(connection)
-        for waiter in pending.waiters:
-            if not waiter.done():
-                waiter.set_result((head, body))
+        promptly(_tell, pending.waiters, (head, body))
 
     def _is_asked_again(self, connection: Connection, pending: OwnRequest[Waiter], body: bytes) -> bool:
         """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.
@@ -427,3 +426,9 @@ class Outbox:
             attempt, row is not None and row.sensitive, trace, cause.principal if cause is not None else "",
             self.instance,
         )  # fmt: skip
+
+
+def _tell(waiters: Sequence[Waiter], outcome: Outcome) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(outcome)
