@@ -25,7 +25,7 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.lanes import role_of
-from hobus.bus.loop import promptly
+from hobus.bus.loop import PromptLoop, promptly
 from hobus.bus.messages.base import Message
 from hobus.bus.outcome import answer_of, failure_answer, follow_up, internal_fault
 from hobus.bus.port import Clock
@@ -85,7 +85,10 @@ class Inbox:
     is_behind: Callable[[str], bool] = lambda _principal: False  # whoever has much to read yet begins nothing more
     _next: FairQueue[RequestKey, Running] = field(init=False)  # admitted; to begin in turns
     _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
-    _is_beginning: bool = False  # one has begun in this turn of the loop
+    _is_beginning: bool = False  # others follow in the next turn of the loop
+    _begun_in: int = -1  # the turn in which one has begun
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    """Set before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
     _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
 
@@ -189,30 +192,41 @@ class Inbox:
     def _admit(self, running: Running) -> None:
         self._running[running.key] = running
         self._shares.take(running.principal, running.size_bytes)
-        if running.deadline is not None:
-            self.deadlines.set(running.key, running.deadline)
-            self.on_deadline_set(running.deadline)
+        is_behind = False
         if running.row.mode == "ordered":
             queue = self._behind.setdefault(running.header.key, deque())
             queue.append(running)
-            if len(queue) > 1:
-                return
-        self._begin(running)
+            is_behind = len(queue) > 1
+        if not is_behind:
+            self._begin(running)
+        if running.deadline is not None and self._running.get(running.key) is running:  # else it is answered already
+            self.deadlines.set(running.key, running.deadline)
+            self.on_deadline_set(running.deadline)
 
     def _begin(self, running: Running) -> None:
         """Its handler runs from now on, or once those before it have begun."""
-        is_first, self._is_beginning = not self._is_beginning, True
-        has_turn = is_first and not self._holds(running.principal)
-        if has_turn:
+        if self._is_first_of_turn() and not self._holds(running.principal):
             self._start(running)
-        if is_first:  # behind the first step of that one, if it has yet to come
-            asyncio.get_running_loop().call_soon(self._begin_more)
-        if has_turn:
             return
+        if not self._is_beginning:
+            self._is_beginning = True
+            self.loop.call_soon(self._begin_more)
         running.is_queued = True
         self._next.add(running.principal, running.key, running, cost_of(running.size_bytes, self.settings))
         if running.principal in self._held:
             self._next.hold(running.principal)
+
+    def _is_first_of_turn(self) -> bool:
+        """Whether nothing else has begun in this turn of the loop."""
+        if self._is_beginning:
+            return False
+        loop = self.loop
+        if not isinstance(loop, PromptLoop):
+            self._is_beginning = True
+            loop.call_soon(self._begin_more)
+            return True
+        is_first, self._begun_in = self._begun_in != loop.turn, loop.turn
+        return is_first
 
     def _holds(self, principal: str) -> bool:
         """Whether it has too much to read; then it has no turn, and is looked at again after a pause."""
@@ -224,7 +238,7 @@ class Inbox:
         return principal in self._held
 
     def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(self.settings.busy_retry_ms / 1000, self._release)
+        self.loop.call_later(self.settings.busy_retry_ms / 1000, self._release)
 
     def _release(self) -> None:
         """Whoever has read enough has turns again."""
@@ -252,14 +266,14 @@ class Inbox:
                 break
         self._is_beginning = goes_on or self._next.has_turn
         if self._is_beginning:
-            asyncio.get_running_loop().call_soon(self._begin_more)
+            self.loop.call_soon(self._begin_more)
 
     def _start(self, running: Running) -> None:
         """Its first step is over when this returns, where no task is running and the loop can (`bus/loop.py`)."""
-        promptly(self._make_task, running)
+        promptly(self.loop, self._make_task, running)
 
     def _make_task(self, running: Running) -> None:
-        running.task = asyncio.get_running_loop().create_task(self._run(running), name=running.header.message_id)
+        running.task = self.loop.create_task(self._run(running), name=running.header.message_id)
 
     async def _run(self, running: Running) -> None:
         """Runs the handler and answers; also after a cancel, when the handler has cleaned up."""
@@ -285,7 +299,7 @@ class Inbox:
             answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
-        if not isinstance(answer, RuntimeFault) and running.again is None:
+        if running.afterwards and not isinstance(answer, RuntimeFault) and running.again is None:
             await follow_up(running.header, running.afterwards)
 
     def _call(self, running: Running) -> Call:

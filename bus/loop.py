@@ -26,7 +26,13 @@ Step = Callable[..., object]
 _CALL_SOON = "call_soon"
 
 
-class PatientSelector(selectors.DefaultSelector):
+class CountingSelector(selectors.BaseSelector):
+    """Counts the turns of its loop, each of which asks it once."""
+
+    turns = 0
+
+
+class PatientSelector(selectors.DefaultSelector, CountingSelector):
     """While there is something to run, asks for news in every fourth turn only; before it waits, always."""
 
     def __init__(self) -> None:
@@ -35,6 +41,7 @@ class PatientSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready; nothing where a turn is passed over."""
+        self.turns += 1
         if timeout is not None and timeout <= 0 and self._passed < _PASSES:
             self._passed += 1
             return []
@@ -45,8 +52,15 @@ class PatientSelector(selectors.DefaultSelector):
 class PromptLoop(asyncio.SelectorEventLoop):
     """The loop of every process that serves."""
 
-    def __init__(self, selector: selectors.BaseSelector | None = None) -> None:
-        super().__init__(selector if selector is not None else PatientSelector())
+    def __init__(self, selector: CountingSelector | None = None) -> None:
+        self._news = selector if selector is not None else PatientSelector()
+        self._steps: list[tuple[asyncio.Handle, Step, tuple[Any, ...], contextvars.Context]] = []
+        super().__init__(self._news)
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn that runs."""
+        return self._news.turns
 
     def promptly(self, act: Callable[..., object], *args: Any) -> None:
         """`act(*args)`, then at once, in order, what that has handed to `call_soon`.
@@ -54,25 +68,25 @@ class PromptLoop(asyncio.SelectorEventLoop):
         Within a task everything comes in its turn: no task runs inside of another one.
         """
         own = self.__dict__  # found there before the class's: asyncio's tasks and futures call what the loop has
-        if _CALL_SOON in own or asyncio.current_task(self) is not None:
+        if _CALL_SOON in own or asyncio.current_task(self) is not None or not self.is_running():
             act(*args)
             return
-        steps: list[tuple[asyncio.Handle, Step, tuple[Any, ...], contextvars.Context]] = []
-
-        def hold(callback: Step, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
-            context = context if context is not None else contextvars.copy_context()
-            handle = asyncio.Handle(callback, args, self, context)
-            steps.append((handle, callback, args, context))
-            return handle
-
-        own[_CALL_SOON] = hold
+        own[_CALL_SOON] = self._hold
         try:
             act(*args)
         finally:
             del own[_CALL_SOON]
+            steps, self._steps = self._steps, []
             for handle, callback, given, context in steps:
                 if not handle.cancelled():
                     self._step(callback, given, context)
+
+    def _hold(self, callback: Step, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        """`call_soon` meanwhile."""
+        context = context if context is not None else contextvars.copy_context()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._steps.append((handle, callback, args, context))
+        return handle
 
     def _step(self, callback: Step, args: tuple[Any, ...], context: contextvars.Context) -> None:
         """One callback, with a fault of it where asyncio puts it; a task's step raises only what ends the process."""
@@ -82,12 +96,8 @@ class PromptLoop(asyncio.SelectorEventLoop):
             self.call_exception_handler({"message": f"Exception in callback {callback!r}", "exception": error})
 
 
-def promptly(act: Callable[..., object], *args: Any) -> None:
-    """`PromptLoop.promptly` where such a loop runs, else `act(*args)`."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:  # a simulated process that thaws between two runs of its loop
-        loop = None
+def promptly(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
+    """`PromptLoop.promptly` where this is one, else `act(*args)`."""
     if isinstance(loop, PromptLoop):
         loop.promptly(act, *args)
     else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from hobus.bus.loop import PromptLoop
+from hobus.bus.loop import CountingSelector, PromptLoop
 from hobus.bus.sim.process import CURRENT, SimProcess
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class SimTask(asyncio.Task[T]):
         return self._number
 
 
-class _VirtualSelector(selectors.SelectSelector):
+class _VirtualSelector(selectors.SelectSelector, CountingSelector):
     """Nothing ever becomes ready from outside; waiting moves the clock."""
 
     def __init__(self) -> None:
@@ -45,6 +45,7 @@ class _VirtualSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """No events; the clock stands `timeout` later."""
+        self.turns += 1
         if timeout is None:
             raise Deadlock("nothing is scheduled: the awaited result can never come")
         self.now += max(0.0, timeout)

@@ -152,16 +152,18 @@ def sender_of(socket: zmq.Socket[bytes]) -> SendPart:
     return cast("SendPart", super(zmq.Socket, socket).send)
 
 
-def receiver_of(socket: zmq.Socket[bytes]) -> Receive:
-    """Takes one whole message without blocking; raises zmq.Again if there is none."""
+def receiver_of(socket: zmq.Socket[bytes], parts_at_least: int = 1) -> Receive:
+    """Takes one whole message without blocking; raises zmq.Again if there is none.
+
+    `parts_at_least`: so many a trusted sender's message always has; asking for each costs more than a part.
+    """
     receive, option = cast("Callable[[int], bytes]", socket.recv), option_of(socket)
-    parts_at_least = 2 if socket.type == zmq.ROUTER else 1  # a routing id never comes alone
+    if socket.type == zmq.ROUTER:
+        parts_at_least = 2  # a routing id never comes alone
 
     def receive_message() -> list[bytes]:
         parts = [receive(NOBLOCK)]
-        if parts_at_least > 1:
-            parts.append(receive(NOBLOCK))
-        while option(_RCVMORE):
+        while len(parts) < parts_at_least or option(_RCVMORE):
             parts.append(receive(NOBLOCK))
         return parts
 
