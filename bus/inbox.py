@@ -86,7 +86,9 @@ class Inbox:
     _next: FairQueue[RequestKey, Running] = field(init=False)  # admitted; to begin in turns
     _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
     _is_beginning: bool = False  # others follow in the next turn of the loop
-    _begun_in: int = -1  # the turn in which one has begun
+    _begun_in: int = -1  # the turn in which some have begun
+    _begun: int = 0  # so many
+    _goes_on: bool = True  # behind the last of them another one may begin in the same turn
     loop: asyncio.AbstractEventLoop = field(init=False)
     """Set before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
@@ -205,7 +207,7 @@ class Inbox:
 
     def _begin(self, running: Running) -> None:
         """Its handler runs from now on, or once those before it have begun."""
-        if self._is_first_of_turn() and not self._holds(running.principal):
+        if self._has_turn() and not self._holds(running.principal):
             self._start(running)
             return
         if not self._is_beginning:
@@ -216,8 +218,11 @@ class Inbox:
         if running.principal in self._held:
             self._next.hold(running.principal)
 
-    def _is_first_of_turn(self) -> bool:
-        """Whether nothing else has begun in this turn of the loop."""
+    def _has_turn(self) -> bool:
+        """Whether the next one may begin in this turn of the loop.
+
+        As long as nobody waits: the first, then others behind services' alone, no more than one turn of the queue has.
+        """
         if self._is_beginning:
             return False
         loop = self.loop
@@ -225,8 +230,10 @@ class Inbox:
             self._is_beginning = True
             loop.call_soon(self._begin_more)
             return True
-        is_first, self._begun_in = self._begun_in != loop.turn, loop.turn
-        return is_first
+        if loop.turn != self._begun_in:
+            self._begun_in, self._begun, self._goes_on = loop.turn, 0, True
+        self._begun += 1
+        return self._goes_on and self._begun <= self.settings.service_weight
 
     def _holds(self, principal: str) -> bool:
         """Whether it has too much to read; then it has no turn, and is looked at again after a pause."""
@@ -262,7 +269,7 @@ class Inbox:
             _, running = taken
             running.is_queued = False
             self._start(running)
-            if is_client(running.principal) or _may_have_much_to_read(running):
+            if not self._goes_on:
                 break
         self._is_beginning = goes_on or self._next.has_turn
         if self._is_beginning:
@@ -271,6 +278,7 @@ class Inbox:
     def _start(self, running: Running) -> None:
         """Its first step is over when this returns, where no task is running and the loop can (`bus/loop.py`)."""
         promptly(self.loop, self._make_task, running)
+        self._goes_on = not is_client(running.principal) and not _may_have_much_to_read(running)
 
     def _make_task(self, running: Running) -> None:
         running.task = self.loop.create_task(self._run(running), name=running.header.message_id)
