@@ -86,7 +86,7 @@ class Outbox:
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
-    loop: asyncio.AbstractEventLoop | None = None  # see Inbox; the one that runs where there was none before
+    loop: asyncio.AbstractEventLoop | None = None  # see Beginnings; the one that runs where there was none before
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
     _count: int = 0

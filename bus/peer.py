@@ -164,7 +164,7 @@ class Peer:
         """Requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
         server.attach(self._from_lane, self._inbox.discard_unstarted, self._arm)
-        self._inbox.is_behind = server.is_behind
+        self._inbox.beginnings.is_behind = server.is_behind
         if server.service in MIRRORED:
             server.on_frame = Mirror(self._broker, self._outbox)
 
@@ -173,7 +173,7 @@ class Peer:
 
         Raises BusError: no_route if the broker did not answer within `timeout_s`, denied if it refused this instance.
         """
-        self._inbox.loop = self._outbox.loop = loop = asyncio.get_running_loop()
+        self._inbox.beginnings.loop = self._outbox.loop = loop = asyncio.get_running_loop()
         self._welcome = loop.create_future()
         self._conversation.open()
         try:

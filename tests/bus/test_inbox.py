@@ -134,7 +134,7 @@ def test_what_a_principal_asks_that_has_too_much_to_read_waits_and_is_answered_l
         peer = await cluster.start(shelf, role="ledger")
         slow, polite = [await cluster.start(None, role="door") for _ in range(2)]
         behind = {slow.principal}
-        peer._inbox.is_behind = lambda principal: principal in behind
+        peer._inbox.beginnings.is_behind = lambda principal: principal in behind
         waiting = asked(slow, 5)
         gives_up = asyncio.ensure_future(slow.request("ledger", GetBody(ref="g"), expect=Body, timeout_s=0.5))
         await asyncio.gather(*asked(polite, 5))
