@@ -28,6 +28,7 @@ import zmq
 from bench.report import arguments, machine, measured_on, say_machine, write_json
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, Call
+from hobus.bus.loop import run_loop
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ledger import Ack, Body, GetBody, Provenance, Write, WriteEntry, Written
 from hobus.bus.peer import Peer
@@ -91,6 +92,10 @@ async def serve(directory: Path) -> None:
     peer = make_peer(Echo(), "ledger", directory, zeromq)
     await peer.start(timeout_s=10)
     await peer.failed()
+
+
+def worker(directory: Path) -> None:
+    run_loop(serve(directory))
 
 
 def broker(directory: Path) -> None:
@@ -209,7 +214,7 @@ def run(calls: int, rounds: int) -> list[dict[str, float | int | str]]:
                 for kind in KINDS:
                     for who, found in (
                         ("bare", measure_bare(directory, calls)),
-                        ("bus", asyncio.run(measure_ours(directory, calls, kind))),
+                        ("bus", run_loop(measure_ours(directory, calls, kind))),
                     ):
                         for size, (times, rate) in found.items():
                             samples.setdefault((who, kind, size), []).append((statistics.median(times) * 1e6, rate))
@@ -243,7 +248,7 @@ def main() -> None:
     if given.part:
         parts = {
             "broker": broker, "bare-broker": bare_broker, "bare-worker": bare_worker,
-            "worker": lambda directory: asyncio.run(serve(directory)),
+            "worker": worker,
         }  # fmt: skip
         parts[given.part](given.directory)
         return

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import msgpack
-from msgspec.msgpack import Decoder
+from msgspec.msgpack import Decoder, Encoder
 from pydantic import ValidationError
 
 from hobus.bus.envelope import HEADER_VERSION, Header
@@ -14,16 +13,14 @@ from hobus.bus.messages.base import Message, faults_in
 
 M = TypeVar("M", bound=Message)
 
-_PACKER = msgpack.Packer(use_bin_type=True)
-_HEADER = Decoder(Header)
+_HEADER, _PACKER = Decoder(Header), Encoder()
 HEADER_MAX_BYTES = 4096
 """A header holds ids and names only; the format's own bound, not a setting."""
 
 
 def pack_header(header: Header) -> bytes:
     """The wire bytes of a header."""
-    data: bytes = _PACKER.pack(header)
-    return data
+    return _PACKER.encode(header)
 
 
 def unpack_header(data: bytes) -> Header:

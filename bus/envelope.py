@@ -5,7 +5,9 @@ A header is a positional MessagePack array, versioned; the broker reads headers 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -31,6 +33,9 @@ class Kind(IntEnum):
     WELCOME = 21
     JOIN = 22
     TOOLS = 23
+
+
+HeaderFields = tuple[int, int, str, str, str, str, int, str, str, int, int, bool, str, str, str]
 
 
 class Header(NamedTuple):
@@ -66,6 +71,10 @@ class Header(NamedTuple):
         ),
     ]
     sender: Annotated[str, Field(description="stamped instance; a claimed one counts for nothing")]
+
+
+header_of: Callable[[HeaderFields], Header] = partial(tuple.__new__, Header)
+"""A header of all its fields, in a third of the time that its class takes by name: for those made of every frame."""
 
 
 def header(  # noqa: PLR0913 - one argument per wire field

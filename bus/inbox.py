@@ -1,9 +1,8 @@
 """What happens to a request that arrives: admit, run its handler, answer exactly once.
 
 Half of the shell (`bus/peer.py`). In this order:
-policy, duplicate, deadline, mailbox bound, strict decoding, handler. Handlers begin in fair turns: what one client has
-sent in a burst does not stand before what others sent meanwhile. A programming error ends its handler: the requester
-gets Failure(internal), the log gets the traceback.
+policy, duplicate, deadline, mailbox bound, strict decoding, handler, which begins in its turn (`bus/beginning.py`). A
+programming error ends its handler: the requester gets Failure(internal), the log gets the traceback.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from hobus.bus.beginning import Beginnings
 from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
 from hobus.bus.codec import decode
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.dispatch import Call, Handler
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
+from hobus.bus.fair import Shares, principal_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
@@ -79,17 +79,14 @@ class Inbox:
     counters: Counters = field(default_factory=counters("handled", "failed", "duplicates", "refused", "discarded"))
     deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
+    beginnings: Beginnings[Running] = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _shares: Shares = field(default_factory=Shares)  # of them, by principal
-    is_behind: Callable[[str], bool] = lambda _principal: False  # whoever has much to read yet begins nothing more
-    _next: FairQueue[RequestKey, Running] = field(init=False)  # admitted; to begin in turns
-    _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
-    _is_beginning: bool = False  # one has begun in this turn of the loop
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
     _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
 
     def __post_init__(self) -> None:
-        self._next = FairQueue(lambda principal: weight_of(principal, self.settings))
+        self.beginnings = Beginnings(self.settings, self._make_task)
         self.window = DuplicateWindow(
             ids_max=self.settings.dedupe_window, bytes_max=self.settings.dedupe_window_max_bytes
         )
@@ -188,71 +185,19 @@ class Inbox:
     def _admit(self, running: Running) -> None:
         self._running[running.key] = running
         self._shares.take(running.principal, running.size_bytes)
-        if running.deadline is not None:
-            self.deadlines.set(running.key, running.deadline)
-            self.on_deadline_set(running.deadline)
+        is_behind = False
         if running.row.mode == "ordered":
             queue = self._behind.setdefault(running.header.key, deque())
             queue.append(running)
-            if len(queue) > 1:
-                return
-        self._begin(running)
+            is_behind = len(queue) > 1
+        if not is_behind:
+            self.beginnings.begin(running)
+        if running.deadline is not None and self._running.get(running.key) is running:  # else it is answered already
+            self.deadlines.set(running.key, running.deadline)
+            self.on_deadline_set(running.deadline)
 
-    def _begin(self, running: Running) -> None:
-        """Its handler runs from now on, or once those before it have begun."""
-        has_turn = not self._is_beginning and not self._holds(running.principal)
-        if not self._is_beginning:
-            self._is_beginning = True
-            asyncio.get_running_loop().call_soon(self._begin_more)
-        if has_turn:
-            self._start(running)
-            return
-        running.is_queued = True
-        self._next.add(running.principal, running.key, running, cost_of(running.size_bytes, self.settings))
-        if running.principal in self._held:
-            self._next.hold(running.principal)
-
-    def _holds(self, principal: str) -> bool:
-        """Whether it has too much to read; then it has no turn, and is looked at again after a pause."""
-        if principal not in self._held and self.is_behind(principal):
-            self._held.add(principal)
-            self._next.hold(principal)
-            if len(self._held) == 1:
-                self._look_later()
-        return principal in self._held
-
-    def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(self.settings.busy_retry_ms / 1000, self._release)
-
-    def _release(self) -> None:
-        """Whoever has read enough has turns again."""
-        for principal in [one for one in self._held if not self.is_behind(one)]:
-            self._held.discard(principal)
-            self._next.release(principal)
-        if self._held:
-            self._look_later()
-        if self._next.has_turn and not self._is_beginning:
-            self._is_beginning = True
-            self._begin_more()
-
-    def _begin_more(self) -> None:
-        """In each turn of the loop one client's request, and those of services that come before it."""
-        self._is_beginning = self._next.has_turn
-        for _ in range(self.settings.batch_max):
-            while (principal := self._next.first()) is not None and self._holds(principal):
-                pass
-            if (taken := self._next.take()) is None:
-                break
-            _, running = taken
-            running.is_queued = False
-            self._start(running)
-            if is_client(running.principal) or running.row.reads:  # it may have much to read after this one
-                break
-        if self._is_beginning:
-            asyncio.get_running_loop().call_soon(self._begin_more)
-
-    def _start(self, running: Running) -> None:
-        running.task = asyncio.get_running_loop().create_task(self._run(running), name=running.header.message_id)
+    def _make_task(self, running: Running) -> None:
+        running.task = self.beginnings.loop.create_task(self._run(running), name=running.header.message_id)
 
     async def _run(self, running: Running) -> None:
         """Runs the handler and answers; also after a cancel, when the handler has cleaned up."""
@@ -278,7 +223,7 @@ class Inbox:
             answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
-        if not isinstance(answer, RuntimeFault) and running.again is None:
+        if running.afterwards and not isinstance(answer, RuntimeFault) and running.again is None:
             await follow_up(running.header, running.afterwards)
 
     def _call(self, running: Running) -> Call:
@@ -316,9 +261,7 @@ class Inbox:
         running.task = None  # one that was cancelled holds its frame, and that this one: a body until the next GC
         if self._running.pop(running.key, None) is not None:
             self._shares.give_back(running.principal, running.size_bytes)
-        if running.is_queued:
-            running.is_queued = False
-            self._next.remove(running.principal, running.key)
+        self.beginnings.forget(running)
         self.deadlines.forget(running.key)
         if running.row.mode == "ordered":
             self._next_of(running)
@@ -335,7 +278,7 @@ class Inbox:
         if not queue:
             del self._behind[running.header.key]
         elif was_first:
-            self._begin(queue[0])
+            self.beginnings.begin(queue[0])
 
     def _answer(self, running: Running, outcome: KeptReply | RuntimeFault | None) -> None:
         """One answer; kept for duplicates unless a retry may bring another one."""

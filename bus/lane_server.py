@@ -19,7 +19,7 @@ from hobus.bus.broker.admission import malformation_of, refusal_of
 from hobus.bus.catalog import CLIENT_ROLES, row_of
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.conduct import Conduct
-from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.envelope import Header, Kind, header, header_of
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.histogram import Counters, counters
@@ -147,7 +147,7 @@ class LaneServer:
             self._heard_unbound(routing, frames)
             return
         client.heard_at = self.clock.monotonic()
-        stamped = Header._make((*head[:-2], client.principal, client.instance))  # the lane's word, not the sender's
+        stamped = header_of((*head[:-2], client.principal, client.instance))  # the lane's word, not the sender's
         self._from_client(client, stamped, frames)
 
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,11 +18,12 @@ from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.conversation import Connection, send_or_drop
 from hobus.bus.correlation import OwnRequest, PendingTable
 from hobus.bus.deadlines import Deadlines
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.errors import BusError, RuntimeFault, fault_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
 from hobus.bus.lanes import lane_for, role_of
+from hobus.bus.loop import promptly
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
@@ -85,6 +86,7 @@ class Outbox:
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
+    loop: asyncio.AbstractEventLoop | None = None  # see Beginnings; the one that runs where there was none before
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
     _count: int = 0
@@ -119,7 +121,8 @@ class Outbox:
     ) -> R:
         """The decoded reply, or the fault behind the failure; see `bus.port.Bus.request`."""
         body = self._encoded(message)
-        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        loop = self.loop or asyncio.get_running_loop()
+        waiter: asyncio.Future[Outcome] = loop.create_future()
         pending = self._pending.get(message_id) if message_id is not None else None
         if pending is not None:
             pending.waiters.append(waiter)  # the same id is on its way: one request, one outcome, both get it
@@ -295,9 +298,7 @@ class Outbox:
             return
         self.deadlines.forget(head.correlation_id)
         self._send_held(connection)
-        for waiter in pending.waiters:
-            if not waiter.done():
-                waiter.set_result((head, body))
+        promptly(self.loop or asyncio.get_running_loop(), _tell, pending.waiters, (head, body))
 
     def _is_asked_again(self, connection: Connection, pending: OwnRequest[Waiter], body: bytes) -> bool:
         """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.
@@ -421,9 +422,15 @@ class Outbox:
             lane = lane_for(service, message.TYPE)
             if not lane or lane not in self.connections:  # what goes by a lane is not on the tap, and needs none
                 trace = cause.trace or trace_from(cause.message_id)
-        return Header(
+        return header_of((
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,
             attempt, row is not None and row.sensitive, trace, cause.principal if cause is not None else "",
             self.instance,
-        )  # fmt: skip
+        ))  # fmt: skip
+
+
+def _tell(waiters: Sequence[Waiter], outcome: Outcome) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(outcome)

@@ -21,7 +21,7 @@ from hobus.bus.catalog import row_of
 from hobus.bus.codec import decode, pack_header
 from hobus.bus.conversation import Connection, Conversation, send_or_drop
 from hobus.bus.dispatch import Actor, handlers_of
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.inbox import CAUSE, Inbox, ReplyRoute
@@ -164,7 +164,7 @@ class Peer:
         """Requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
         server.attach(self._from_lane, self._inbox.discard_unstarted, self._arm)
-        self._inbox.is_behind = server.is_behind
+        self._inbox.beginnings.is_behind = server.is_behind
         if server.service in MIRRORED:
             server.on_frame = Mirror(self._broker, self._outbox)
 
@@ -173,7 +173,8 @@ class Peer:
 
         Raises BusError: no_route if the broker did not answer within `timeout_s`, denied if it refused this instance.
         """
-        self._welcome = asyncio.get_running_loop().create_future()
+        self._inbox.beginnings.loop = self._outbox.loop = loop = asyncio.get_running_loop()
+        self._welcome = loop.create_future()
         self._conversation.open()
         try:
             async with asyncio.timeout(timeout_s):
@@ -395,11 +396,11 @@ class Peer:
             if answer.kind != Kind.STREAM:
                 self._held.append((request, answer))
             return
-        head = Header(
+        head = header_of((
             HEADER_VERSION, int(answer.kind), self._outbox.next_id(), request.message_id, request.message_id,
             answer.type, answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace,
             "", self.instance,
-        )  # fmt: skip
+        ))  # fmt: skip
         send_or_drop(self._broker, head, answer.body)
 
     # --- deadlines and counters -------------------------------------------------------------------------------------

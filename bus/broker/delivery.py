@@ -13,7 +13,7 @@ from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
 from hobus.bus.codec import pack_header, unpack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.fair import is_client
 from hobus.bus.lanes import is_foreign
 from hobus.bus.messages.gateway import Prompt
@@ -160,11 +160,11 @@ class Delivery:
         state, requester, asked = self._state, pending.requester, pending.header
         if pending.share and (units := len(body) // state.settings.fair_unit_bytes) and requester.role in CLIENT_ROLES:
             state.pacing.charge(pending.share, pending.principal, units, state.now)
-        stamped = Header(
+        stamped = header_of((
             HEADER_VERSION, frame.kind, frame.message_id, frame.correlation_id, frame.causation_id, frame.type,
             frame.type_version, requester.instance, asked.key, 0, asked.attempt, pending.row.sensitive,
             frame.trace or asked.trace, pending.principal, worker.instance,
-        )  # fmt: skip
+        ))  # fmt: skip
         if requester is state.me:
             state.own_answers.append((stamped, body))
         elif not requester.is_lost:

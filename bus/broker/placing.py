@@ -17,7 +17,7 @@ from hobus.bus.broker.state import State
 from hobus.bus.broker.sticky import first_owner
 from hobus.bus.broker.waiting import ANYBODY
 from hobus.bus.codec import pack_header
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
 from hobus.bus.messages.control import Cancelled
 
 
@@ -158,11 +158,11 @@ class Placement:
 
     def _forward(self, pending: OpenRequest, worker: BoundPeer, remaining_ms: int) -> None:
         state, frame = self._state, pending.header
-        stamped = Header(
+        stamped = header_of((
             HEADER_VERSION, frame.kind, frame.message_id, "", frame.causation_id, frame.type, frame.type_version,
             frame.destination, frame.key, remaining_ms, frame.attempt, pending.row.sensitive, frame.trace,
             pending.principal, pending.requester.instance,
-        )  # fmt: skip
+        ))  # fmt: skip
         state.actions.append(Send(worker.connection, pack_header(stamped), pending.body))
         state.tap("delivered", stamped, stamped.sender, worker=worker.instance, body=pending.body)
 

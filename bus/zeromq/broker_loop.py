@@ -38,7 +38,7 @@ from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
-from hobus.bus.zeromq.drained import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from hobus.bus.zeromq.drained import EVENTS, MANY, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
 from hobus.bus.zeromq.key_book import KeyFiles
 from hobus.bus.zeromq.remote_router import MARK, RemoteRouter
 from hobus.bus.zeromq.tap import TapPublisher
@@ -215,19 +215,22 @@ class BrokerLoop:
         """Handles what has arrived, at most a batch; whether there may be more.
 
         A descriptor that has spoken mostly means a message; otherwise, and after each one, EVENTS is asked, which is
-        cheaper than an EAGAIN.
+        cheaper than an EAGAIN. Where it has said some times that there is more, there are many, taken without asking.
         """
         receive, step, monotonic, option = self._receive, self._step, self._clock.monotonic, self._option
-        left_bytes = self._settings.batch_max_bytes
+        left_bytes, more_count = self._settings.batch_max_bytes, 0
         for _ in range(self._settings.batch_max):
             if left_bytes <= 0:
                 break
-            if not has_spoken and not option(EVENTS) & POLLIN:
-                return False
+            if more_count < MANY and not has_spoken:
+                if not option(EVENTS) & POLLIN:
+                    return False
+                more_count += 1
             has_spoken = False
             try:
                 parts = receive()
             except zmq.Again:
+                more_count = 0
                 continue
             left_bytes -= len(parts[-1])
             now = monotonic()

@@ -106,7 +106,7 @@ class CurveLink(DealerLink):
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
         monitor = dealer.get_monitor_socket(_EVENTS)
-        self._socket = DrainedSocket(dealer, settings, self._received, self._flush)
+        self._socket = self._drained(dealer)
         self._monitor = DrainedSocket(monitor, settings, self._monitored)
         # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
         self._timer = self._loop.call_later(3 * settings.handshake_timeout_ms / 1000, self._failed, "unreachable", "")

@@ -16,7 +16,7 @@ from hobus.bus.errors import BusError
 from hobus.bus.link import OnFrames
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.context import ZeroMQ
-from hobus.bus.zeromq.drained import DrainedSocket
+from hobus.bus.zeromq.drained import DrainedSocket, receiver_of
 
 _FRAMES = 2
 
@@ -38,6 +38,11 @@ class DealerLink:
         dealer.setsockopt(zmq.IMMEDIATE, 1)
         dealer.setsockopt(zmq.PROBE_ROUTER, 1)
         return dealer
+
+    def _drained(self, dealer: zmq.Socket[bytes]) -> DrainedSocket:
+        """Watched from now on; broker and lanes send nothing but header and body."""
+        receive = receiver_of(dealer, _FRAMES)
+        return DrainedSocket(dealer, self._settings, self._received, self._flush, receive=receive)
 
     def _begin(self) -> None:
         """There is a frame to send, and no socket."""
@@ -96,4 +101,4 @@ class ZeroMQLink(DealerLink):
             dealer.setsockopt(zmq.RECONNECT_IVL, self._settings.local_reconnect_min_ms)
             dealer.setsockopt(zmq.RECONNECT_IVL_MAX, self._settings.local_reconnect_max_ms)
         dealer.connect(self._endpoint)
-        self._socket = DrainedSocket(dealer, self._settings, self._received, self._flush)
+        self._socket = self._drained(dealer)

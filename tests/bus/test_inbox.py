@@ -13,6 +13,7 @@ from hobus.bus.codec import encode
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.envelope import Kind, header
 from hobus.bus.errors import BusError
+from hobus.bus.inbox import ReplyRoute
 from hobus.bus.messages.ledger import Body, GetBody
 from tests.conformance.clusters import SimCluster, bus_settings
 
@@ -133,7 +134,7 @@ def test_what_a_principal_asks_that_has_too_much_to_read_waits_and_is_answered_l
         peer = await cluster.start(shelf, role="ledger")
         slow, polite = [await cluster.start(None, role="door") for _ in range(2)]
         behind = {slow.principal}
-        peer._inbox.is_behind = lambda principal: principal in behind
+        peer._inbox.beginnings.is_behind = lambda principal: principal in behind
         waiting = asked(slow, 5)
         gives_up = asyncio.ensure_future(slow.request("ledger", GetBody(ref="g"), expect=Body, timeout_s=0.5))
         await asyncio.gather(*asked(polite, 5))
@@ -232,3 +233,98 @@ def test_nothing_of_a_request_that_is_over_stays_until_the_collector_comes(clust
         cluster.run(scenario())
     finally:
         gc.enable()
+
+
+async def received(peer, *questions, sender="ho1/1@a", names="q"):
+    """What was answered, by id, once these have come in one piece from this sender; and what a moment later."""
+    answers = []
+    route = ReplyRoute("", lambda request, _answer: answers.append(request.message_id))
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    def arrive():
+        for number, question in enumerate(questions):
+            head = header(
+                Kind.REQUEST, f"{names}{number}", type=question.TYPE, destination="ledger", deadline_ms=1000,
+                sender=sender,
+            )  # fmt: skip
+            peer._inbox.receive(head, encode(question, 1000), route)
+        loop.call_later(0.01, over.set_result, list(answers))
+
+    loop.call_soon(arrive)
+    return await over, answers
+
+
+def test_handlers_that_await_nothing_have_answered_when_their_requests_were_taken_in(cluster):
+    """Without a task that waits for its turn, and without a deadline: as many as a service has in one turn of the queue."""
+
+    async def scenario():
+        shelf = Shelf()
+        shelf.go.set()
+        peer = await cluster.start(shelf, role="ledger")
+        at_once, in_all = await received(peer, *(GetBody(ref=f"{n}") for n in range(12)))
+        names = [f"q{n}" for n in range(12)]
+        assert SETTINGS.service_weight == 8
+        assert at_once == names[:8] and in_all == names
+        assert len(peer._inbox) == len(peer._inbox.deadlines) == 0 and peer._inbox.tasks() == []
+
+    cluster.run(scenario())
+
+
+def test_of_clients_one_has_been_answered_when_their_requests_were_taken_in(cluster):
+    """Each other one has a turn of the loop of its own, also behind a service's."""
+
+    async def scenario():
+        shelf = Shelf()
+        shelf.go.set()
+        peer = await cluster.start(shelf, role="ledger")
+        loop, turns = asyncio.get_running_loop(), []
+        shelf.begun = Noting(lambda: turns.append(loop.turn))
+        at_once, _ = await received(peer, *(GetBody(ref=f"{n}") for n in range(3)), sender="door/1@a")
+        assert at_once == ["q0"] and turns == [turns[0], turns[0] + 1, turns[0] + 2]
+
+    cluster.run(scenario())
+
+
+def test_a_handler_that_waits_has_begun_when_its_request_was_taken_in_and_keeps_its_deadline(cluster):
+    """It can be cancelled, and expires, as any other."""
+
+    async def scenario():
+        shelf = Shelf()
+        peer = await cluster.start(shelf, role="ledger")
+        at_once, _ = await received(peer, GetBody(ref="1"))
+        assert at_once == [] and len(shelf.begun) == 1 and len(peer._inbox.deadlines) == len(peer._inbox.tasks()) == 1
+        await asyncio.sleep(1.1)
+        assert len(peer._inbox) == len(peer._inbox.deadlines) == 0
+
+    cluster.run(scenario())
+
+
+def test_a_read_that_waits_lets_the_next_one_begin_in_the_next_turn(cluster):
+    """What it will have to read is not known before; one that was answered at once holds up nobody."""
+
+    async def scenario():
+        shelf = Shelf()
+        peer = await cluster.start(shelf, role="ledger")
+        loop, turns = asyncio.get_running_loop(), []
+        shelf.begun = Noting(lambda: turns.append(loop.turn))
+        await received(peer, *(GetBody(ref=f"{n}") for n in range(3)))
+        assert turns == [turns[0], turns[0] + 1, turns[0] + 2]
+        shelf.go.set()
+        del turns[:]
+        await received(peer, *(GetBody(ref=f"{n}") for n in range(10)), names="again")
+        assert turns == [turns[0]] * 8 + [turns[0] + 1] * 2
+
+    cluster.run(scenario())
+
+
+class Noting(list):
+    """Calls back for everything that is added to it."""
+
+    def __init__(self, on_append):
+        super().__init__()
+        self.on_append = on_append
+
+    def append(self, value):
+        super().append(value)
+        self.on_append()

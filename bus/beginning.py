@@ -1,0 +1,141 @@
+"""Whose handler begins next: in fair turns (`bus/fair.py`), and as long as nobody waits a few of them at once.
+
+What one client has sent in a burst does not stand before what others sent meanwhile: of clients' requests one begins in
+each turn of the loop, behind those of services whose turn comes before it. Whoever has much to read yet has no turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from hobus.bus.catalog import Row
+from hobus.bus.fair import FairQueue, cost_of, is_client, weight_of
+from hobus.bus.loop import PromptLoop, promptly
+from hobus.bus.settings import BusSettings
+from hobus.bus.window import RequestKey
+
+
+class Begins(Protocol):
+    """A request whose handler is to run."""
+
+    key: RequestKey
+    row: Row
+    task: asyncio.Task[None] | None
+    principal: str
+    size_bytes: int
+    is_queued: bool
+
+
+T = TypeVar("T", bound=Begins)
+
+
+@dataclass(slots=True)
+class Beginnings(Generic[T]):
+    """The requests of one inbox that may begin, and those that have begun in this turn of the loop."""
+
+    settings: BusSettings
+    make_task: Callable[[T], None]
+    is_behind: Callable[[str], bool] = lambda _principal: False
+    """Whether this principal has so much to read yet that nothing more of it begins."""
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    """Set before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
+    _next: FairQueue[RequestKey, T] = field(init=False)
+    _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
+    _is_beginning: bool = False  # others follow in the next turn of the loop
+    _begun_in: int = -1  # the turn in which some have begun
+    _begun: int = 0  # so many
+    _goes_on: bool = True  # behind the last of them another one may begin in the same turn
+
+    def __post_init__(self) -> None:
+        self._next = FairQueue(lambda principal: weight_of(principal, self.settings))
+
+    def begin(self, one: T) -> None:
+        """Its handler runs from now on, or once those before it have begun.
+
+        Where no task is running, and the loop can, its first step is over when this returns (`bus/loop.py`).
+        """
+        if self._has_turn() and not self._holds(one.principal):
+            self._start(one)
+            return
+        if not self._is_beginning:
+            self._is_beginning = True
+            self.loop.call_soon(self._begin_more)
+        one.is_queued = True
+        self._next.add(one.principal, one.key, one, cost_of(one.size_bytes, self.settings))
+        if one.principal in self._held:
+            self._next.hold(one.principal)
+
+    def forget(self, one: T) -> None:
+        """It does not begin any more, if it has not."""
+        if one.is_queued:
+            one.is_queued = False
+            self._next.remove(one.principal, one.key)
+
+    def _has_turn(self) -> bool:
+        """Whether the next one may begin in this turn of the loop.
+
+        As long as nobody waits: the first, then others behind services' alone, no more than one turn of the queue has.
+        """
+        if self._is_beginning:
+            return False
+        loop = self.loop
+        if not isinstance(loop, PromptLoop):
+            self._is_beginning = True
+            loop.call_soon(self._begin_more)
+            return True
+        if loop.turn != self._begun_in:
+            self._begun_in, self._begun, self._goes_on = loop.turn, 0, True
+        self._begun += 1
+        return self._goes_on and self._begun <= self.settings.service_weight
+
+    def _start(self, one: T) -> None:
+        promptly(self.loop, self.make_task, one)
+        self._goes_on = not is_client(one.principal) and not _may_have_much_to_read(one)
+
+    def _begin_more(self) -> None:
+        """In each turn of the loop one client's request, and those of services that come before it."""
+        goes_on = self._next.has_turn
+        for _ in range(self.settings.batch_max):
+            while (principal := self._next.first()) is not None and self._holds(principal):
+                pass
+            if (taken := self._next.take()) is None:
+                break
+            _, one = taken
+            one.is_queued = False
+            self._start(one)
+            if not self._goes_on:
+                break
+        self._is_beginning = goes_on or self._next.has_turn
+        if self._is_beginning:
+            self.loop.call_soon(self._begin_more)
+
+    def _holds(self, principal: str) -> bool:
+        """Whether it has too much to read; then it has no turn, and is looked at again after a pause."""
+        if principal not in self._held and self.is_behind(principal):
+            self._held.add(principal)
+            self._next.hold(principal)
+            if len(self._held) == 1:
+                self._look_later()
+        return principal in self._held
+
+    def _look_later(self) -> None:
+        self.loop.call_later(self.settings.busy_retry_ms / 1000, self._release)
+
+    def _release(self) -> None:
+        """Whoever has read enough has turns again."""
+        for principal in [one for one in self._held if not self.is_behind(one)]:
+            self._held.discard(principal)
+            self._next.release(principal)
+        if self._held:
+            self._look_later()
+        if self._next.has_turn and not self._is_beginning:
+            self._is_beginning = True
+            self._begin_more()
+
+
+def _may_have_much_to_read(one: Begins) -> bool:
+    """Whether its principal's next one has to wait until this one's answer is known, or has taken long to make."""
+    return one.row.reads and (one.task is not None or one.row.work > 1)
