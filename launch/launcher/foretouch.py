@@ -2,8 +2,8 @@
 
 A fork shares each page of its maker's until it writes to it, and the copying, page by page, is a good part of what a
 restart takes. Which pages that will be its living siblings tell: a page that the kernel holds for one of them alone is
-one that it wrote to. What half of them wrote to is taken for what each will; that memory the waiting process would
-take anyway as soon as it is anything.
+one that it wrote to. What three quarters of them wrote to is taken for what each will; that memory the waiting process
+would take anyway as soon as it is anything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Area(NamedTuple):
 
 
 def foretouch(siblings: Iterable[int]) -> int:
-    """So many pages that half of these processes, forked from the same one, wrote to are this process's own now."""
+    """So many pages that three quarters of these processes, forked from the same one, wrote to are its own now."""
     areas = writable()
     counts = [0] * len(areas)  # of each page a byte: how many of them have it for themselves
     asked = 0
@@ -46,7 +46,7 @@ def foretouch(siblings: Iterable[int]) -> int:
             asked += 1
     if not asked:
         return 0
-    is_wanted = bytes(int(count >= (asked + 1) // 2) for count in range(256))
+    is_wanted = bytes(int(count >= asked - asked // 4) for count in range(256))
     touched = 0
     for area, count in zip(areas, counts, strict=True):
         wanted = count.to_bytes(area.pages, "little").translate(is_wanted)

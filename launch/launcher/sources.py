@@ -26,11 +26,11 @@ class Sources:
         try:
             if not self._listed or any(_stat(path).st_mtime_ns != at for path, at in self._listed):
                 self._list()
-            states = [_stat(path) for path in self._modules]
+            states = tuple([(state.st_mtime_ns, state.st_size) for state in map(_stat, self._modules)])
         except OSError:  # one went while it was looked at
             self._listed = []
             return 0
-        return hash((self._modules, tuple([(state.st_mtime_ns, state.st_size) for state in states])))
+        return hash((self._modules, states))
 
     def _list(self) -> None:
         self._listed = []
