@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from hobus.launch.cluster.kernel import make_own
+from hobus.launch.cluster.kernel import make_own, mappings
 
 SIBLINGS_MAX = 16
 """More of them tell nothing new."""
@@ -59,14 +59,7 @@ def foretouch(siblings: Iterable[int]) -> int:
 
 def writable() -> list[Area]:
     """Of this process, in order. Empty where the system does not tell."""
-    found: list[Area] = []
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_bytes().splitlines():
-            place, permissions = line.split(None, 2)[:2]
-            if permissions == b"rw-p":
-                begin, end = (int(address, 16) for address in place.split(b"-"))
-                found.append(Area(begin, (end - begin) // _PAGE_BYTES))
-    return found
+    return [Area(one.begin, (one.end - one.begin) // _PAGE_BYTES) for one in mappings(b"rw-p")]
 
 
 def own_pages(pid: int, areas: Iterable[Area]) -> list[int]:
