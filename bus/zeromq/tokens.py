@@ -52,9 +52,10 @@ def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
     started = _start_time(pid) if pid is not None else None
     token = _Token(instance=instance, role=role, hash=_hash(secret), pid=pid, started=started)
     path = folder / _file_name(instance)
-    for older in folder.glob(_file_name(instance.partition("@")[0] + "@*")):
-        if older != path:
-            older.unlink(missing_ok=True)
+    of_its_name = path.name.partition("@")[0] + "@"
+    for name in _names(folder):
+        if name.startswith(of_its_name) and name != path.name:
+            (folder / name).unlink(missing_ok=True)
     write_private(path, token.model_dump_json().encode(), is_durable=False)
     return secret
 
@@ -91,13 +92,7 @@ class TokenDirectory:
     def living(self) -> list[str]:
         """Every incarnation that a token was made for and whose process lives."""
         found: list[str] = []
-        try:
-            names = sorted(os.listdir(self._folder))  # noqa: PTH208 - a pattern would be compiled for this once
-        except OSError:
-            return found
-        for name in names:
-            if not name.endswith(_SUFFIX):
-                continue
+        for name in sorted(_names(self._folder)):
             try:
                 token = _Token.model_validate_json((self._folder / name).read_bytes())
             except (OSError, ValueError):
@@ -122,6 +117,15 @@ def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
         protocol=HEADER_VERSION,
     )
     return authenticate(stranger) is not None
+
+
+def _names(folder: Path) -> list[str]:
+    """Of all tokens; none where there is no such directory."""
+    try:
+        # A glob pattern would be compiled for each question.
+        return [name for name in os.listdir(folder) if name.endswith(_SUFFIX)]  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def _file_name(instance: str) -> str:

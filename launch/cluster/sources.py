@@ -22,7 +22,7 @@ class Sources:
     each start of a process, is one question to the system per module.
     """
 
-    def __init__(self, root: str = ROOT) -> None:
+    def __init__(self, root: str) -> None:
         self._root = root
         self._listed: list[tuple[str, int]] = []
         """Each directory, and its time before it was listed."""
@@ -33,11 +33,11 @@ class Sources:
         try:
             if not self._listed or any(_stat(path).st_mtime_ns != at for path, at in self._listed):
                 self._list()
-            states = [_stat(path) for path in self._modules]
+            states = tuple([(state.st_mtime_ns, state.st_size) for state in map(_stat, self._modules)])
         except OSError:  # one went while it was looked at
             self._listed = []
             return _NONE
-        return self._modules, tuple([(state.st_mtime_ns, state.st_size) for state in states])
+        return self._modules, states
 
     def _list(self) -> None:
         self._listed = []
@@ -55,4 +55,4 @@ class Sources:
 
 def sources_digest() -> str:
     """Of the software on disk, for what is kept beyond this process. Takes some 5 ms."""
-    return hashlib.sha256(repr(Sources().state()).encode("utf-8", "surrogateescape")).hexdigest()
+    return hashlib.sha256(repr(Sources(ROOT).state()).encode("utf-8", "surrogateescape")).hexdigest()

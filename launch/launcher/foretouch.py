@@ -2,8 +2,8 @@
 
 A fork shares each page of its maker's until it writes to it, and the copying, page by page, is a good part of what a
 restart takes. Which pages that will be its living siblings tell: a page that the kernel holds for one of them alone is
-one that it wrote to. What half of them wrote to is taken for what each will; that memory the waiting process would
-take anyway as soon as it is anything.
+one that it wrote to. What three quarters of them wrote to is taken for what each will; that memory the waiting process
+would take anyway as soon as it is anything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from hobus.launch.cluster.kernel import make_own
+from hobus.launch.cluster.kernel import make_own, mappings
 
 SIBLINGS_MAX = 16
 """More of them tell nothing new."""
@@ -36,7 +36,7 @@ class Area(NamedTuple):
 
 
 def foretouch(siblings: Iterable[int]) -> int:
-    """So many pages that half of these processes, forked from the same one, wrote to are this process's own now."""
+    """So many pages that three quarters of these processes, forked from the same one, wrote to are its own now."""
     areas = writable()
     counts = [0] * len(areas)  # of each page a byte: how many of them have it for themselves
     asked = 0
@@ -46,7 +46,7 @@ def foretouch(siblings: Iterable[int]) -> int:
             asked += 1
     if not asked:
         return 0
-    is_wanted = bytes(int(count >= (asked + 1) // 2) for count in range(256))
+    is_wanted = bytes(int(count >= asked - asked // 4) for count in range(256))
     touched = 0
     for area, count in zip(areas, counts, strict=True):
         wanted = count.to_bytes(area.pages, "little").translate(is_wanted)
@@ -59,14 +59,7 @@ def foretouch(siblings: Iterable[int]) -> int:
 
 def writable() -> list[Area]:
     """Of this process, in order. Empty where the system does not tell."""
-    found: list[Area] = []
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_bytes().splitlines():
-            place, permissions = line.split(None, 2)[:2]
-            if permissions == b"rw-p":
-                begin, end = (int(address, 16) for address in place.split(b"-"))
-                found.append(Area(begin, (end - begin) // _PAGE_BYTES))
-    return found
+    return [Area(one.begin, (one.end - one.begin) // _PAGE_BYTES) for one in mappings(b"rw-p")]
 
 
 def own_pages(pid: int, areas: Iterable[Area]) -> list[int]:

@@ -34,6 +34,7 @@ from hobus.launch.cluster.home import (
     sockets_directory,
     sweep,
 )
+from hobus.launch.cluster.kernel import give_back_code
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import Command, ReloadCommand
@@ -225,6 +226,7 @@ class Launcher:
             if self._board.has_reported and not has_settled:
                 has_settled = True
                 collector.settle()
+                give_back_code()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
             if not is_soon:
                 crew.use_calm()

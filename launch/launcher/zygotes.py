@@ -26,7 +26,7 @@ import structlog
 from hobus.bus.port import Clock
 from hobus.config.schema import LauncherConfig
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.sources import Sources, State
+from hobus.launch.cluster.sources import ROOT, Sources, State
 from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.foretouch import SIBLINGS_MAX
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
@@ -83,7 +83,7 @@ class Lineage:
     _is_given_up: bool = False
     _is_open: bool = True
     _replacements: int = 0
-    _sources: Sources = field(default_factory=Sources)
+    _sources: Sources = field(default_factory=lambda: Sources(ROOT))
 
     @property
     def is_hopeful(self) -> bool:
