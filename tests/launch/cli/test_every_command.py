@@ -183,7 +183,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["tap", "colour=red"],
         ["tap", "type=nope"],
         ["token", "create", "--ttl", "soon"],
-        ["up", "--detach", "--config", "/no/such/file"],
+        pytest.param(["up", "--detach", "--config", "/no/such/file"], marks=pytest.mark.slow),  # starts an interpreter
         ["up", "--detach", "--listen", "nowhere"],
         ["up", "--detach", "--scale", "ho1=many"],
         ["worker", "join", "no-token"],
