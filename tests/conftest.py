@@ -46,8 +46,18 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """All in tests/process is marked so: a run that leaves those tests out does not load them either (a second a worker)."""
+    is_left_out = config.option.markexpr.startswith("not process and")
+    return True if is_left_out and collection_path == _HERE / "process" else None
+
+
 def pytest_collection_finish() -> None:
-    """What was collected stays, and is not looked at again; what a test makes is, as in every process of a cluster."""
+    """What was collected stays, and is not looked at again; what a test makes is, as in every process of a cluster.
+
+    Frozen first: the look at all that was collected would take a second.
+    """
+    gc.freeze()
     settle()
     gc.enable()
 

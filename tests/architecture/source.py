@@ -13,10 +13,15 @@ FOLDERS = ("hobus", "bus", "actors", "ledger_service", "gateway_service", "launc
 
 
 @cache
+def files() -> dict[str, Path]:
+    """Dotted name -> file of every module that ships; all that is needed while tests are collected."""
+    return {dotted_name(path): path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))}
+
+
+@cache
 def modules() -> dict[str, ast.Module]:
     """Dotted name -> syntax tree of every module that ships."""
-    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
-    return {dotted_name(path): ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in files}
+    return {name: ast.parse(path.read_text(encoding="utf-8"), str(path)) for name, path in files().items()}
 
 
 def dotted_name(path: Path) -> str:
@@ -26,10 +31,17 @@ def dotted_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All of a module, in the order of `ast.walk`."""
+    return tuple(ast.walk(tree))
+
+
+@cache
 def imports(tree: ast.Module) -> dict[str, str]:
     """Local name -> the dotted name behind it, for every import at any depth."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found[alias.asname or alias.name.partition(".")[0]] = (
@@ -50,8 +62,8 @@ def uses(tree: ast.Module) -> tuple[tuple[str, int], ...]:
 
 def _uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
     known = imports(tree)
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
+    inner = {id(node.value) for node in nodes(tree) if isinstance(node, ast.Attribute)}
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
             dotted = _dotted(node)
             if dotted is not None:

@@ -17,7 +17,7 @@ from hobus.bus.messages.base import Message, Record
 from hobus.bus.messages.control import LIMITED_BY
 from hobus.bus.messages.failure import Failure
 from hobus.bus.settings import BusSettings
-from tests.architecture.source import ROOT, modules
+from tests.architecture.source import ROOT, files, modules
 
 _SIZED = (str, bytes, list, dict)
 _UNBOUNDED = {
@@ -78,7 +78,7 @@ SAID_BY_THE_BROKER: dict[str, set[str]] = {
 
 
 @pytest.mark.parametrize(
-    "name", sorted(m for m in modules() if m.startswith("hobus.bus.broker.") or m == "hobus.bus.lane_server")
+    "name", sorted(m for m in files() if m.startswith("hobus.bus.broker.") or m == "hobus.bus.lane_server")
 )
 def test_what_can_be_too_large_is_encoded_where_that_is_caught(name: str) -> None:
     """Both raise for what a peer says or asks: each call stands in a `try` for RuntimeFault, or is listed."""

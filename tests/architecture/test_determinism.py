@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.architecture.source import modules, uses
+from tests.architecture.source import files, modules, uses
 
 DRAWN = (
     "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns",
@@ -57,7 +57,7 @@ THREADS = ("threading", "concurrent.futures", "multiprocessing", "asyncio.to_thr
 TOOL_PROCESS = "hobus.actors.ho1_executor.tools.standard_streams"
 """Runs in no actor: it tells threads of tools apart."""
 ACTORS = sorted(
-    name for name in modules() if name.startswith(("hobus.actors.", "hobus.ledger_service.", "hobus.gateway_service."))
+    name for name in files() if name.startswith(("hobus.actors.", "hobus.ledger_service.", "hobus.gateway_service."))
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.architecture.source import imports, modules
+from tests.architecture.source import files, imports, modules, nodes
 
 SHELLS: dict[str, str] = {
     "hobus.actors.ho1_executor.file_reads": "reads files of this machine",
@@ -134,7 +134,7 @@ PORTS = {
     "hobus.bus.port.Clock",
 }
 
-RULES = sorted(name for name in modules() if name.startswith(RULE_HOMES) and name not in SHELLS)
+RULES = sorted(name for name in files() if name.startswith(RULE_HOMES) and name not in SHELLS)
 
 
 def machine_imports(tree: ast.Module) -> set[str]:
@@ -146,7 +146,7 @@ def machine_imports(tree: ast.Module) -> set[str]:
 def impure(module: str) -> list[str]:
     """What of this module waits or touches the machine."""
     tree = modules()[module]
-    waiting = [node.name for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)]
+    waiting = [node.name for node in nodes(tree) if isinstance(node, ast.AsyncFunctionDef)]
     return sorted(machine_imports(tree)) + waiting
 
 

@@ -6,7 +6,7 @@ import ast
 from functools import cache
 
 from hobus.config.schema import AdminConfig
-from tests.architecture.source import modules
+from tests.architecture.source import modules, nodes
 from tests.architecture.test_defaults import SECTIONS
 
 DECLARED_IN = ("hobus.config.schema", "hobus.bus.settings", "hobus.config.consistency")
@@ -19,10 +19,10 @@ NOT_USED_YET: dict[str, str] = {}
 def read_names() -> frozenset[str]:
     """Every attribute that some module reads, and every text; by name alone, so that a common name may hide a dead knob."""
     trees = [tree for name, tree in modules().items() if name not in DECLARED_IN]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    every = [node for tree in trees for node in nodes(tree)]
+    attributes = {node.attr for node in every if isinstance(node, ast.Attribute)}
     return frozenset(
-        attributes | {node.value for node in nodes if isinstance(node, ast.Constant) and type(node.value) is str}
+        attributes | {node.value for node in every if isinstance(node, ast.Constant) and type(node.value) is str}
     )
 
 

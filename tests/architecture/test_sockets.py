@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 from hobus.bus.zeromq.context import ZeroMQ
-from tests.architecture.source import modules, uses
+from tests.architecture.source import modules, nodes, uses
 from tests.bus.broker.rig import settings_with
 
 MAKER = "hobus.bus.zeromq.context"
@@ -45,6 +45,6 @@ def test_nobody_else_makes_sockets_or_gives_them_either() -> None:
         module
         for module, tree in modules().items()
         if module.startswith("hobus.bus.zeromq") and module != MAKER
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute) and node.attr in attributes
     ] == []

@@ -10,11 +10,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
 from hobus.config.json_schema import SchemaFault, check_schema, validator_of
+from tests.laws import law
 
 SECONDS_MAX = 3.0
 """Beyond any of these here, on a busy machine too; without a bound they take minutes, or until the end of time."""
@@ -237,8 +237,7 @@ SCHEMAS = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
-@given(schema=SCHEMAS, value=VALUES)
+@law(100, 300, schema=SCHEMAS, value=VALUES)
 def test_the_verdict_is_that_of_the_reference_implementation(schema: Any, value: Any) -> None:
     """For schemas and values of every form; what is refused as a schema is never run."""
     whole = {

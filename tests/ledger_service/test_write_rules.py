@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.ledger_drills.rig import SESSION, append, medium, running, start, take_over, write
 from hobus.bus.messages.ledger import STREAMS, WriteEntry
 from hobus.bus.sim.disk import SimDisk
+from tests.laws import law
 
 
 @dataclass
@@ -99,8 +99,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
-@given(_steps)
+@law(25, 80, steps=_steps)
 def test_the_ledger_answers_as_the_model_does(steps):
     """Any writes, in one batch or many, before and after an index flush or a restart: same acks, same record."""
     asyncio.run(_compare(steps))

@@ -263,7 +263,9 @@ def test_a_tool_with_the_name_of_one_of_the_agents_own_is_refused():
 
 
 @pytest.mark.parametrize("role", ["ho1", "ho2", "gateway", "ledger", "host"])
-@pytest.mark.parametrize("moment_s", [0.001, 0.02, 0.2, 0.35])
+@pytest.mark.parametrize(
+    "moment_s", [0.001, 0.2, *(pytest.param(moment_s, marks=pytest.mark.slow) for moment_s in (0.02, 0.35))]
+)
 def test_a_turn_that_brings_results_survives_the_loss_of_a_process(role, moment_s):
     """One answer that rests on the result, or the degraded one where the record of it was away; never two."""
     with SimulatedCluster(with_thinking(shipped_snapshot(), 300)) as cluster:

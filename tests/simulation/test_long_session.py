@@ -46,6 +46,7 @@ _NEWEST_LINE = 40
 """What a classification sees of the past."""
 
 
+@pytest.mark.slow
 def test_many_turns_are_remembered_and_none_costs_more_than_its_history_budget():
     """A small budget is full after a few turns; from then on turns are equal."""
     made = snapshot(budget={"history_budget": 300}, ho2={"history_turns_max": 4})

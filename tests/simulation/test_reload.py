@@ -32,7 +32,6 @@ from tests.journals import check_record
 from tests.sessions import Person, answering, stands_still
 
 QUESTION = "what packages are installed?"
-TURNS = 32
 
 
 def slow() -> Snapshot:
@@ -86,9 +85,10 @@ def digests(entries: Sequence[Entry]) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.parametrize("turns", [8, pytest.param(32, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("strike", ["", "ho2", "host", "gateway", "ho1", "broker"])
-def test_turns_in_flight_end_under_their_own_and_new_ones_begin_under_the_new(strike: str) -> None:
-    """32 turns, another configuration in their middle, a process killed right after: all answered, none degraded."""
+def test_turns_in_flight_end_under_their_own_and_new_ones_begin_under_the_new(strike: str, turns: int) -> None:
+    """Many turns, another configuration in their middle, a process killed right after: all answered, none degraded."""
     first = slow()
     second = renamed(first, ADMIN="You answer in the new way.", CLERK="You are the clerk.")
     with SimulatedCluster(first, ho1=4) as cluster:
@@ -98,7 +98,7 @@ def test_turns_in_flight_end_under_their_own_and_new_ones_begin_under_the_new(st
         async def story() -> list[TurnResult]:
             await recorded(launcher, first)
             async with asyncio.TaskGroup() as group:
-                asked = [group.create_task(_ask(cluster, f"in-{number}")) for number in range(TURNS)]
+                asked = [group.create_task(_ask(cluster, f"in-{number}")) for number in range(turns)]
                 await launcher.sleep(0.6)
                 change = group.create_task(reloaded(launcher, second))
                 if strike:
@@ -114,8 +114,8 @@ def test_turns_in_flight_end_under_their_own_and_new_ones_begin_under_the_new(st
         named = digests(entries)
     assert [(one.outcome, one.code, one.reason) for one in results if one.outcome != "success"] == []
     runs = [str(result.run_id) for result in results]
-    assert [named[run] for run in runs[:TURNS]] == [{first.digest}] * TURNS
-    assert [named[run] for run in runs[TURNS:]] == [{second.digest}] * 4
+    assert [named[run] for run in runs[:turns]] == [{first.digest}] * turns
+    assert [named[run] for run in runs[turns:]] == [{second.digest}] * 4
     check_record(entries)
 
 

@@ -116,6 +116,7 @@ def costs(questions: Questions) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 def test_turn_and_loading_cost_the_same_at_every_age(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 20, 200 and 500 turns: same requests, same entries, bytes within the digits of a run's number."""
     questions = listening(monkeypatch)

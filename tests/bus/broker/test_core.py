@@ -10,6 +10,7 @@ from hobus.bus.broker.events import FrameReceived
 from hobus.bus.codec import pack_header
 from hobus.bus.envelope import Kind, header
 from tests.bus.broker.rig import Rig
+from tests.laws import law
 
 CLIENTS = ("ho2/1", "ho2/2")
 WORKERS = ("ho1/1", "ho1/2", "ho1/3")
@@ -194,8 +195,9 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["stranger", "client", "worker"]), HEADERS, BODIES), max_size=12))
+@law(
+    20, 80, frames=st.lists(st.tuples(st.sampled_from(["stranger", "client", "worker"]), HEADERS, BODIES), max_size=12)
+)
 def test_no_bytes_of_a_peer_raise_or_harm_others(frames):
     """Strangers and authenticated peers send anything: the core goes on, and a pair that behaves is served as ever."""
     rig = Rig()

@@ -211,8 +211,9 @@ def test_a_stored_field_that_is_not_what_stands_there_is_refused(number, value):
         decode_stored(pack(fields))
 
 
-def test_no_bytes_make_a_decoder_fail_in_any_other_way():
-    """100,000 frames: noise, and what was whole with bytes flipped, cut and added."""
+@pytest.mark.parametrize("frames", [15_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_no_bytes_make_a_decoder_fail_in_any_other_way(frames):
+    """Noise, and what was whole with bytes flipped, cut and added."""
     draw = random.Random(7)
     entry = to_entry(SIMPLE, 4, bytes(HASH_BYTES), [b"abc"])
     refusal = Failure(code="busy", retryable=True, detail="later")
@@ -224,7 +225,7 @@ def test_no_bytes_make_a_decoder_fail_in_any_other_way():
         (Written, Written.model_construct(acks=[Ack("known", 3, "id")], failures={2: refusal}).to_bytes()),
     ]
     refused = 0
-    for number in range(100_000):
+    for number in range(frames):
         cls, data = whole[number % len(whole)]
         changed = bytearray(data) if number % 5 else bytearray(draw.randbytes(draw.randrange(40)))
         for _ in range(draw.randrange(1, 4)):
@@ -242,7 +243,7 @@ def test_no_bytes_make_a_decoder_fail_in_any_other_way():
             refused += 1
         else:
             assert decode(cls, again.to_bytes(), BIG) == again
-    assert refused > 50_000
+    assert refused > frames // 2
 
 
 @given(st.binary(max_size=200))

@@ -62,6 +62,7 @@ def test_same_seed_same_bytes() -> None:
     assert digest_of(1) != digest_of(2)
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes_under_any_hash_seed() -> None:
     """No order depends on how strings hash."""
     script = "from tests.bus.sim.test_world import digest_of; print(digest_of(7))"

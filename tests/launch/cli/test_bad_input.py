@@ -175,6 +175,7 @@ def test_every_tool_that_cannot_be_loaded_is_named_at_once_with_its_own_reason(t
     assert "no installed package has it" in lines["missing"] and "; install it" in lines["missing"]
 
 
+@pytest.mark.slow  # starts interpreters that import tools
 def test_faults_of_tools_are_told_beside_those_of_the_configuration(tmp_path, capsys):
     """All at once, by `config check` and `up` alike; a name that no tool can have is told once."""
     own = tmp_path / "config" / "admin_config.json"

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import json
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,16 +183,16 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["tap", "colour=red"],
         ["tap", "type=nope"],
         ["token", "create", "--ttl", "soon"],
-        ["up", "--detach", "--config", "/no/such/file"],
+        pytest.param(["up", "--detach", "--config", "/no/such/file"], marks=pytest.mark.slow),  # starts an interpreter
         ["up", "--detach", "--listen", "nowhere"],
         ["up", "--detach", "--scale", "ho1=many"],
         ["worker", "join", "no-token"],
     ],
     ids=" ".join,
 )
-def test_what_there_is_not_and_what_is_none_is_a_mistake_of_usage(words, tmp_path, capsys):
+def test_what_there_is_not_and_what_is_none_is_a_mistake_of_usage(words, record, tmp_path, capsys):
     """Unknown names and ids, bad values, bad JSON: code 2 and one sentence."""
-    asyncio.run(_record(tmp_path))
+    shutil.copytree(record, tmp_path, dirs_exist_ok=True)
     (tmp_path / "logs").mkdir()
     code, out, err = run(capsys, *words, "--home", str(tmp_path))
     assert (code, out) == (exit_codes.USAGE, ""), err
@@ -199,9 +200,9 @@ def test_what_there_is_not_and_what_is_none_is_a_mistake_of_usage(words, tmp_pat
 
 
 @pytest.mark.parametrize("path", OF_THE_RECORD)
-def test_a_damaged_record_has_a_code_of_its_own(path, tmp_path, capsys):
+def test_a_damaged_record_has_a_code_of_its_own(path, record, tmp_path, capsys):
     """Code 3, whoever reads it."""
-    asyncio.run(_record(tmp_path))
+    shutil.copytree(record, tmp_path, dirs_exist_ok=True)
     segment = tmp_path / "ledger" / "segments" / segment_name(0)
     data = bytearray(segment.read_bytes())
     data[data.find(b"HOBUSLG1", 8) + 100] ^= 1
@@ -222,9 +223,9 @@ tests/process/test_exit_codes.py."""
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_a_listing_for_programs_is_an_object_with_a_named_list(path, tmp_path, capsys):
+def test_a_listing_for_programs_is_an_object_with_a_named_list(path, record, tmp_path, capsys):
     """So that something can stand beside the list tomorrow."""
-    asyncio.run(_record(tmp_path))
+    shutil.copytree(record, tmp_path, dirs_exist_ok=True)
     (tmp_path / "logs").mkdir()
     more = ["--list-faults"] if path == "simulate" else []
     code, out, _err = run(capsys, *path.split(), *more, "--json", "--home", str(tmp_path))
@@ -319,10 +320,18 @@ class _Place:
         self.snapshot = shipped_snapshot()
 
 
-async def _record(home: Path) -> None:
-    async with running(RealDisk(home / "ledger"), ledger_config()) as ledger:
-        for number in range(3):
-            await ledger.write(write(f"e{number}"))
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    """A home with a small record, to be copied."""
+    home = tmp_path_factory.mktemp("recorded")
+
+    async def written() -> None:
+        async with running(RealDisk(home / "ledger"), ledger_config()) as ledger:
+            for number in range(3):
+                await ledger.write(write(f"e{number}"))
+
+    asyncio.run(written())
+    return home
 
 
 def test_down_where_nothing_runs_is_done_already(tmp_path, capsys):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment, plain
@@ -23,6 +22,7 @@ from tests.actors.ho2_supervisor.attention.assembling import (
     requiring,
     template,
 )
+from tests.laws import law
 
 SEARCH = {
     "query": "{{ user_input }}", "sources": ["ledger"], "max_results": 2, "relevance_threshold": 0.5,
@@ -275,8 +275,8 @@ FRAGMENTS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
-@given(
+@law(
+    40, 150,
     pipeline=st.lists(STAGES, min_size=1, max_size=7),
     given_=st.fixed_dictionaries(dict.fromkeys(("memory", "history", "liveness", "file_read", "horizontal_search"), FRAGMENTS)),
     tokens_max=st.integers(1, 60),

@@ -98,10 +98,13 @@ def _journal() -> list[Entry]:
     return JOURNAL
 
 
-def test_every_prefix_loads_to_what_its_whole_fold_gives(journal: list[Entry]) -> None:
+@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_prefix_loads_to_what_its_whole_fold_gives(journal: list[Entry], stride: int) -> None:
     """A crash at any moment, right before and right after a snapshot included: same bytes, same texts, same next id."""
-    assert names(journal).count("STATE_SNAPSHOT") >= 4
-    for length in range(len(journal) + 1):
+    snapshots = [number for number, name in enumerate(names(journal)) if name == "STATE_SNAPSHOT"]
+    assert len(snapshots) >= 4
+    around = {number + beside for number in snapshots for beside in (0, 1)}
+    for length in sorted({*range(0, len(journal), stride), *around, len(journal)}):
         got = loaded(Shelf(journal[:length]), page=7)
         assert everything(got.record) == everything(replayed(journal[:length])), length
 

@@ -65,12 +65,13 @@ class Sessions(RuleBasedStateMachine):
         assert differences(self.life.entries, self.life.record) == []
 
 
-def test_no_sequence_of_events_breaks_an_invariant() -> None:
+@pytest.mark.parametrize("lives", [8, pytest.param(30, marks=pytest.mark.slow)])
+def test_no_sequence_of_events_breaks_an_invariant(lives: int) -> None:
     """Epochs, ids, batches, holds, leases, deadlines, pauses, rejections, snapshots: see `lives.faults`."""
     run_state_machine_as_test(
         Sessions,
         settings=settings(
-            max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=lives, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def test_a_history_that_cannot_be_kept_ends_no_chat(tmp_path):
     assert remembered(directory) == []
 
 
+@pytest.mark.slow
 def test_chats_of_one_home_lose_nothing_of_each_other(tmp_path):
     """They take turns at the file."""
     path = tmp_path / "chat_history"
