@@ -174,9 +174,14 @@ def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
     return f"EVT-{session_id}-{run_seq}-{signal_id}"
 
 
+def folded(text: str) -> str:
+    """Its words, whatever their case and white space: texts with the same ones say the same."""
+    return " ".join(text.casefold().split())
+
+
 def statement_signal_id(statement: str) -> str:
     """`explicit:<hash of the statement>`, whatever its case and spaces: its words stand in no id."""
-    return f"explicit:{_digest(' '.join(statement.casefold().split()))}"
+    return f"explicit:{_digest(folded(statement))}"
 
 
 def gate_window_key(as_of: str, window_hours: float) -> int:

@@ -35,6 +35,7 @@ def ours(result: TurnResult) -> dict[str, Any]:
         "outcome": result.outcome,
         **({"reason": result.reason} if result.reason else {}),
         **({"template_fault": result.template_fault} if result.template_fault else {}),
+        **({"remembered": result.remembered.model_dump()} if result.remembered is not None else {}),
     }
 
 

@@ -10,7 +10,7 @@ from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.records import STREAMS
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.memory import DeactivateOverlay, OverlayChanged
+from hobus.bus.messages.memory import DeactivateOverlay, LogOverlay, OverlayChanged, OverlayLogged
 from hobus.bus.record.entry import Provenance
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
@@ -162,6 +162,22 @@ def test_a_line_of_memory_is_told_with_the_events_behind_it_and_one_that_is_off_
         assert next(one for one in entries if one.sequence == line.sequence).event_type == "HO3_OVERLAY"
     assert {one.reason for one in last.left_out} == {"a person switched it off"}
     assert {one.artifact_id for one in last.left_out} >= {one.artifact_id for one in first.shown}
+
+
+def test_a_line_with_the_words_of_one_that_is_shown_is_told_as_left_out_for_that():
+    """Of two artifacts of two signals one stands in the prompt, and names the other one's reason."""
+    with lesson() as one:
+        one.ask_until_crossed()
+        first, second = (overlay.artifact for overlay in one.overlays()[:2])
+        same = {"context_line": first.context_line.upper(), "scope": "global", "weight": 0.01}
+        twin = second.model_copy(update={"artifact_id": "ART-twin", **same})
+        one.tell(LogOverlay(agent_id="ADMIN", overlay=twin), OverlayLogged)
+        session_id = one.ask().session_id
+        found = explained(one.cluster.entries(), session_id, 1, snapshot(("ho3.enabled", True))).memory
+    assert found is not None
+    assert first.artifact_id in {line.artifact_id for line in found.shown}
+    [left] = [line for line in found.left_out if line.artifact_id == "ART-twin"]
+    assert left.reason == f"the line of {first.artifact_id}, which is shown, has the same words"
 
 
 def test_gates_are_told_as_of_the_turn(taught):

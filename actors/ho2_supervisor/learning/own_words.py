@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from hobus.bus.messages.given_history import own_words
+from hobus.bus.messages.ids import folded
 
 _END_MARKS = " .!?…"
 _FENCES = ("```", "~~~")
@@ -25,7 +26,7 @@ def is_said(statement: str, message: str | None) -> bool:
     """
     if message is None:
         return False
-    words, said = _folded(statement.strip(_END_MARKS)), _folded(_unquoted(own_words(message)))
+    words, said = folded(statement.strip(_END_MARKS)), folded(_unquoted(own_words(message)))
     if not words:
         return False
     quoted = [found.span() for found in _QUOTED.finditer(said)]
@@ -34,10 +35,6 @@ def is_said(statement: str, message: str | None) -> bool:
         if not is_quoted and _NEGATED.search(said[max(0, found.start() - 60) : found.start()]) is None:
             return True
     return False
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _unquoted(text: str) -> str:

@@ -12,7 +12,7 @@ from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.bus.messages.ids import parse_iso
+from hobus.bus.messages.ids import folded, parse_iso
 from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import Segment
 
@@ -60,18 +60,19 @@ def select_biases(
 ) -> list[ArtifactFacts]:
     """The artifacts whose lines go into this turn's prompt, the strongest first.
 
-    One that does not fit what is left of the budget is skipped, and the next one tried.
+    One that does not fit what is left of the budget is skipped, and the next one tried. Of several with the same words
+    the strongest stands for all.
     """
     fitting = [bias for bias in artifacts if _applies(bias.artifact, turn_labels, as_of_ts)]
     fitting.sort(key=lambda bias: (-score(bias, as_of_ts), -bias.artifact.weight, bias.artifact.artifact_id))
-    chosen: list[ArtifactFacts] = []
+    chosen: dict[str, ArtifactFacts] = {}
     left = budget.tokens
     for bias in fitting:
-        cost = budget.cost(bias.artifact.context_line)
-        if cost <= left:
+        cost, words = budget.cost(bias.artifact.context_line), folded(bias.artifact.context_line)
+        if cost <= left and words not in chosen:
             left -= cost
-            chosen.append(bias.artifact)
-    return chosen
+            chosen[words] = bias.artifact
+    return list(chosen.values())
 
 
 def score(bias: Bias, as_of_ts: str) -> float:

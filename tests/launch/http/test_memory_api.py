@@ -1,5 +1,7 @@
 """A key's own memory over HTTP: what is remembered of it, and how it changes that; nobody else's."""
 
+import json
+
 import pytest
 
 from bench.builders import shipped_snapshot
@@ -69,6 +71,27 @@ def test_what_forbids_or_obliges_waits_as_shipped(door):
         async with door.http() as http:
             await state(http, *said)
             assert await lines(http) == [(words, "pending") for words in said]
+
+    door.run(work())
+
+
+def test_openais_answers_say_what_was_remembered(door):
+    """Whole in a header and beside their fields, in a stream in the last piece; nothing where nothing was stated."""
+    asked = {"model": "ADMIN", "messages": [{"role": "user", "content": PREFERENCE}]}
+
+    async def work():
+        async with door.http() as http:
+            whole = await http.post("/v1/chat/completions", json=asked)
+            told = whole.json()["remembered"]
+            assert (told["statement"], told["state"]) == (PREFERENCE, "active")
+            assert whole.headers["x-hobus-remembered"] == f"active {told['artifact_id']}"
+            response = await http.post("/v1/responses", json={"model": "ADMIN", "input": PREFERENCE})
+            assert response.json()["remembered"] == told
+            streamed = await http.post("/v1/chat/completions", json=asked | {"stream": True})
+            pieces = [json.loads(line[6:]) for line in streamed.text.splitlines() if line.startswith("data: {")]
+            assert [piece["remembered"] for piece in pieces if "remembered" in piece] == [told]
+            silent = await http.post("/v1/responses", json={"model": "ADMIN", "input": "good day to you"})
+            assert "remembered" not in silent.json() and "x-hobus-remembered" not in silent.headers
 
     door.run(work())
 

@@ -83,6 +83,14 @@ def test_a_line_that_does_not_fit_is_skipped_and_the_next_one_tried() -> None:
     assert chosen(large, tokens=0) == []
 
 
+def test_of_lines_with_the_same_words_the_strongest_is_shown() -> None:
+    """Whatever their case and white space, and whatever they rest on; the room is another one's."""
+    weak = bias("ART-1", weight=0.4, context_line="Never  use SSH.")
+    strong = bias("ART-2", weight=0.9, context_line="never use ssh.")
+    other = bias("ART-3", weight=0.3, context_line="Never use tar.")
+    assert chosen(weak, strong, other, tokens=6) == ["ART-2", "ART-3"]
+
+
 def test_the_line_is_passed_on_verbatim() -> None:
     """What was learned is copied, never edited."""
     line = "  Ünïcode, “quotes” and {{ braces }} stay.  "
