@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import parse_iso
 from hobus.config.schema import AdminConfig
@@ -221,7 +222,8 @@ def _changed(
         at=asking.now(),
         **more,
     )
-    answer = asking.ask(place, asked, m.OverlayChanged)
+    with in_doubt():
+        answer = asking.ask(place, asked, m.OverlayChanged)
     artifact = answer.overlay.artifact
     changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
     return Output(answer, lambda: say(changed))

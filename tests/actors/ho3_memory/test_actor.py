@@ -586,6 +586,7 @@ def test_memory_is_read_while_the_ledger_is_away_and_logging_fails_in_time():
         began = made.world.loop.time()
         fault = made.refusal(m.LogSignal(agent_id=AGENT, signal=signal(3, 3)), m.SignalsLogged, timeout_s=0.5)
         assert fault.code == "unavailable" and fault.retryable
+        assert "whether it was applied is not known: ask again" in fault.detail
         assert made.world.loop.time() - began < 0.5
         assert made.signals().signals[0].count == 3
         made.start_ledger()
