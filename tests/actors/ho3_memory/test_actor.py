@@ -350,7 +350,7 @@ def test_a_rejected_constraint_is_off_and_cannot_be_confirmed():
         name = made.log_overlay(artifact(artifact_type="constraint")).artifact_id
         assert "confirm it" in refused(m.ActivateOverlay, 0.5)
         assert changed_by(made, m.DeactivateOverlay, name, 1).state == "off"
-        assert "activate it" in refused(m.ConfirmOverlay, 2)
+        assert "switch it on" in refused(m.ConfirmOverlay, 2)
         for _ in range(2):
             assert changed_by(made, m.ActivateOverlay, name, 3).state == "pending"
         assert changed_by(made, m.ConfirmOverlay, name, 4).state == "active"
