@@ -19,6 +19,8 @@ Across the wire there is one shape, `Failure(code, retryable, detail)`; `fault_o
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from hobus.bus.messages.failure import Failure
@@ -158,3 +160,19 @@ def fault_of(failure: Failure) -> RuntimeFault:
         retry_after_ms=failure.retry_after_ms,
         facts=dict(failure.facts),
     )
+
+
+IN_DOUBT = "whether it was applied is not known: ask again"
+_UNANSWERED = OUT_OF_TIME_CODES | {"peer_lost"}
+
+
+@contextmanager
+def in_doubt() -> Generator[None]:
+    """Around the request for a change: the fault of one that nobody answered says that it may have been applied."""
+    try:
+        yield
+    except RuntimeFault as fault:
+        if fault.code not in _UNANSWERED:
+            raise
+        said = fault.as_failure().model_copy(update={"detail": f"{fault.detail}; {IN_DOUBT}"})
+        raise fault_of(said) from None

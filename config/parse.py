@@ -149,7 +149,9 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
                 return f"{path}.{tag}: missing; add it"
             return f"{path}.{tag}: is {str(context['tag'])[:40]!r}; one of {context['expected_tags']}"
         case "literal_error":
-            return f"{path}: is {str(detail['input'])[:40]!r}; write {detail.get('ctx', {})['expected']}"
+            found: Any = detail["input"]
+            shown = repr(found[:40]) if isinstance(found, str) else _shown(found)
+            return f"{path}: is {shown}; write {detail.get('ctx', {})['expected']}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
         case "string_too_short" if not str(detail["input"]).strip():

@@ -186,7 +186,7 @@ class Memory(Actor):
         if overlay.state == "pending":
             return await self._change(call, message)
         if overlay.state == "off" and not self._is_logged(message, call):
-            raise BusError("rejected", f"{message.artifact_id} is off, it does not wait: activate it first")
+            raise BusError("rejected", f"{message.artifact_id} is off, it does not wait: switch it on first")
         return m.OverlayChanged(overlay=overlay)
 
     async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:

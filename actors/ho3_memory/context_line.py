@@ -9,9 +9,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of what a reader does not see or what breaks a line: controls, formats, separators, unassigned."""
+_FILLERS = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U0001d159\U00016fe4"
+    + "".join(map(chr, (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0))))
+)
+"""Letters, marks and signs that nobody sees: fillers of Hangul and others, the blank Braille cell, variants."""
+_EMOJI_STYLES = frozenset("\ufe0e\ufe0f")
+"""They choose how the sign before them looks; behind anything else nobody sees them."""
+_STYLED = frozenset({"So", "Sm", "Po", "Nd"})
 
 _LOOKALIKES = str.maketrans(
     {
@@ -20,9 +29,17 @@ _LOOKALIKES = str.maketrans(
         **dict(zip("օոսհցԍքյաւ", "onuhggpjwu", strict=True)),
         **dict(zip("ıɑɡɩɪʏʀɴʟꜱᴀᴄᴅᴇᴊᴋᴍᴏᴘᴛᴜᴠᴡᴢⅼ", "iagiiyrnlsacdejkmoptuvwzl", strict=True)),
         **dict.fromkeys("\u2236\ua789\u02d0\u02f8\u05c3\u0589\u0703\u0704\ua4fd\u16ec\u1804\u205a\u2982", ":"),
-        **dict.fromkeys("\u2039\u27e8\u3008\u276e\u29fc\u02c2\u1438\u300a\u27ea\u00ab\u226a", "<"),
-        **dict.fromkeys("\u203a\u27e9\u3009\u276f\u29fd\u02c3\u1433\u300b\u27eb\u00bb\u226b", ">"),
-        **dict.fromkeys("\u2044\u2215\u29f8\u2571\u27cb\u0338", "/"),
+        **dict.fromkeys(
+            "\u2039\u27e8\u3008\u276c\u276e\u2770\u2991\u2993\u2996\u29fc\u02c2\u02f1\u1438\u16b2\U0001d236", "<"
+        ),
+        **dict.fromkeys(
+            "\u203a\u27e9\u3009\u276d\u276f\u2771\u2992\u2994\u2995\u29fd\u02c3\u02f2\u1433\U00016f3f\U0001d237", ">"
+        ),
+        **dict.fromkeys("\u300a\u27ea\u00ab\u226a\u22d6\u22d8\u2aa1\u2af7\u2b9c", "<"),
+        **dict.fromkeys("\u300b\u27eb\u00bb\u226b\u22d7\u22d9\u2aa2\u2af8\u2b9e\u27a4", ">"),
+        **dict.fromkeys(
+            "\u2044\u2215\u29f8\u2571\u27cb\u0338\u2041\u1735\u2cc7\u3033\u30ce\u31d3\u4e3f\U0001d23a", "/"
+        ),
     }
 )
 """Small letters of other scripts that look like a Latin one, and signs that look like a colon, a bracket or a slash."""
@@ -51,12 +68,13 @@ _MARKERS = re.compile(
 
 _ORDERS = re.compile(
     r"""
-    \b(?:ignore|disregard|forget|override|overrule|bypass|skip|discard|neglect)\b.{0,60}
-        \b(?:previous|prior|earlier|preceding|above|before|all|any|every|these|those|your|system|other|safety)\b.{0,40}
-        \b(?:instructions?|prompts?|rules?|messages?|guidelines?|directions?|directives?|orders?|polic(?:y|ies)
-            |constraints?|restrictions?|training|told)\b
+    \b(?:ignor|disregard|forget|forgot|overrid|overrul|bypass|skip|discard|neglect)\w*\b.{0,60}
+        \b(?:previous|prior|earlier|preceding|above|before|all|any|every|these|those|your|system|other|safety
+            |everything|anything|whatever)\b.{0,40}
+        \b(?:instruct(?:ions?|ed)|prompts?|rules?|messages?|guidelines?|directions?|directives?|orders?|polic(?:y|ies)
+            |constraints?|restrictions?|training|told|taught)\b
     | \b(?:you\s+are|act)\s+(?:now|from\s+now\s+on)\b | \bnew\s+(?:system\s+)?instructions?\b
-    | \b(?:reveal|print|repeat|show|leak|output|disclose)\b.{0,40}
+    | \b(?:reveal|print|repeat|show|leak|output|disclos)\w*\b.{0,40}
         \b(?:system\s+prompt|instructions|api\s+keys?|passwords?|secrets?|credentials?)\b
     | \b(?:jailbreak|developer\s+mode|dan\s+mode|no\s+restrictions|without\s+(?:any\s+)?restrictions)\b
     """,
@@ -77,8 +95,7 @@ def fault_of_line(line: str, *, chars_max: int) -> str:
     """'' or what is wrong with the line, without repeating it."""
     if len(line) > chars_max:
         return f"context_line has {len(line)} characters; the limit is {chars_max} (ho3.context_line_max_chars)"
-    hidden = next((char for char in line if unicodedata.category(char) in _HIDDEN), None)
-    if hidden is not None:
+    if hidden := _hidden(line):
         return f"context_line holds the control or invisible character U+{ord(hidden):04X}"
     if line != line.strip():
         return "context_line begins or ends with white space"
@@ -94,6 +111,15 @@ def fault_of_line(line: str, *, chars_max: int) -> str:
         return "context_line holds a tag"
     if _SENTENCE_END.search(plain) is not None or _WIDE_SENTENCE_END.search(line) is not None:
         return "context_line is more than one sentence"
+    return ""
+
+
+def _hidden(line: str) -> str:
+    """The first character that nobody sees; empty: there is none."""
+    for before, char in pairwise(f" {line}"):
+        is_loose = char in _EMOJI_STYLES and unicodedata.category(before) not in _STYLED
+        if is_loose or char in _FILLERS or unicodedata.category(char) in _HIDDEN:
+            return char
     return ""
 
 

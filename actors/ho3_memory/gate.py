@@ -64,6 +64,8 @@ def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Confi
     if signal_id in config.gate_excluded_signals:
         return "never crosses alone (ho3.gate_excluded_signals)"
     if signal_id.startswith(STATED):
+        if not facts.tally.event_count:
+            return "nobody asked about stated it; what its principal states is in force without a gate"
         return "stated by its principal, and so in force without a gate"
     if facts.principal is None and not config.shared_types:
         return "nothing is shared between principals (ho3.shared_types)"

@@ -21,7 +21,7 @@ import structlog
 from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
 from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, fact_of, signal_entry_id
-from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
+from hobus.bus.errors import IN_DOUBT, LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
 from hobus.bus.port import Bus
@@ -196,7 +196,7 @@ class Store:
         except TimeoutError:
             raise LedgerError(
                 "unavailable",
-                f"{entries[0].submission_id}: the ledger did not acknowledge it within {timeout_s:.3f} s; log it again",
+                f"{entries[0].submission_id}: the ledger did not acknowledge it within {timeout_s:.3f} s; {IN_DOUBT}",
             ) from None
         return Logged(acks, is_new)
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import NonBlank
 from hobus.bus.messages.ids import iso
@@ -113,7 +114,8 @@ async def _changed(request: Request, body: MemoryChangeBody) -> Response:
         "at": iso(door.bus.now()), **({} if body.weight is None else {"new_weight": body.weight}),
     }  # fmt: skip
     change = _CHANGES[body.change](**about)
-    changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
+    with in_doubt():
+        changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
     return JSONResponse(_line(changed.overlay).model_dump(mode="json"))
 
 

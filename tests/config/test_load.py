@@ -326,6 +326,17 @@ def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: s
     assert "specs/SPEC-MINE-001/manifest.yaml" in caught.value.detail
 
 
+@pytest.mark.parametrize(("mode", "said"), [(None, "null"), (True, "true"), (7, "7"), ("x", "'x'"), ([], "a list")])
+def test_a_value_that_is_none_of_those_that_there_are_is_shown_as_it_is_written(
+    tmp_path: Path, mode: object, said: str
+) -> None:
+    """In JSON's words, not Python's."""
+    value = copy.deepcopy(SHIPPED)
+    value["projection"]["mode"] = mode
+    (fault,) = faults_of(tmp_path, value)
+    assert f"projection.mode: is {said}; write " in fault
+
+
 @pytest.mark.parametrize("number", ["9007199254740993", "-9007199254740993", "1" + "0" * 30, "1e999"])
 def test_a_number_that_no_message_can_carry_is_a_fault_of_its_setting(tmp_path: Path, number: str) -> None:
     """Beyond 2**53 readers of JSON and MessagePack differ or fail: the setting is named instead."""

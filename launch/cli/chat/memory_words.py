@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.session import Remembered
@@ -55,7 +56,8 @@ async def about_memory(words: list[str], talk: Talk) -> list[tuple[str, str]]:
     async with connected(place, "operator") as bus:
         if words:
             change = _change(words, agent_id)
-            changed = await bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=timeout_s)
+            with in_doubt():
+                changed = await bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=timeout_s)
             return [_line(changed.overlay)]
         question = m.ReadOverlays(agent_id=agent_id, principal=m.LOCAL, active_only=False)
         shown: list[m.Overlay] = []

@@ -71,6 +71,9 @@ def known_template(template: str | None, snapshot: Snapshot, *, agent: str | Non
     """The overrides that ask for it. Raises UsageFault where this agent, None: of whoever's session, cannot have it."""
     if template is None:
         return None
+    if agent is None and template not in snapshot.templates:
+        there_are = ", ".join(snapshot.templates) or "none"
+        raise UsageFault(f"--template: there is no attention template {template[:64]!r}; there are {there_are}")
     agents = [one for one in snapshot.agents.values() if agent in (None, one.agent_id)]
     faults = [override_fault(snapshot.templates, one, template) for one in agents]
     if faults and all(faults):

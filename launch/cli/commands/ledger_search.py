@@ -11,11 +11,12 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Hit, Hits, Search
 from hobus.bus.record.catalog import SEARCHED_STREAMS, SEARCHED_TYPES
+from hobus.config.files import find
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.commands.options import DURATION, Output, Sent, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
-from hobus.launch.console.errors import UsageFault
+from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.output import cell, counted, day_and_minute, note, table, zone
 from hobus.launch.sessions.journal import FromDirectory, journals_of
 from hobus.ledger_service.search_reader import search_directory
@@ -61,6 +62,8 @@ def search(  # noqa: PLR0913 - one per option
     if found.reached < found.head:
         behind = counted(found.head - found.reached, "entry", "entries")
         note(f"the newest {behind} of the record were not searched yet; ask again in a moment")
+    if agent and not found.hits and f"agents/{agent}.json" not in find(layers_of(home))[0]:
+        note(f"there is no agent {cell(agent)}: {next_here('agent list')}")
     document: dict[str, Any] = found.model_dump(mode="json")
     return Output(document, lambda: _show(found, question))
 

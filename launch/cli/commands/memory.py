@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import parse_iso
 from hobus.config.schema import AdminConfig
@@ -55,8 +56,8 @@ def signals(*, home: Home, agent_id: str | None, as_of: str | None, principal: s
     """List the signals: whose, how often, in how many sessions, when last, and what they weigh now."""
     place = asking.place(home)
     question = m.ReadSignals(
-        agent_id=asking.agent(place, agent_id), principal=asking.principal(principal), as_of_ts=asking.time(as_of),
-        min_count=min_count, with_ids=wants_json(),
+        agent_id=asking.agent(place, agent_id), principal=asking.principal(place, principal),
+        as_of_ts=asking.time(as_of), min_count=min_count, with_ids=wants_json(),
     )  # fmt: skip
     found = asking.all_pages(place, question, m.Signals, "signals")
     rows = [
@@ -82,8 +83,8 @@ def overlays(  # noqa: PLR0913 - options
     """List what was learned: each line, whose it is, its weight, and the events that it rests on."""
     place = asking.place(home)
     question = m.ReadOverlays(
-        agent_id=asking.agent(place, agent_id), principal=asking.principal(principal), as_of_ts=asking.time(as_of),
-        signal_id=asking.signal(signal_id), active_only=not is_all,
+        agent_id=asking.agent(place, agent_id), principal=asking.principal(place, principal),
+        as_of_ts=asking.time(as_of), signal_id=asking.signal(signal_id), active_only=not is_all,
     )  # fmt: skip
     found = asking.all_pages(place, question, m.Overlays, "overlays")
     config = place.snapshot.config
@@ -106,7 +107,8 @@ def gate(  # noqa: PLR0913 - options
     asked = asking.signal(signal_id)
     assert asked is not None  # noqa: S101 - an argument is always given
     question = m.CheckGate(
-        agent_id=asking.agent(place, agent_id), principal=None if everybody else asking.principal(principal) or m.LOCAL,
+        agent_id=asking.agent(place, agent_id),
+        principal=None if everybody else asking.principal(place, principal) or m.LOCAL,
         as_of_ts=asking.time(as_of), signal_id=asked,
     )  # fmt: skip
     found = asking.ask(place, question, m.GateChecked)
@@ -147,7 +149,9 @@ def review(*, home: Home, agent_id: str | None, as_of: str | None, principal: st
     """List what waits for you: constraints to confirm or reject, and lines that were refused, with the reason."""
     place = asking.place(home)
     question = m.ReadReview(
-        agent_id=asking.agent(place, agent_id), principal=asking.principal(principal), as_of_ts=asking.time(as_of)
+        agent_id=asking.agent(place, agent_id),
+        principal=asking.principal(place, principal),
+        as_of_ts=asking.time(as_of),
     )
     found = asking.ask(place, question, m.Review)
     config = place.snapshot.config
@@ -221,7 +225,8 @@ def _changed(
         at=asking.now(),
         **more,
     )
-    answer = asking.ask(place, asked, m.OverlayChanged)
+    with in_doubt():
+        answer = asking.ask(place, asked, m.OverlayChanged)
     artifact = answer.overlay.artifact
     changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
     return Output(answer, lambda: say(changed))
@@ -276,7 +281,7 @@ def _cells(overlay: m.Overlay, config: AdminConfig) -> tuple[str, ...]:
         artifact.artifact_type,
         f"{artifact.weight:g}",
         artifact.scope,
-        ", ".join([*artifact.labels.domain, *artifact.labels.task]),
+        ", ".join(dict.fromkeys([*artifact.labels.domain, *artifact.labels.task])),
         str(len(artifact.context_line) // config.attention.chars_per_token),
         ", ".join(artifact.source_signal_ids),
         str(len(artifact.source_event_ids)),

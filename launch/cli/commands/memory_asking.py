@@ -17,6 +17,8 @@ from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
+from hobus.launch.console.output import note
+from hobus.launch.http.keys import keys_in, revoked_in
 
 R = TypeVar("R", bound=Message)
 P = TypeVar("P", m.Signals, m.Overlays)
@@ -59,9 +61,13 @@ def all_pages(there: Place, question: m.ReadSignals | m.ReadOverlays, expect: ty
     return found.model_copy(update={rows: whole})
 
 
-def principal(name: str | None) -> str | None:
-    """Raises CommandError (usage) for what names no principal."""
-    if name is None or _is(m.Principal, name):
+def principal(there: Place, name: str | None) -> str | None:
+    """One that is named, and a word where it is none that there ever was. Raises CommandError (usage) for no name."""
+    if name is None or name == m.LOCAL:
+        return name
+    if _is(m.Principal, name):
+        if name not in {f"{m.KEY_PREFIX}{key.principal}" for key in (*keys_in(there.home), *revoked_in(there.home))}:
+            note(f"no key {name.removeprefix(m.KEY_PREFIX)} was ever made here: {next_here('keys list')}")
         return name
     raise UsageFault(f"--principal {name[:80]!r}: expected local or key/NAME", hint=next_here("keys list"))
 

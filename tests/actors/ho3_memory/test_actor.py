@@ -350,7 +350,7 @@ def test_a_rejected_constraint_is_off_and_cannot_be_confirmed():
         name = made.log_overlay(artifact(artifact_type="constraint")).artifact_id
         assert "confirm it" in refused(m.ActivateOverlay, 0.5)
         assert changed_by(made, m.DeactivateOverlay, name, 1).state == "off"
-        assert "activate it" in refused(m.ConfirmOverlay, 2)
+        assert "switch it on" in refused(m.ConfirmOverlay, 2)
         for _ in range(2):
             assert changed_by(made, m.ActivateOverlay, name, 3).state == "pending"
         assert changed_by(made, m.ConfirmOverlay, name, 4).state == "active"
@@ -586,6 +586,7 @@ def test_memory_is_read_while_the_ledger_is_away_and_logging_fails_in_time():
         began = made.world.loop.time()
         fault = made.refusal(m.LogSignal(agent_id=AGENT, signal=signal(3, 3)), m.SignalsLogged, timeout_s=0.5)
         assert fault.code == "unavailable" and fault.retryable
+        assert "whether it was applied is not known: ask again" in fault.detail
         assert made.world.loop.time() - began < 0.5
         assert made.signals().signals[0].count == 3
         made.start_ledger()

@@ -137,4 +137,6 @@ def test_a_person_closes_a_gate_and_a_statement_needs_none():
     """Events count on; the reason says who closed it and until when."""
     off = judged(switched_off="ART-1")
     assert not off.crossed and off.count == 5 and "ART-1" in off.reason and "switched on again" in off.reason
-    assert not judged(signal_id="explicit:abc").crossed
+    stated, never = judged(signal_id="explicit:abc"), judged(0, 0, signal_id="explicit:abc")
+    assert not stated.crossed and "; stated by its principal" in stated.reason
+    assert not never.crossed and "nobody asked about stated it" in never.reason

@@ -13,9 +13,9 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.commands.cluster_options import seconds_to_wait
+from hobus.launch.cli.commands.cluster_options import known_template, seconds_to_wait
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.launcher.children import environment
 
@@ -246,3 +246,13 @@ def test_the_completion_of_each_shell_is_printed(shell, capsys):
     """For `eval`."""
     assert cli.run(["completion", shell]) == exit_codes.OK
     assert "_HOBUS_COMPLETE" in capsys.readouterr().out
+
+
+def test_a_template_that_there_is_not_is_told_whoever_the_agent_of_the_session_is():
+    """With all that there are, and no agent whom nobody named; of one that is known those that it may have."""
+    snapshot = shipped_snapshot()
+    with pytest.raises(UsageFault) as caught:
+        known_template("ATT-NOPE-001", snapshot, agent=None)
+    assert "'ATT-NOPE-001'; there are ATT-" in caught.value.message and "agent" not in caught.value.message
+    with pytest.raises(UsageFault, match="agent ADMIN may have ATT-"):
+        known_template("ATT-NOPE-001", snapshot, agent="ADMIN")

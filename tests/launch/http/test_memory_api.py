@@ -1,11 +1,12 @@
 """A key's own memory over HTTP: what is remembered of it, and how it changes that; nobody else's."""
 
+import asyncio
 import json
 
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.bus.errors import BusError, MemoryFault
+from hobus.bus.errors import BusError, MemoryFault, in_doubt
 from hobus.bus.messages import memory as m
 from tests.actors.ho3_memory.builders import snapshot
 from tests.launch.http.door import SimulatedDoor
@@ -219,6 +220,32 @@ def test_pages_are_gone_on_with():
                 return [one["line"] for page in (first, second) for one in page["lines"]], second["next"]
 
         assert door.run(work()) == ([PREFERENCE, RULE], None)
+
+
+@pytest.mark.parametrize(("code", "is_told"), [("expired", True), ("peer_lost", True), ("no_route", False)])
+def test_a_change_that_was_never_answered_is_told_from_one_that_nobody_got(code, is_told):
+    """Whichever way the answer was lost."""
+    with pytest.raises(BusError, match="^" + code) as caught, in_doubt():
+        raise BusError(code, "memory.update_overlay_weight", retryable=True)
+    assert ("whether it was applied is not known" in caught.value.detail) == is_told and caught.value.retryable
+
+
+def test_a_change_that_the_record_did_not_acknowledge_may_have_been_applied_and_says_so(door):
+    """It stands still; what was asked is applied once it goes on."""
+
+    async def work():
+        async with door.http() as http:
+            await state(http, PREFERENCE)
+            (line,) = (await http.get("/v1/memory")).json()["lines"]
+            still_s = 2 * door.doors[0].timeout_s
+            door.cluster.freeze_now(door.cluster.oldest("ledger"), still_s)
+            answer = await http.post(f"/v1/memory/{line['artifact_id']}", json={"change": "weight", "weight": 0.3})
+            assert answer.status_code == 503, answer.text
+            assert "whether it was applied is not known: ask again" in answer.json()["error"]["message"]
+            await asyncio.sleep(2 * still_s)
+            return (await http.get("/v1/memory")).json()["lines"][0]["weight"]
+
+    assert door.run(work()) == 0.3
 
 
 def test_memory_itself_refuses_a_door_that_names_no_key():

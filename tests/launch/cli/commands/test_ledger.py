@@ -151,6 +151,14 @@ def test_search_without_a_cluster_reads_the_files(tmp_path, capsys):
     assert found["hits"][0]["ref"] == "RunRequested:0/1" and found["reached"] == found["head"] == 4
 
 
+@pytest.mark.parametrize(("agent", "is_told"), [("NOPE", True), ("ADMIN", False)])
+def test_search_of_an_agent_that_there_is_not_says_so(tmp_path, capsys, agent, is_told):
+    """Beside that nothing was found; one that is gone may have left texts, which are."""
+    asyncio.run(_record(tmp_path))
+    assert cli.run(["ledger", "search", "lamp", "--agent", agent, "--home", str(tmp_path)]) == exit_codes.OK
+    assert (f"there is no agent {agent}: hobus agent list" in capsys.readouterr().err) == is_told
+
+
 def test_search_narrows_and_says_what_it_does_not_know(tmp_path, capsys):
     """By session, agent, type, stream and time; a name that there is not is a usage fault with the ones that there are."""
     asyncio.run(_said(tmp_path, b"a lamp", b"the lamp"))

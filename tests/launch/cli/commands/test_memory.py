@@ -10,7 +10,10 @@ from hobus.launch.cli.commands import memory_asking
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
+from hobus.launch.http import keys
 from tests.actors.ho3_memory.builders import artifact
+
+HERE = SimpleNamespace(home=None)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +70,24 @@ def test_a_change_needs_a_reason(given):
 def test_what_is_no_principal_is_told(given):
     """With both forms."""
     with pytest.raises(CommandError, match="expected local or key/NAME") as caught:
-        memory_asking.principal(given)
+        memory_asking.principal(HERE, given)
     assert caught.value.exit_code == exit_codes.USAGE
-    assert [memory_asking.principal(one) for one in (None, "local", "key/bob")] == [None, "local", "key/bob"]
+    assert [memory_asking.principal(HERE, one) for one in (None, "local")] == [None, "local"]
+
+
+def test_a_key_that_there_never_was_is_told_beside_the_answer(tmp_path, capsys):
+    """What one that was taken back had said is still there to be asked for."""
+    home = home_of(tmp_path / "home")
+    words = iter("0123456789")
+    for name in ("alice", "bob"):
+        keys.create(home, name, new_id=lambda: next(words), now_us=1, ttl_s=None)
+    keys.revoke(home, "bob", now_us=2)
+    there = SimpleNamespace(home=home)
+    for name in ("key/alice", "key/bob"):
+        assert memory_asking.principal(there, name) == name
+    assert capsys.readouterr().err == ""
+    assert memory_asking.principal(there, "key/zzz") == "key/zzz"
+    assert "no key zzz was ever made here: hobus keys list" in capsys.readouterr().err
 
 
 def as_shown(monkeypatch, capsys, tmp_path, command, answer):
@@ -87,10 +105,10 @@ AS_OF = m.AsOf(as_of_ts="2026-01-31T00:00:00.000000Z", as_of_seq=7, from_clock=T
 
 def test_a_line_is_listed_with_its_owner_its_labels_and_what_it_takes(monkeypatch, capsys, tmp_path):
     """State, principal, type, labels, tokens."""
-    labels = m.Labels(domain=["tools"], task=["inspect"])
+    labels = m.Labels(domain=["tools", "general"], task=["inspect", "general"])
     overlay = m.Overlay(overlay_id="OVL-1", artifact=artifact(labels=labels), state="superseded", is_active=False)
     said = as_shown(monkeypatch, capsys, tmp_path, ["overlays"], m.Overlays(overlays=[overlay], as_of=AS_OF))
-    for word in ("superseded", "local", "task_pattern", "tools, inspect", " 7 ", "lists packages"):
+    for word in ("superseded", "local", "task_pattern", "tools, general, inspect  ", " 7 ", "lists packages"):
         assert word in said
 
 
