@@ -19,7 +19,7 @@ from hobus.config.gates.layer import layers_on_disk
 from hobus.config.gates.ownership import ownership
 from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
 from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
@@ -246,7 +246,7 @@ def _needed_by(home: Home, before: Installed, there: Sequence[Installed], agent_
 
 def _installed(directory: Path) -> Installed:
     """As far as it is what it was when it came."""
-    package_id, version, _ = directory.name.rsplit("-", 2)
+    package_id, version = package_of(directory), directory.name.rsplit("-", 2)[1]
     package, key, limit = None, "", file_max_bytes()
     with suppress(OSError, NoPackage, BadSignature):
         data = plain_bytes(directory / manifest_name(package_id), limit)
