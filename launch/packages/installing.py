@@ -140,6 +140,10 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     layers = candidate_layers(home, staged, before)
     package_id = incoming.package.package_id
     taken = clashes(Layers(layers.packages[:-1], layers.own), package_id, incoming.files.keys() - {SIGNATURE})
+    if before is not None:
+        # What the home has in place of the installed version's file stands in place of this one's, too.
+        replaced = {f"{package_id}/{name}" for name in _files_of(before) & _own_names(layers)}
+        taken = [one for one in taken if one.file not in replaced]
     judgement = judged(home, layers, called={staged: package_id})
     failures = judgement.failures_behind(taken, package_id)
     if before is not None:
@@ -157,6 +161,15 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
         other = Finding("G5", package_id, said, "ask its maker, unless you know why", "warn")
         judgement = judgement._replace(findings=[*judgement.findings, other])
     return [*taken, *failures], judgement
+
+
+def _files_of(one: Installed) -> set[str]:
+    """What it brought, also where its manifest no longer says so; without that."""
+    return {*one.files, *governed_names(one.directory)} - {manifest_name(one.package_id)}
+
+
+def _own_names(layers: Layers) -> set[str]:
+    return set() if layers.own is None else set(governed_names(layers.own))
 
 
 def order_of(version: str) -> tuple[int, ...]:

@@ -139,6 +139,28 @@ def test_nobodys_file_is_ever_replaced(home, tmp_path):
         assert ("G0", f"PKG-BOSS-001/{name}", "hobus itself has a file of this name") in refused(install, home, path)
 
 
+def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, tmp_path):
+    """It stays in force, as before, and the gates warn of it; what a version brings anew clashes with what is there."""
+    path = parts.clerk(tmp_path)
+    directory = install(home, path).now.directory
+    mine = parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})
+    own(home, {"agents/CLERK.json": mine})
+    assert inspect(home, path).failures == [] and not install(home, path).is_change
+    higher = parts.clerk(tmp_path, "2.0.0")
+    assert inspect(home, higher).failures == []
+    (directory / "packages/PKG-CLERK-001/manifest.json").write_bytes(b"{}")
+    assert install(home, path).is_repair
+    (warning,) = upgrade(home, higher).warnings
+    assert "replaces agents/CLERK.json, which PKG-CLERK-001 owns" in warning.reason and prompt(home) == "Mine."
+    assert not upgrade(home, higher).is_change
+    own(home, {"prompt_packs/PRM-CLERK-001.txt": b"[[user]]\n{{ user_input }}\n"})
+    more = parts.bundle(parts.key(tmp_path), parts.with_contract(parts.files_of()), version="3.0.0")
+    found = refused(upgrade, home, parts.file_of(tmp_path / "more", more))
+    assert [one[1] for one in found if "this home has a file" in one[2]] == [
+        "PKG-CLERK-001/prompt_packs/PRM-CLERK-001.txt"
+    ]
+
+
 def test_no_package_has_a_shipped_ones_name_or_one_that_looks_like_it(home, tmp_path):
     """Nor the name that the home's own files go by."""
     key = parts.key(tmp_path)
