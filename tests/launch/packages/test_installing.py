@@ -164,7 +164,9 @@ def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, tmp_pat
 def test_no_package_has_a_shipped_ones_name_or_one_that_looks_like_it(home, tmp_path):
     """Nor the name that the home's own files go by."""
     key = parts.key(tmp_path)
-    for name, gate in (("PKG-PROMPTS-001", "G0"), ("PKG-PR0MPTS-001", "G1"), ("PKG-HOME", "G2"), ("PKG-H0ME", "G2")):
+    for name, gate in (
+        ("PKG-PROMPTS-001", "G0"), ("PKG-PR0MPTS-001", "G1"), ("PKG-HOME", "G2"), ("PKG-H0ME", "G2"), ("PKG-HO-ME", "G2"),
+    ):  # fmt: skip
         path = parts.file_of(tmp_path / "alike", parts.bundle(key, package_id=name))
         found = refused(install, home, path)
         assert gate in {one[0] for one in found}, (name, found)
