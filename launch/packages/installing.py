@@ -13,8 +13,8 @@ from typing import NamedTuple
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
 from hobus.config.file_limits import file_max_bytes
-from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, governed_names
-from hobus.config.gates.finding import Finding, failed
+from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, find, governed_names
+from hobus.config.gates.finding import Finding
 from hobus.config.gates.layer import layers_on_disk
 from hobus.config.gates.ownership import ownership
 from hobus.config.plain_file import plain_bytes
@@ -71,13 +71,19 @@ def installed_in(home: Home) -> dict[str, Installed]:
 def state_faults(home: Home) -> dict[Path, str]:
     """Directory of an installed package -> what there is not as it came: its first fault of G0; without, no row."""
     found: dict[Path, str] = {}
-    for layer in layers_on_disk(Layers(layers_of(home).packages), max_bytes=file_max_bytes(config_of(home))):
-        if layer.kind != "package":
-            continue
-        for one in failed(list(ownership([layer], is_checkout=False))):
-            path = Path(one.file)
-            name = path.relative_to(layer.root) if path.is_relative_to(layer.root) else path
-            found.setdefault(layer.root, f"{name}: {one.reason}")
+    packages = layers_of(home).packages
+    layers = [
+        one
+        for one in layers_on_disk(Layers(packages), max_bytes=file_max_bytes(config_of(home)))
+        if one.kind == "package"
+    ]
+    told = [(one.file, one.reason) for layer in layers for one in ownership([layer], is_checkout=False)]
+    told += [fault.partition("; ")[0].split(": ", 1) for fault in find(Layers(packages))[1]]
+    for file, reason in told:
+        root = next((root for root in packages if Path(file).is_relative_to(root)), None)
+        if root is not None:
+            name = Path(file).relative_to(root)
+            found.setdefault(root, f"{name}: {reason}" if name.parts else reason)
     return found
 
 

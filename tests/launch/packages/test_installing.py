@@ -15,7 +15,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.packages import trust
 from hobus.launch.packages.inspecting import inspect
-from hobus.launch.packages.installing import install, installed_in, remove, upgrade
+from hobus.launch.packages.installing import install, installed_in, remove, state_faults, upgrade
 from hobus.launch.packages.judging import judged
 from hobus.launch.packages.refused import PackageRefused
 from hobus.launch.packages.store import changing
@@ -275,18 +275,43 @@ def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, tmp_path):
 
 
 def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(home, tmp_path):
-    """A file, the manifest, one more file: a gate fails for each, and taking it away mends it."""
+    """A file, the manifest, the signature, one more file: a gate fails for each, and taking it away mends it."""
     path = parts.clerk(tmp_path)
     for name, gate in (
         ("agents/CLERK.json", "G0"), ("packages/PKG-CLERK-001/manifest.json", "G5"), ("contracts/PRC-MORE-001.json", "G0"),
+        ("README.txt", "G0"), ("signature.json", "G5"),
     ):  # fmt: skip
         directory = install(home, path).now.directory
         file = directory / name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes((file.read_bytes() if file.exists() else b"") + b" ")
         assert gate in {one.gate for one in judged(home, layers_of(home)).failures}, name
+        told = state_faults(home).get(directory, "")
+        assert gate == "G5" or told.startswith(f"{name}: "), told
         remove(home, "PKG-CLERK-001")
-        assert judged(home, layers_of(home)).failures == []
+        assert judged(home, layers_of(home)).failures == [] and state_faults(home) == {}
+
+
+def test_what_stands_in_place_of_an_installed_package_is_seen(home, tmp_path):
+    """No signature, and a link to another directory, fail; a hidden name in it, which nobody reads, is said."""
+    path = parts.clerk(tmp_path)
+    directory = install(home, path).now.directory
+    (directory / "agents/.hid").write_text("")
+    (directory / ".more").mkdir()
+    seen = judged(home, layers_of(home))
+    assert seen.failures == [] and [one.file for one in seen.warnings] == [
+        str(directory / ".more"), str(directory / "agents/.hid")
+    ]  # fmt: skip
+    assert state_faults(home)[directory].startswith(".more: ") and install(home, path).is_repair
+    (directory / "signature.json").unlink()
+    assert [(one.gate, one.file) for one in judged(home, layers_of(home)).failures] == [("G5", str(directory))]
+    assert install(home, path).is_repair and state_faults(home) == {}
+    elsewhere = directory.rename(tmp_path / "elsewhere")
+    directory.symlink_to(elsewhere)
+    (failure,) = judged(home, layers_of(home)).failures
+    assert (failure.gate, failure.file) == ("G0", str(directory)) and "a link" in failure.reason
+    assert "a link" in state_faults(home)[directory] and install(home, path).is_repair
+    assert judged(home, layers_of(home)).failures == [] and not directory.is_symlink() and elsewhere.is_dir()
 
 
 def test_what_was_damaged_is_repaired_by_installing_it_again(home, tmp_path):
