@@ -106,6 +106,8 @@ def _taken_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
         return [f"{root}: {said}; install the package again, or remove it (hobus package list)"]
     faults = [fault for fault in _misplaced(root) if not fault.startswith(f"{root / SIGNATURE}: ")]
     faults += _no_files(root)
+    if root.is_symlink():
+        faults.append(f"{root}: a link, not the directory that was made; install the package again, or remove it")
     for file in _below(root, ids[0]):
         if file.kind == "config":
             faults.append(f"{file.path}: a package holds no settings; they are the home's own (hobus config set)")
@@ -123,6 +125,16 @@ def _names(root: Path) -> list[str]:
     """Relative paths of the visible files below `root`, sorted."""
     found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+
+
+def hidden_names(root: Path) -> list[str]:
+    """Relative paths of what is below `root` and begins with a dot, sorted: nothing of it is ever read."""
+    found: list[str] = []
+    for directory, folders, names in os.walk(root):
+        here = Path(directory).relative_to(root)
+        found += [(here / name).as_posix() for name in [*folders, *names] if name.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    return sorted(found)
 
 
 def governed_names(root: Path) -> list[str]:

@@ -53,6 +53,8 @@ class Layer(NamedTuple):
     """Package manifest that cannot be read as one -> why."""
     sealed: Mapping[str, str]
     """Of what is shipped: package manifest -> its hash, since no other manifest lists it; else empty."""
+    hidden: tuple[str, ...] = ()
+    """Of a package: names in its directory that begin with a dot. It came without any, and nobody reads them."""
 
     @property
     def packages(self) -> list[str]:
@@ -109,7 +111,8 @@ def layer_at(
             listed += _listed(one)
         except (BadText, ValueError) as error:
             unreadable[name] = str(error)
-    return Layer(kind, root, held, tuple(listed), unreadable, _sealed(root) if kind == "shipped" else {})
+    hidden = tuple(files.hidden_names(root)) if kind == "package" else ()
+    return Layer(kind, root, held, tuple(listed), unreadable, _sealed(root) if kind == "shipped" else {}, hidden)
 
 
 def _sealed(root: Path) -> dict[str, str]:

@@ -15,6 +15,11 @@ _ALIKE = str.maketrans("OILSZB", "011528", "_-")
 """Characters that are taken for each other -> the one that stands for them; what only parts them is not looked at."""
 
 
+def folded(name: str) -> str:
+    """What two ids have in common that people take for each other."""
+    return name.translate(_ALIKE)
+
+
 _BY_NAME = ("contract", "prompt_pack", "template")
 """Kinds whose files are named for them."""
 
@@ -173,7 +178,7 @@ def _look_alikes(of: Linked) -> Iterator[Finding]:
     places |= {name: name.split("/")[1].partition(".")[0] for name in of.paths if files.kind_of(name) in _BY_NAME}
     seen: dict[str, str] = {}
     for place, name in sorted(places.items(), key=lambda one: (one[0] not in of.shipped, one)):
-        other = seen.setdefault(f"{place.partition('/')[0]}/{name.translate(_ALIKE)}", place)
+        other = seen.setdefault(f"{place.partition('/')[0]}/{folded(name)}", place)
         if other != place and of.owner_of(other) != of.owner_of(place):
             reason = f"its id looks like {places[other]}, which {of.owner_of(other) or 'another package'} owns"
             yield Finding("G1", of.path_of(place), reason, "give it an id that nobody can take for that one")

@@ -36,6 +36,9 @@ def ownership(layers: Sequence[Layer], *, is_checkout: bool) -> Iterator[Finding
     below: dict[str, tuple[Held, str]] = {}
     for layer in layers:
         yield from _of_layer(layer, is_checkout=is_checkout)
+        for name in layer.hidden:
+            said = "lies in a package's directory, did not come with it, and is not read"
+            yield Finding("G0", str(layer.root / name), said, "remove it, or install the package again", "warn")
         owners = owners_of([layer])
         if layer.kind == "own":
             yield from _stand_ins(layer, below)

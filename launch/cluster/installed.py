@@ -56,6 +56,11 @@ def layers_of(home: Home, config_file: Path | None = None) -> Layers:
     return Layers(in_force(home), home.config if home.config.is_dir() else None, config_file)
 
 
+def package_of(directory: Path) -> str:
+    """The id of the package in a directory that has the name of one; ids begin alike."""
+    return directory.name.rsplit("-", 2)[0]
+
+
 def _directories(value: Any, pointer: Path) -> list[str]:
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     names = fields.get("directories")

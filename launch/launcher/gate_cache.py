@@ -27,7 +27,7 @@ def key_of(view: View) -> str:
         return ""
     held = [(layer.kind, str(layer.root), name, one.sha256, one.fault) for layer in view.layers
             for name, one in layer.held.items()]  # fmt: skip
-    sealed = [dict(layer.sealed) for layer in view.layers]
+    sealed = [(dict(layer.sealed), layer.hidden) for layer in view.layers]
     text = json.dumps([sources_digest(), held, sealed, list(view.reading.faults)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 

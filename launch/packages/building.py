@@ -15,7 +15,7 @@ from hobus.config.files import Layers
 from hobus.config.parse import BadText, json_value
 from hobus.config.schema import GovernanceConfig
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import UsageFault, of_os_error
 from hobus.launch.packages.bundle import (
     SCHEMA_VERSION,
@@ -184,7 +184,7 @@ def _demand_passed(home: Home, incoming: Incoming) -> None:
     """Raises PackageRefused for a package that no home like this one would take."""
     package_id = incoming.package.package_id
     there = layers_of(home)
-    others = [path for path in there.packages if not path.name.startswith(f"{package_id}-")]
+    others = [path for path in there.packages if package_of(path) != package_id]
     given = settings_of(home)
     with tempfile.TemporaryDirectory(prefix="hobus-package-") as directory:
         staged = Path(directory, "package")

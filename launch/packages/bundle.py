@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE, Package
+from hobus.config.gates.links import folded
 from hobus.config.parse import BadText, checked, json_value
 from hobus.config.schema import GovernanceConfig
 
@@ -115,7 +116,7 @@ def manifest_of(data: bytes) -> Package:
     package, faults = checked(Package, value)
     if package is None:
         raise NoPackage(f"its manifest: {faults[0]}")
-    if package.package_id.replace("0", "O") == HOME_PACKAGE:
+    if folded(package.package_id) == folded(HOME_PACKAGE):
         raise NoPackage(
             f"package_id: {HOME_PACKAGE} is the name of a home's own files; no package may have it, or one like it"
         )

@@ -13,13 +13,13 @@ from typing import NamedTuple
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
 from hobus.config.file_limits import file_max_bytes
-from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, governed_names
-from hobus.config.gates.finding import Finding, failed
+from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, find, governed_names
+from hobus.config.gates.finding import Finding
 from hobus.config.gates.layer import layers_on_disk
 from hobus.config.gates.ownership import ownership
 from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
 from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
@@ -71,13 +71,19 @@ def installed_in(home: Home) -> dict[str, Installed]:
 def state_faults(home: Home) -> dict[Path, str]:
     """Directory of an installed package -> what there is not as it came: its first fault of G0; without, no row."""
     found: dict[Path, str] = {}
-    for layer in layers_on_disk(Layers(layers_of(home).packages), max_bytes=file_max_bytes(config_of(home))):
-        if layer.kind != "package":
-            continue
-        for one in failed(list(ownership([layer], is_checkout=False))):
-            path = Path(one.file)
-            name = path.relative_to(layer.root) if path.is_relative_to(layer.root) else path
-            found.setdefault(layer.root, f"{name}: {one.reason}")
+    packages = layers_of(home).packages
+    layers = [
+        one
+        for one in layers_on_disk(Layers(packages), max_bytes=file_max_bytes(config_of(home)))
+        if one.kind == "package"
+    ]
+    told = [(one.file, one.reason) for layer in layers for one in ownership([layer], is_checkout=False)]
+    told += [fault.partition("; ")[0].split(": ", 1) for fault in find(Layers(packages))[1]]
+    for file, reason in told:
+        root = next((root for root in packages if Path(file).is_relative_to(root)), None)
+        if root is not None:
+            name = Path(file).relative_to(root)
+            found.setdefault(root, f"{name}: {reason}" if name.parts else reason)
     return found
 
 
@@ -140,6 +146,10 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
     layers = candidate_layers(home, staged, before)
     package_id = incoming.package.package_id
     taken = clashes(Layers(layers.packages[:-1], layers.own), package_id, incoming.files.keys() - {SIGNATURE})
+    if before is not None:
+        # What the home has in place of the installed version's file stands in place of this one's, too.
+        replaced = {f"{package_id}/{name}" for name in _files_of(before) & _own_names(layers)}
+        taken = [one for one in taken if one.file not in replaced]
     judgement = judged(home, layers, called={staged: package_id})
     failures = judgement.failures_behind(taken, package_id)
     if before is not None:
@@ -157,6 +167,15 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
         other = Finding("G5", package_id, said, "ask its maker, unless you know why", "warn")
         judgement = judgement._replace(findings=[*judgement.findings, other])
     return [*taken, *failures], judgement
+
+
+def _files_of(one: Installed) -> set[str]:
+    """What it brought, also where its manifest no longer says so; without that."""
+    return {*one.files, *governed_names(one.directory)} - {manifest_name(one.package_id)}
+
+
+def _own_names(layers: Layers) -> set[str]:
+    return set() if layers.own is None else set(governed_names(layers.own))
 
 
 def order_of(version: str) -> tuple[int, ...]:
@@ -246,7 +265,7 @@ def _needed_by(home: Home, before: Installed, there: Sequence[Installed], agent_
 
 def _installed(directory: Path) -> Installed:
     """As far as it is what it was when it came."""
-    package_id, version, _ = directory.name.rsplit("-", 2)
+    package_id, version = package_of(directory), directory.name.rsplit("-", 2)[1]
     package, key, limit = None, "", file_max_bytes()
     with suppress(OSError, NoPackage, BadSignature):
         data = plain_bytes(directory / manifest_name(package_id), limit)

@@ -90,9 +90,7 @@ def signed(manifest: bytes, key_file: Path) -> Signature:
 
 def checked_signature(data: bytes, manifest: bytes) -> Signature:
     """The signature in these bytes of a signature.json, which is that of this manifest. Raises BadSignature."""
-    signature = _parsed(data)
-    if is_weak(signature.public_key):
-        raise BadSignature(f"{fingerprint(signature.public_key)} is no key: anybody can sign by it")
+    signature = stated_signature(data)
     ed25519, _ = _library()
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as the module's head says
 
@@ -106,7 +104,11 @@ def checked_signature(data: bytes, manifest: bytes) -> Signature:
     return signature
 
 
-def _parsed(data: bytes) -> Signature:
+def stated_signature(data: bytes) -> Signature:
+    """What these bytes of a signature.json state, by a key that can be one, whether it holds or not; loads no library.
+
+    Raises BadSignature.
+    """
     try:
         value = json.loads(data)
         signature = Signature(value["public_key"], value["signature"])
@@ -115,6 +117,8 @@ def _parsed(data: bytes) -> Signature:
         is_one, signature = False, Signature("", "")
     if not is_one or signature.to_bytes() != data:
         raise BadSignature("signature.json is not as they are made: it was changed, or is of another version of hobus")
+    if is_weak(signature.public_key):
+        raise BadSignature(f"{fingerprint(signature.public_key)} is no key: anybody can sign by it")
     return signature
 
 

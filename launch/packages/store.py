@@ -65,9 +65,13 @@ class Store:
         root = self._home.packages / name
         try:
             found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if not _is_folder(path)}
-            return found.keys() == files.keys() and all(
-                not found[one].is_symlink() and plain_bytes(found[one], len(data)) == data
-                for one, data in files.items()
+            return (
+                not root.is_symlink()
+                and found.keys() == files.keys()
+                and all(
+                    not found[one].is_symlink() and plain_bytes(found[one], len(data)) == data
+                    for one, data in files.items()
+                )
             )
         except OSError:
             return False

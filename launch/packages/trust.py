@@ -21,7 +21,14 @@ from hobus.launch.cluster.installed import DIRECTORY, HEX
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import as_json
 from hobus.launch.packages.bundle import manifest_name
-from hobus.launch.packages.signing import PUBLIC_KEY, BadSignature, checked_signature, fingerprint, is_weak
+from hobus.launch.packages.signing import (
+    PUBLIC_KEY,
+    BadSignature,
+    checked_signature,
+    fingerprint,
+    is_weak,
+    stated_signature,
+)
 from hobus.launch.packages.store import changing, doing
 
 _FORMAT = 1
@@ -118,17 +125,16 @@ def signature_fault(
 ) -> str:
     """Why the package in this directory is not believed; empty if it is. `manifest`: its bytes, where they were read.
 
-    Its manifest has to be the one by which the directory was named. Under `dev` that is all that is looked at: whether
-    somebody signed it was looked at when it came.
+    Its manifest has to be the one by which the directory was named, and its signature to have the form of one. Under
+    `dev` that is all that is looked at: whether somebody signed it was looked at when it came.
     """
     limit = file_max_bytes()
     try:
         manifest = plain_bytes(root / manifest_name(package_id), limit) if manifest is None else manifest
         if DIRECTORY.fullmatch(root.name) and not hashlib.sha256(manifest).hexdigest().startswith(root.name[-HEX:]):
             return "its manifest is not the one that was installed"
-        if policy.signatures == "dev":
-            return ""
-        signature = checked_signature(plain_bytes(root / SIGNATURE, limit), manifest)
+        data = plain_bytes(root / SIGNATURE, limit)
+        signature = stated_signature(data) if policy.signatures == "dev" else checked_signature(data, manifest)
     except BadSignature as fault:
         return str(fault)
     except FileNotFoundError as error:

@@ -16,7 +16,7 @@ from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import say
+from hobus.launch.console.output import say, unheard
 from hobus.launch.filters.meaning import Filter, S
 from hobus.launch.filters.quantities import duration_of
 from hobus.launch.filters.syntax import FilterError
@@ -76,11 +76,14 @@ def with_json(command: Callable[..., Output]) -> Callable[..., Any]:
     @functools.wraps(command)
     def printed(*, _as_json: bool, **arguments: Any) -> int:
         found = command(**arguments)
-        if _as_json:
-            document = found.document() if callable(found.document) else found.document
-            say(json_text(document, indent=found.indent))
-        else:
-            found.show()
+        document = found.document() if _as_json and callable(found.document) else found.document
+        try:
+            if _as_json:
+                say(json_text(document, indent=found.indent))
+            else:
+                found.show()
+        except BrokenPipeError:
+            unheard()  # `hobus gates --enforce | head -1`: what was found is no other thing for not being read
         return found.exit_code
 
     return printed

@@ -211,7 +211,9 @@ def list_(*, home: Home) -> Output:
     rows = [_row(one, keys) for one in there]
     for row, one in zip(rows, there, strict=True):
         fault = trust.signature_fault(one.directory, one.package_id, keys, policy)
-        row["fault"] = fault or changed_files.get(one.directory, "")
+        # Under `dev` no gate asks whether the signature holds; who made the package is then not known all the same.
+        unsigned = "" if one.public_key else "signature.json: it is not the signature of its manifest"
+        row["fault"] = fault or changed_files.get(one.directory, "") or unsigned
 
     def show() -> None:
         cells = [

@@ -197,3 +197,13 @@ def test_the_makers_own_files_of_the_home_may_be_those_of_the_package(make, home
         (home.config / name).parent.mkdir(parents=True, exist_ok=True)
         (home.config / name).write_bytes(data)
     assert make().path.exists()
+
+
+def test_a_package_whose_id_begins_alike_is_another_one(make, home, tmp_path):
+    """It stays beside what is built: that may depend on it, and not bring its files."""
+    install(home, parts.clerk(tmp_path))
+    links = {"package_id": "PKG-CLERK", "spec_id": "SPEC-BOSS-001", "framework_id": "FMWK-300"}
+    files = parts.files_of("BOSS", 300)
+    assert make(parts.draft(tmp_path / "needs", files, dependencies=["PKG-CLERK-001"], **links)).path.exists()
+    with pytest.raises(PackageRefused, match=r"agents/CLERK\.json: PKG-CLERK-001 has a file of this name"):
+        make(parts.draft(tmp_path / "thief", package_id="PKG-CLERK"))

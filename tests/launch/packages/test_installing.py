@@ -15,7 +15,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.packages import trust
 from hobus.launch.packages.inspecting import inspect
-from hobus.launch.packages.installing import install, installed_in, remove, upgrade
+from hobus.launch.packages.installing import install, installed_in, remove, state_faults, upgrade
 from hobus.launch.packages.judging import judged
 from hobus.launch.packages.refused import PackageRefused
 from hobus.launch.packages.store import changing
@@ -139,10 +139,34 @@ def test_nobodys_file_is_ever_replaced(home, tmp_path):
         assert ("G0", f"PKG-BOSS-001/{name}", "hobus itself has a file of this name") in refused(install, home, path)
 
 
+def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, tmp_path):
+    """It stays in force, as before, and the gates warn of it; what a version brings anew clashes with what is there."""
+    path = parts.clerk(tmp_path)
+    directory = install(home, path).now.directory
+    mine = parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})
+    own(home, {"agents/CLERK.json": mine})
+    assert inspect(home, path).failures == [] and not install(home, path).is_change
+    higher = parts.clerk(tmp_path, "2.0.0")
+    assert inspect(home, higher).failures == []
+    (directory / "packages/PKG-CLERK-001/manifest.json").write_bytes(b"{}")
+    assert install(home, path).is_repair
+    (warning,) = upgrade(home, higher).warnings
+    assert "replaces agents/CLERK.json, which PKG-CLERK-001 owns" in warning.reason and prompt(home) == "Mine."
+    assert not upgrade(home, higher).is_change
+    own(home, {"prompt_packs/PRM-CLERK-001.txt": b"[[user]]\n{{ user_input }}\n"})
+    more = parts.bundle(parts.key(tmp_path), parts.with_contract(parts.files_of()), version="3.0.0")
+    found = refused(upgrade, home, parts.file_of(tmp_path / "more", more))
+    assert [one[1] for one in found if "this home has a file" in one[2]] == [
+        "PKG-CLERK-001/prompt_packs/PRM-CLERK-001.txt"
+    ]
+
+
 def test_no_package_has_a_shipped_ones_name_or_one_that_looks_like_it(home, tmp_path):
     """Nor the name that the home's own files go by."""
     key = parts.key(tmp_path)
-    for name, gate in (("PKG-PROMPTS-001", "G0"), ("PKG-PR0MPTS-001", "G1"), ("PKG-HOME", "G2"), ("PKG-H0ME", "G2")):
+    for name, gate in (
+        ("PKG-PROMPTS-001", "G0"), ("PKG-PR0MPTS-001", "G1"), ("PKG-HOME", "G2"), ("PKG-H0ME", "G2"), ("PKG-HO-ME", "G2"),
+    ):  # fmt: skip
         path = parts.file_of(tmp_path / "alike", parts.bundle(key, package_id=name))
         found = refused(install, home, path)
         assert gate in {one[0] for one in found}, (name, found)
@@ -251,18 +275,43 @@ def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, tmp_path):
 
 
 def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(home, tmp_path):
-    """A file, the manifest, one more file: a gate fails for each, and taking it away mends it."""
+    """A file, the manifest, the signature, one more file: a gate fails for each, and taking it away mends it."""
     path = parts.clerk(tmp_path)
     for name, gate in (
         ("agents/CLERK.json", "G0"), ("packages/PKG-CLERK-001/manifest.json", "G5"), ("contracts/PRC-MORE-001.json", "G0"),
+        ("README.txt", "G0"), ("signature.json", "G5"),
     ):  # fmt: skip
         directory = install(home, path).now.directory
         file = directory / name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes((file.read_bytes() if file.exists() else b"") + b" ")
         assert gate in {one.gate for one in judged(home, layers_of(home)).failures}, name
+        told = state_faults(home).get(directory, "")
+        assert gate == "G5" or told.startswith(f"{name}: "), told
         remove(home, "PKG-CLERK-001")
-        assert judged(home, layers_of(home)).failures == []
+        assert judged(home, layers_of(home)).failures == [] and state_faults(home) == {}
+
+
+def test_what_stands_in_place_of_an_installed_package_is_seen(home, tmp_path):
+    """No signature, and a link to another directory, fail; a hidden name in it, which nobody reads, is said."""
+    path = parts.clerk(tmp_path)
+    directory = install(home, path).now.directory
+    (directory / "agents/.hid").write_text("")
+    (directory / ".more").mkdir()
+    seen = judged(home, layers_of(home))
+    assert seen.failures == [] and [one.file for one in seen.warnings] == [
+        str(directory / ".more"), str(directory / "agents/.hid")
+    ]  # fmt: skip
+    assert state_faults(home)[directory].startswith(".more: ") and install(home, path).is_repair
+    (directory / "signature.json").unlink()
+    assert [(one.gate, one.file) for one in judged(home, layers_of(home)).failures] == [("G5", str(directory))]
+    assert install(home, path).is_repair and state_faults(home) == {}
+    elsewhere = directory.rename(tmp_path / "elsewhere")
+    directory.symlink_to(elsewhere)
+    (failure,) = judged(home, layers_of(home)).failures
+    assert (failure.gate, failure.file) == ("G0", str(directory)) and "a link" in failure.reason
+    assert "a link" in state_faults(home)[directory] and install(home, path).is_repair
+    assert judged(home, layers_of(home)).failures == [] and not directory.is_symlink() and elsewhere.is_dir()
 
 
 def test_what_was_damaged_is_repaired_by_installing_it_again(home, tmp_path):

@@ -104,8 +104,11 @@ def test_under_signed_a_trusted_key_counts_and_under_dev_that_the_manifest_is_th
     file = root / "packages/PKG-CLERK-001/manifest.json"
     file.parent.mkdir(parents=True)
     file.write_bytes(made.manifest)
-    assert "nobody signed it" in trust.signature_fault(root, "PKG-CLERK-001", {}, SIGNED)
-    assert trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""
+    for policy in (LIMITS, SIGNED):
+        assert "nobody signed it" in trust.signature_fault(root, "PKG-CLERK-001", {}, policy)
+        (root / "signature.json").write_bytes(made.signature[:-1])
+        assert "not as they are made" in trust.signature_fault(root, "PKG-CLERK-001", {}, policy)
+        (root / "signature.json").unlink()
     (root / "signature.json").write_bytes(made.signature)
     public = json.loads(made.signature)["public_key"]
     assert trust.signature_fault(root, "PKG-CLERK-001", {}, LIMITS) == ""

@@ -199,3 +199,16 @@ def test_a_running_cluster_takes_it_in_unless_it_is_told_not_to(package, tmp_pat
     said = package("upgrade", str(parts.clerk(tmp_path, "2.0.0")), "--no-reload")
     assert "does not know it yet: hobus reload" in said and len(asked) == 2
     assert "its next turns run under sha256:0000" in package("remove", "PKG-CLERK-001")
+
+
+def test_a_signature_that_no_longer_holds_is_listed_under_dev_too(package, tmp_path):
+    """Whatever it has the form of; installing the same bundle again mends it."""
+    package("install", str(parts.clerk(tmp_path)))
+    (file,) = (tmp_path / "home/packages").glob("PKG-*/signature.json")
+    whole = json.loads(file.read_bytes())
+    digit = "1" if whole["signature"][0] == "0" else "0"
+    file.write_text(json.dumps(whole | {"signature": digit + whole["signature"][1:]}, indent=1) + "\n")
+    (row,) = json.loads(package("list", "--json"))["packages"]
+    assert row["fault"].startswith("signature.json: ")
+    assert "repaired" in package("install", str(tmp_path / "clerk-1.0.0.hobus-package"))
+    assert json.loads(package("list", "--json"))["packages"][0]["fault"] == ""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,6 +89,22 @@ def test_gates_report_and_enforce(run, tmp_path):
     assert set(finding) == {"gate", "file", "reason", "mend", "severity"}
     package(tmp_path / "config")
     run("gates", "--enforce")
+
+
+def test_a_reader_that_went_away_changes_no_verdict(run, tmp_path, monkeypatch):
+    """`hobus gates --enforce | head -1` ends as it does alone; so does what passes."""
+    for code in (exit_codes.OK, exit_codes.INTEGRITY):
+        for words in (("gates", "--enforce"), ("gates", "--enforce", "--json"), ("config", "check")):
+            reader, writer = os.pipe()
+            os.close(reader)
+            with monkeypatch.context() as patched:
+                patched.setattr(sys, "stdout", open(writer, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - closed below
+                there = sys.stdout
+                assert cli.run(["--home", str(tmp_path), *words]) == code
+                for one in {there, sys.stdout}:
+                    with suppress(BrokenPipeError):
+                        one.close()
+        clerk(tmp_path / "config", dependencies=["PKG-GHOST-001"])
 
 
 def test_a_check_of_the_configuration_runs_the_gates(run, tmp_path):
