@@ -88,8 +88,9 @@ class PromptLoop(asyncio.SelectorEventLoop):
                 if not handle.cancelled():
                     self._step(callback, args, context)
         finally:  # something ends the process: the others come in their turn, as asyncio leaves them
-            for _, callback, args, context in reversed(steps):
-                self.call_soon(callback, *args, context=context)
+            for handle, callback, args, context in reversed(steps):
+                if not handle.cancelled():
+                    self.call_soon(callback, *args, context=context)
 
     def _hold(self, callback: Step, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
         """`call_soon` meanwhile."""
