@@ -23,6 +23,7 @@ T = TypeVar("T")
 _PASSES = 3
 """Turns with something to run between two looks for news."""
 Step = Callable[..., object]
+HeldStep = tuple[asyncio.Handle, Step, tuple[Any, ...], contextvars.Context]
 _CALL_SOON = "call_soon"
 
 
@@ -54,7 +55,7 @@ class PromptLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, selector: CountingSelector | None = None) -> None:
         self._news = selector if selector is not None else PatientSelector()
-        self._steps: list[tuple[asyncio.Handle, Step, tuple[Any, ...], contextvars.Context]] = []
+        self._steps: list[HeldStep] = []
         super().__init__(self._news)
 
     @property
@@ -77,9 +78,19 @@ class PromptLoop(asyncio.SelectorEventLoop):
         finally:
             del own[_CALL_SOON]
             steps, self._steps = self._steps, []
-            for handle, callback, given, context in steps:
+            self._run_steps(steps)
+
+    def _run_steps(self, steps: list[HeldStep]) -> None:
+        steps.reverse()
+        try:
+            while steps:
+                handle, callback, args, context = steps.pop()
                 if not handle.cancelled():
-                    self._step(callback, given, context)
+                    self._step(callback, args, context)
+        finally:  # something ends the process: the others come in their turn, as asyncio leaves them
+            for handle, callback, args, context in reversed(steps):
+                if not handle.cancelled():
+                    self.call_soon(callback, *args, context=context)
 
     def _hold(self, callback: Step, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
         """`call_soon` meanwhile."""

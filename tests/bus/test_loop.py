@@ -146,6 +146,29 @@ def test_a_fault_of_a_callback_is_the_loops_and_the_next_one_runs():
     from_a_callback(act)
 
 
+def test_what_ends_the_process_loses_no_step_of_others():
+    """They come in their turn, in order: whoever closes the loop can wait for what he cancels."""
+    seen = []
+
+    def leave():
+        raise SystemExit(3)
+
+    def act():
+        loop = asyncio.get_running_loop()
+
+        def schedule():
+            loop.call_soon(leave)
+            loop.call_soon(seen.append, "a")
+            loop.call_soon(seen.append, "b")
+
+        with pytest.raises(SystemExit):
+            promptly(loop, schedule)
+        assert seen == []
+
+    from_a_callback(act)
+    assert seen == ["a", "b"]
+
+
 def test_on_another_loop_it_is_done_in_its_turn():
     """A command's own loop need not know of it."""
     seen = []
