@@ -64,7 +64,7 @@ def search_config(**changed: Any) -> SearchConfig:
         "postings_max": 1_000,
         "hits_max": 10,
         "excerpt_chars": 40,
-        "wait_ms": 100,
+        "wait_ms": 30_000,  # however busy the machine: a question waits for what was just written
     }
     return SearchConfig(**{**values, **changed})
 

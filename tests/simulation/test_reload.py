@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import pytest
 
@@ -34,9 +35,16 @@ from tests.sessions import Person, answering, stands_still
 QUESTION = "what packages are installed?"
 
 
+@cache
 def slow() -> Snapshot:
     """A configuration whose model takes its time, so that there is a middle to strike in."""
     return renamed(shipped_with(("gateway.providers.offline.latency_ms", 400)))
+
+
+@cache
+def in_the_new_way() -> Snapshot:
+    """The same with other words, and one agent more."""
+    return renamed(slow(), ADMIN="You answer in the new way.", CLERK="You are the clerk.")
 
 
 def renamed(snapshot: Snapshot, **agents: str | None) -> Snapshot:
@@ -89,8 +97,7 @@ def digests(entries: Sequence[Entry]) -> dict[str, set[str]]:
 @pytest.mark.parametrize("strike", ["", "ho2", "host", "gateway", "ho1", "broker"])
 def test_turns_in_flight_end_under_their_own_and_new_ones_begin_under_the_new(strike: str, turns: int) -> None:
     """Many turns, another configuration in their middle, a process killed right after: all answered, none degraded."""
-    first = slow()
-    second = renamed(first, ADMIN="You answer in the new way.", CLERK="You are the clerk.")
+    first, second = slow(), in_the_new_way()
     with SimulatedCluster(first, ho1=4) as cluster:
         launcher = cluster.world.client("launcher")
         cluster.world.run(cluster.world.settled())
