@@ -6,6 +6,7 @@ import zlib
 from sys import intern
 
 from hobus.actors.ho3_memory.records import packed_artifact, unpacked_artifact
+from hobus.bus.messages.ids import folded
 from hobus.bus.messages.memory import Artifact, ArtifactScope, ArtifactType
 
 _LEVEL = 1
@@ -16,8 +17,8 @@ class KeptArtifact:
     """Immutable; its fields are those of the artifact."""
 
     __slots__ = (
-        "_packed", "artifact_type", "enabled", "expires_at_event_ts", "is_stated", "principal", "scope", "session_id",
-        "source_signal_ids", "weight",
+        "_packed", "artifact_type", "enabled", "expires_at_event_ts", "is_stated", "principal", "rule", "scope",
+        "session_id", "source_signal_ids", "weight",
     )  # fmt: skip
 
     def __init__(self, artifact: Artifact) -> None:
@@ -27,10 +28,17 @@ class KeptArtifact:
         self.scope: ArtifactScope = artifact.scope
         self.session_id = artifact.session_id
         self.source_signal_ids = tuple(intern(signal_id) for signal_id in artifact.source_signal_ids)
+        self.rule = _rule(artifact)
+        """Of a constraint its words and where it holds; empty of any other artifact."""
         self.expires_at_event_ts = artifact.expires_at_event_ts
         self.is_stated = artifact.gate_snapshot is None
         self.weight = artifact.weight
         self.enabled = artifact.enabled
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """What a newer artifact supersedes it by."""
+        return (*self.source_signal_ids, self.rule) if self.rule else self.source_signal_ids
 
     def whole(self) -> Artifact:
         """The artifact with everything that it rests on."""
@@ -49,3 +57,11 @@ class KeptArtifact:
     def is_as_logged(self, artifact: Artifact) -> bool:
         """Whether this is exactly that one; of what is kept of a logging."""
         return self.source_signal_ids == tuple(artifact.source_signal_ids) and self.whole() == artifact
+
+
+def _rule(artifact: Artifact) -> str:
+    """No signal's id begins like it."""
+    if artifact.artifact_type != "constraint":
+        return ""
+    labels = artifact.labels
+    return intern(f"={artifact.scope} {sorted(labels.domain)} {sorted(labels.task)} {folded(artifact.context_line)}")

@@ -64,9 +64,9 @@ class OverlayLog:
         return self._changes[0].seq
 
     @property
-    def signal_ids(self) -> set[str]:
-        """Every signal that it ever rested on."""
-        return {one for change in self._changes if change.artifact for one in change.artifact.source_signal_ids}
+    def subjects(self) -> set[str]:
+        """Every signal that it ever rested on, and every rule that it ever was."""
+        return {one for change in self._changes if change.artifact for one in change.artifact.subjects}
 
     @property
     def was_switched(self) -> bool:

@@ -3,7 +3,8 @@
 A newer artifact of the same signal stands for the older one from its own event time on, so that what is learned again
 and again is one line and not ten near-doubles. What has once held supersedes for good: switched off, it does not bring
 the older one back. What waits for a person, or was rejected, supersedes nothing. An artifact of several signals is
-superseded once each of them has a newer one; one for a session alone supersedes in that session alone.
+superseded once each of them has a newer one; one for a session alone supersedes in that session alone. A constraint
+also stands for an older one of the same words that holds in the same place, whatever both rest on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing
 _EVERYWHERE = ""
 _NEVER = PointInTime(0, -1)
 _Held = dict[tuple[str, str], PointInTime]
-"""(a session, or everywhere; a signal) -> when the newest artifact of it was made that has ever held."""
+"""(a session, or everywhere; a signal or a rule) -> when the newest artifact of it was made that has ever held."""
 
 
 class Shelf:
@@ -24,18 +25,18 @@ class Shelf:
 
     def __init__(self) -> None:
         self._logs: dict[str, OverlayLog] = {}
-        self._about: dict[str, set[str]] = {}  # signal -> ids of all that ever rested on it
+        self._about: dict[str, set[str]] = {}  # signal or rule -> ids of all that ever had it
         self._newest = _NEVER
         self._held: _Held = {}
         self._left: dict[str, OverlayLog] | None = {}  # what no newer one has superseded; None: to be looked at anew
-        self._resting: dict[str, set[str]] = {}  # signal -> those of them that rest on it
+        self._resting: dict[str, set[str]] = {}  # signal or rule -> those of them that have it
         self._holding: dict[str, Standing] = {}  # those that have ever held, as they stand in `_held`
 
     def put(self, log: OverlayLog) -> None:
         """This artifact is here, and has just changed."""
         self._logs[log.overlay_id] = log
-        for signal_id in log.signal_ids:
-            self._about.setdefault(signal_id, set()).add(log.overlay_id)
+        for subject in log.subjects:
+            self._about.setdefault(subject, set()).add(log.overlay_id)
         self._newest = PointInTime(max(self._newest.at_us, log.newest.at_us), max(self._newest.seq, log.newest.seq))
         now = log.now
         if now is None or not _goes_on(self._holding.get(log.overlay_id), now):
@@ -51,16 +52,16 @@ class Shelf:
     def _leave(self, left: dict[str, OverlayLog], log: OverlayLog, now: Standing) -> None:
         self._rests_no_more(log)  # logged again it may rest on others
         left[log.overlay_id] = log
-        for signal_id in now.artifact.source_signal_ids:
-            self._resting.setdefault(signal_id, set()).add(log.overlay_id)
+        for subject in now.artifact.subjects:
+            self._resting.setdefault(subject, set()).add(log.overlay_id)
 
     def _rests_no_more(self, log: OverlayLog) -> None:
-        for signal_id in log.signal_ids & self._resting.keys():
-            self._resting[signal_id].discard(log.overlay_id)
+        for subject in log.subjects & self._resting.keys():
+            self._resting[subject].discard(log.overlay_id)
 
     def _look_again(self, left: dict[str, OverlayLog], put: Standing) -> None:
-        """Only what rests on a signal of this one can have been superseded by it, itself included."""
-        near = set[str]().union(*(self._resting.get(one, ()) for one in put.artifact.source_signal_ids))
+        """Only what has a signal, or the rule, of this one can have been superseded by it, itself included."""
+        near = set[str]().union(*(self._resting.get(one, ()) for one in put.artifact.subjects))
         for overlay_id in near:
             now = left[overlay_id].now
             if now is None or not _is_left(now, self._held):
@@ -87,8 +88,8 @@ class Shelf:
         if signal_ids is None:
             return _not_superseded(self._logs.values(), as_of)[0]
         near = {overlay_id for one in signal_ids for overlay_id in self._about.get(one, ())}
-        # What supersedes one of them rests on a signal of its.
-        theirs = {signal_id for overlay_id in near for signal_id in self._logs[overlay_id].signal_ids}
+        # What supersedes one of them has a signal of its, or its rule.
+        theirs = {subject for overlay_id in near for subject in self._logs[overlay_id].subjects}
         beside = {overlay_id for one in theirs for overlay_id in self._about[one]}
         found, _ = _not_superseded((self._logs[overlay_id] for overlay_id in beside), as_of)
         asked = set(signal_ids)
@@ -126,7 +127,7 @@ def _goes_on(before: Standing | None, now: Standing) -> bool:
     if before is None:
         return True
     was, is_now = before.artifact, now.artifact
-    is_same = (was.source_signal_ids, was.session_id) == (is_now.source_signal_ids, is_now.session_id)
+    is_same = (was.subjects, was.session_id) == (is_now.subjects, is_now.session_id)
     return is_same and now.has_held and now.made >= before.made
 
 
@@ -140,19 +141,21 @@ def _not_superseded(logs: Iterable[OverlayLog], as_of: PointInTime) -> tuple[lis
 
 
 def _note(held: _Held, standing: Standing) -> None:
-    for signal_id in standing.artifact.source_signal_ids:
-        place = (standing.artifact.session_id or _EVERYWHERE, signal_id)
+    for subject in standing.artifact.subjects:
+        place = (standing.artifact.session_id or _EVERYWHERE, subject)
         held[place] = max(standing.made, held.get(place, _NEVER))
 
 
 def _is_left(standing: Standing, held: _Held) -> bool:
-    """Whether one of its signals at least has no newer artifact where this one reaches."""
-    reach = standing.artifact.session_id or _EVERYWHERE
-    return any(
-        held.get((_EVERYWHERE, signal_id), _NEVER) <= standing.made
-        and held.get((reach, signal_id), _NEVER) <= standing.made
-        for signal_id in standing.artifact.source_signal_ids
-    )
+    """Whether one of its signals at least has no newer artifact where this one reaches, nor its rule a newer one."""
+    artifact = standing.artifact
+    reach = artifact.session_id or _EVERYWHERE
+
+    def is_newest(subject: str) -> bool:
+        newest = max(held.get((_EVERYWHERE, subject), _NEVER), held.get((reach, subject), _NEVER))
+        return newest <= standing.made
+
+    return any(map(is_newest, artifact.source_signal_ids)) and (not artifact.rule or is_newest(artifact.rule))
 
 
 def _in_order(found: list[tuple[OverlayLog, Standing]]) -> list[tuple[OverlayLog, Standing]]:

@@ -246,7 +246,7 @@ _STATES = {
     "off": "a person switched it off",
     "pending": "it waits for a person: `hobus memory review`",
     "silent": "its weight is 0",
-    "superseded": "a newer artifact of its signals stands in its place",
+    "superseded": "a newer artifact of its signals, or a rule of its words, stands in its place",
 }
 
 

@@ -12,26 +12,26 @@ CHANGES = {"off": off, "on": on, "confirmed": confirmed}
 
 SAID = st.lists(
     st.tuples(
-        st.sampled_from(["logged", "logged", "off", "on", "confirmed", "weight"]),
+        st.sampled_from(["logged", "logged", "off", "on", "confirmed", "confirmed", "weight"]),
         st.integers(0, 4),  # which artifact
         st.integers(0, 9),  # hours
         st.sets(st.sampled_from(SIGNALS), min_size=1, max_size=2),
         st.sampled_from([None, None, 1, 2]),  # of which session
-        st.booleans(),  # a constraint
+        st.sampled_from([None, "Never a.", "never  A."]),  # the words of a constraint
         st.booleans(),  # whether somebody reads it then
     ),
     max_size=14,
 )
 
 
-def fact(seq, kind, number, hours, *, signals, of_session, is_rule):
+def fact(seq, kind, number, hours, *, signals, of_session, rule):
     """What is said of an artifact."""
     name = f"ART-{number}"
     if kind == "logged":
         scope = {} if of_session is None else {"scope": "session", "session_id": session(of_session)}
         made = artifact(
             hours=hours, artifact_id=name, source_signal_ids=sorted(signals),
-            artifact_type="constraint" if is_rule else "task_pattern", **scope,
+            artifact_type="constraint" if rule else "task_pattern", context_line=rule or "Often a.", **scope,
         )  # fmt: skip
         return logged(made, seq)
     if kind == "weight":
@@ -40,19 +40,33 @@ def fact(seq, kind, number, hours, *, signals, of_session, is_rule):
 
 
 def by_definition(logs, as_of):
-    """For each of its signals somebody newer that has held, everywhere or in the same session."""
+    """For each of its signals, or for its rule, somebody newer that has held, everywhere or in the same session."""
     there = [(log.overlay_id, found) for log in logs if (found := log.standing(as_of)) is not None]
 
-    def is_covered(one, signal_id):
+    def is_covered(one, subject):
         return any(
-            other.has_held and other.made > one.made and signal_id in other.artifact.source_signal_ids
+            other.has_held and other.made > one.made and subject in subjects(other)
             and other.artifact.session_id in (None, one.artifact.session_id)
             for _, other in there
         )  # fmt: skip
 
-    return {
-        name for name, one in there if not all(is_covered(one, signal) for signal in one.artifact.source_signal_ids)
-    }
+    def is_superseded(one):
+        signals = all(is_covered(one, signal) for signal in one.artifact.source_signal_ids)
+        return signals or (rule_of(one) is not None and is_covered(one, rule_of(one)))
+
+    return {name for name, one in there if not is_superseded(one)}
+
+
+def rule_of(standing):
+    """Of a constraint its words, without case and white space, and where it holds."""
+    whole = standing.artifact.whole()
+    is_rule = whole.artifact_type == "constraint"
+    return (" ".join(whole.context_line.lower().split()), whole.scope) if is_rule else None
+
+
+def subjects(standing):
+    """Its signals and its rule."""
+    return {*standing.artifact.source_signal_ids, rule_of(standing)} - {None}
 
 
 def told(found):
@@ -64,9 +78,9 @@ def told(found):
 def test_what_is_kept_is_what_the_definition_says(said, hours, seq):
     """As of now after every change, whether anybody read in between or not; and as of any earlier moment."""
     shelf, logs = Shelf(), {}
-    for number, (kind, which, at_hours, signals, of_session, is_rule, is_read) in enumerate(said):
+    for number, (kind, which, at_hours, signals, of_session, rule, is_read) in enumerate(said):
         log = logs.setdefault(which, OverlayLog(f"OVL-{which}"))
-        log.append(fact(number, kind, which, at_hours, signals=signals, of_session=of_session, is_rule=is_rule))
+        log.append(fact(number, kind, which, at_hours, signals=signals, of_session=of_session, rule=rule))
         shelf.put(log)
         if is_read:
             found = {log.overlay_id for log, _ in shelf.standing(LATEST)}
@@ -77,3 +91,35 @@ def test_what_is_kept_is_what_the_definition_says(said, hours, seq):
         for asked in (SIGNALS[:1], SIGNALS[1:], ()):
             resting = [one for one in found if not set(asked).isdisjoint(one[1].artifact.source_signal_ids)]
             assert told(shelf.standing(as_of, asked)) == told(resting)
+
+
+def confirmed_rules(*changes):
+    """A shelf with constraints of signals of their own, made and confirmed one after the other; and what stands."""
+    shelf = Shelf()
+    for number, changed in enumerate(changes):
+        log, name = OverlayLog(f"OVL-{number}"), f"ART-{number}"
+        made = artifact(
+            hours=number, artifact_id=name, artifact_type="constraint", source_signal_ids=[f"tool:{number}"], **changed
+        )
+        log.append(logged(made, 2 * number))
+        log.append(confirmed(2 * number + 1, number, name))
+        shelf.put(log)
+    return shelf, [log.overlay_id for log, _ in shelf.standing(LATEST)]
+
+
+def test_a_rule_that_is_confirmed_again_stands_once_and_switched_off_it_is_off():
+    """Whatever the older and the newer one rest on; the older one does not come back."""
+    shelf, standing = confirmed_rules({"context_line": "Never use ssh."}, {"context_line": "never  use SSH."})
+    assert standing == ["OVL-1"]
+    [newer] = [log for log in shelf.logs if log.overlay_id == "OVL-1"]
+    newer.append(off(9, 9, "ART-1"))
+    shelf.put(newer)
+    assert [log.overlay_id for log, _ in shelf.standing(LATEST)] == ["OVL-1"]
+
+
+def test_a_rule_for_less_stands_for_none_that_holds_further():
+    """The same words, about one domain alone, or in one session: the wider rule stands beside it."""
+    wide = {"context_line": "Never use ssh.", "scope": "global"}
+    narrow = {"context_line": "Never use ssh.", "scope": "agent", "labels": {"domain": ["config"], "task": []}}
+    here = {"context_line": "Never use ssh.", "scope": "session", "session_id": session(1)}
+    assert confirmed_rules(wide, narrow, here)[1] == ["OVL-0", "OVL-1", "OVL-2"]
