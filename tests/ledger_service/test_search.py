@@ -207,7 +207,7 @@ async def test_what_is_said_elsewhere_changes_nothing_in_a_session():
 async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted():
     """More than are taken at once: what has a rarer word as well comes first, however old."""
     first, entry = _journal()
-    config = ledger_config(search=search_config(postings_max=5_000))
+    config = ledger_config(search=search_config(postings_max=5_000, wait_ms=60_000))
     async with running(SimDisk(medium()), config) as ledger:
         texts = [b"lamp of the attic", *[b"lamp of the cellar"] * 600]
         await ledger.write(first, *(entry("RunRequested", text) for text in texts))
