@@ -30,6 +30,7 @@ CREATE VIRTUAL TABLE texts USING fts5(text, about, content = '', {_TOKENIZER});
 CREATE TABLE reached (one INTEGER PRIMARY KEY, sequence INTEGER, chain BLOB, texts INTEGER, chars INTEGER);
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+_COUNT_ALL = "SELECT count(*) FROM (SELECT rowid FROM texts WHERE rowid >= ? AND rowid < ? LIMIT ?)"
 _FOUND = "SELECT rowid FROM texts WHERE texts MATCH ? AND rowid >= ? AND rowid < ?"
 _ROWS, _NEWEST = f"{_FOUND} LIMIT ?", f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
 _COUNT = f"SELECT count(*) FROM ({_ROWS})"  # noqa: S608 - no words of anybody in it
@@ -153,7 +154,9 @@ class SearchIndex:
 
     def count(self, among: Among, term: str = "", *, limit: int) -> int:
         """How many of these texts there are, or have this word; no more than so many are counted."""
-        (count,) = self._db.execute(_COUNT, (*among.of(term), limit)).fetchone()
+        match, *stretch = among.of(term)
+        asked = (_COUNT, (match, *stretch, limit)) if match else (_COUNT_ALL, (*stretch, limit))
+        (count,) = self._db.execute(*asked).fetchone()
         return count
 
     def rows(self, among: Among, term: str, *, limit: int, newest: bool = False) -> list[int]:
