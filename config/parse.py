@@ -128,7 +128,9 @@ def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: An
                 return f"{path}.{tag}: missing; add it"
             return f"{path}.{tag}: is {str(context['tag'])[:40]!r}; one of {context['expected_tags']}"
         case "literal_error":
-            return f"{path}: is {str(detail['input'])[:40]!r}; write {detail.get('ctx', {})['expected']}"
+            is_text = isinstance(detail["input"], str)
+            shown = repr(detail["input"][:40]) if is_text else _shown(detail["input"])
+            return f"{path}: is {shown}; write {detail.get('ctx', {})['expected']}"
         case "value_error":
             return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
         case "string_pattern_mismatch" if (form := str(detail.get("ctx", {}).get("pattern"))) in WORDS:
