@@ -19,6 +19,7 @@ from hobus.launch.sessions.provenance import (
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 NOT_KNOWN = "not in the record"
+_ABSENT = "not there"
 _KINDS = {"prompt_pack": "prompt pack", "config": "settings"}
 Run = tuple[str, int]
 """A session, and the number of a run in it."""
@@ -71,7 +72,7 @@ def rows_of(used: Sequence[Used]) -> list[tuple[str, ...]]:
             _KINDS.get(one.kind, one.kind),
             printable(one.asset_id),
             one.version or "-",
-            short_digest(one.digest) or NOT_KNOWN,
+            short_digest(one.digest) or (_ABSENT if one.is_absent else NOT_KNOWN),
             f"{one.package_id} {one.package_version}".strip() or "-",
         )
         for one in used

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import BusError
+from hobus.bus.errors import BusError, ConfigError
 from hobus.config.difference import Difference, differences
 from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import Snapshot
@@ -101,7 +101,11 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
 def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
     """What a start of the same kind would take now, checked as it would be."""
     options = StartOptions(config_file=config_changed.given_file(home, run))
-    plan = start_plan(home, options, {}, running=runs_under.digest)
+    try:
+        plan = start_plan(home, options, {}, running=runs_under.digest)
+    except ConfigError as error:
+        goes_on = f"nothing was changed, the cluster goes on under {runs_under.digest[:19]}"
+        raise ConfigError(f"{goes_on}: {error.detail}", facts=error.facts) from None
     return replace(plan, snapshot=config_changed.as_started(runs_under, plan.snapshot))
 
 

@@ -40,6 +40,10 @@ class NoPackage(ValueError):
     """Not a package as they are made; the message says why, as the end of a sentence."""
 
 
+class Misplaced(NoPackage):
+    """A package as they are made, but for the name of a file, which has no place in any."""
+
+
 @dataclass(frozen=True)
 class Bundle:
     """A package as it travels; `files` by their names below config/, without the manifest."""
@@ -164,7 +168,7 @@ def _name(data: bytes) -> str:
         name = ""
     if has_no_place(name):
         shown = data[:80].decode(errors="backslashreplace")
-        raise NoPackage(f"{shown!r}: no file of a package has this place")
+        raise Misplaced(f"{shown!r}: no file of a package has this place")
     return name
 
 

@@ -71,7 +71,8 @@ def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceCon
         raise UsageFault(f"{name[:64]!r}: up to 64 of A-Z, a-z, 0-9 and `._@-`, the first one a letter or digit")
     if PUBLIC_KEY.fullmatch(key) is None:
         raise UsageFault(
-            f"{key[:80]!r} is no public key: `ed25519:` and 64 hex digits, as hobus package key FILE prints it"
+            f"{key[:80]!r} is no public key: `ed25519:` and 64 hex digits in lower case, as hobus package key FILE "
+            "prints it"
         )
     if is_weak(key):
         raise UsageFault(

@@ -60,6 +60,8 @@ class Used(NamedTuple):
     package_version: str
     path: str
     config_digest: str
+    is_absent: bool = False
+    """Its configuration is in the record and has no such file, as where the agent of a queued turn was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +188,8 @@ def _used(kind: str, asset_id: str, config_digest: str, own: str, known: Mapping
         elsewhere = (one.named(kind, asset_id) for one in known.values())
         found = next((one for one in elsewhere if one is not None and one.digest == own), None)
     if found is None:
-        return Used(kind, asset_id, "", own, "", "", "", config_digest)
+        is_absent = not own and config_digest in known and bool(known[config_digest].versions)
+        return Used(kind, asset_id, "", own, "", "", "", config_digest, is_absent)
     return Used(
         kind, asset_id, found.version, found.digest, found.package_id, found.package_version, found.path, config_digest
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import click
 
 from hobus.config.attention_template import template_schema
 from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, Layers, find
+from hobus.config.gates.finding import lines
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
 from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_of_own, settings_in, taken_away
@@ -54,9 +56,12 @@ def check(*, home: Home, config_file: Path | None) -> Output:
     installed = sum(1 for origin in origins.values() if origin in snapshot.packages)
     beside, _faults = find(Layers(layers_of(home).packages))
     replaced = sum(
-        1 for name, origin in origins.items() if origin not in (SHIPPED, *snapshot.packages) and name in beside
+        1
+        for name, origin in origins.items()
+        if origin not in (SHIPPED, *snapshot.packages) and name in beside and name != ADMIN_CONFIG
     )
-    added = len(origins) - shipped - installed - replaced
+    has_settings = origins[ADMIN_CONFIG] != SHIPPED  # laid over the shipped ones, which they do not replace
+    added = len(origins) - shipped - installed - replaced - has_settings
 
     def show() -> None:
         own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
@@ -69,6 +74,7 @@ def check(*, home: Home, config_file: Path | None) -> Output:
             note(f"note: {one.file}: {one.reason}")
         told = [counted(len(origins), "file"), f"{replaced} replaced", *([f"{added} added"] if added else [])]
         told += [f"{installed} of packages"] if installed else []
+        told += ["with settings of its own"] if has_settings else []
         say(styled("ok", "green"), f"  {', '.join(told)}, digest {snapshot.digest}")
 
     return Output(
@@ -186,6 +192,7 @@ def schema(*, home: Home, template: bool) -> None:
 
 
 _NONE = object()
+_SIGNATURES = "governance.signatures"
 
 
 def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -> None:
@@ -215,6 +222,20 @@ def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -
             say(f"- {fault}")
         return
     say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; {_in_force(home)}")
+    if settings_in(after)[_SIGNATURES] == "signed" and before.get(_SIGNATURES) != "signed":
+        _say_unbelieved(home)
+
+
+def _say_unbelieved(home: Home) -> None:
+    """Which files of this home no longer count, since their signatures do."""
+    # By name: of all settings one asks for it.
+    judging = importlib.import_module("hobus.launch.packages.judging")
+    failures = [one for one in judging.judged(home, layers_of(home)).failures if one.gate == "G5"]
+    for line in lines(failures):
+        note(styled(line, "red", to_stderr=True))
+    if failures:
+        said = "gate G5 fails now: no cluster of this home starts, or takes in a reload, before that is mended"
+        note(styled(said, "red", to_stderr=True))
 
 
 def _in_force(home: Home) -> str:

@@ -19,7 +19,7 @@ _COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
 
 
 @click.command()
-@click.option("--enforce", is_flag=True, help="Exit 3 if a gate fails, as a start would.")
+@click.option("--enforce", is_flag=True, help="Exit 3 if a gate fails; no cluster starts then.")
 @click.option("--full", is_flag=True, help="Verify the whole record (G6), not its newest part alone.")
 @with_config_file
 @with_json

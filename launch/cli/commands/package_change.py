@@ -101,8 +101,8 @@ def _is_known(home: Home, about: Installed) -> bool:
 def say_findings(findings: Sequence[Finding], colour: str) -> None:
     """The first of them, each with its mend, in this colour."""
     for one in findings[:SHOWN_MAX]:
-        say_prose(styled(f"  {one.gate}  ", colour), in_one_line(f"{one.file}: {one.reason}"))
+        say_prose(styled(f"  {one.severity}  {one.gate}  ", colour), in_one_line(f"{one.file}: {one.reason}"))
         if one.mend:
-            say_prose("      next: ", in_one_line(one.mend))
+            say_prose("            next: ", in_one_line(one.mend))
     for line in more(findings):
         say(f"  {line}")

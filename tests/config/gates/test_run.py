@@ -105,6 +105,7 @@ def test_the_bytes_that_were_loaded_are_those_that_are_judged(tmp_path: Path, mo
     ("name", "changed", "reason", "mend"),
     [
         ("packages/PKG-CLERK-001/manifest.json", {"schema_version": "1.0"}, "schema_version: is '1.0'", "write '1.2'"),
+        ("packages/PKG-CLERK-001/manifest.json", {"schema_version": 1.2}, "schema_version: is 1.2", "write '1.2'"),
         ("packages/PKG-CLERK-001/manifest.json", {"assets": 1}, "assets: is 1", "write a list"),
         ("packages/PKG-CLERK-001/manifest.json", {"layer": 1.5}, "layer: is 1.5", "write a whole number"),
         (

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bench.builders import shipped_with
+from hobus.bus.errors import ConfigError
 from hobus.launch.cluster.home import home_of
 from hobus.launch.launcher import reload as module
 from hobus.launch.launcher.reload import UnderWay, reload_in_turn
@@ -37,6 +38,25 @@ def others(monkeypatch):
         return seen
 
     return make
+
+
+def test_a_mistake_in_a_file_says_that_the_cluster_goes_on(monkeypatch, tmp_path):
+    """As a gate that forbids it does: nothing was changed, and under what it goes on."""
+
+    def faulty(*_, **__):
+        raise ConfigError("configuration has 1 fault", facts={"faults": ["x"]})
+
+    place = SimpleNamespace(snapshot=SimpleNamespace(digest="sha256:0123456789abcdef"))
+    for name, value in (
+        ("start_plan", faulty), ("place_of", lambda *_: place), ("stalled", lambda *_: None),
+        ("running", lambda _: SimpleNamespace(phase="ready", launcher_pid=1, reload=None)),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module.config_changed, "given_file", lambda *_: None)
+    with pytest.raises(ConfigError) as caught:
+        module.reload(home_of(tmp_path))
+    said = "nothing was changed, the cluster goes on under sha256:0123456789ab: configuration has 1 fault"
+    assert caught.value.detail == said and caught.value.facts["faults"] == ["x"]
 
 
 def test_one_that_is_under_way_is_waited_for(others, tmp_path):

@@ -92,6 +92,16 @@ def test_who_signs_a_changed_manifest_anew_is_another_signer(tmp_path):
     assert first.signature.public_key != second.signature.public_key
 
 
+@pytest.mark.parametrize("name", ["../../evil.json", "/etc/x", "admin_config.json", "agents/.x.json", "signature.json"])
+def test_a_name_that_leads_elsewhere_is_refused_by_its_gate(tmp_path, name):
+    """With the reason, before anything is written; it is a bundle, so that this is no slip of whoever typed its name."""
+    made = parts.bundle(parts.key(tmp_path), parts.files_of() | {name: b"{}"})
+    with pytest.raises(PackageRefused, match="no file of a package has this place") as caught:
+        checked_bundle("it", encode(made), LIMITS)
+    assert [(one.gate, one.file) for one in caught.value.findings] == [("G0", "it")]
+    assert caught.value.exit_code == exit_codes.INTEGRITY
+
+
 def test_a_file_that_is_none_is_refused_at_once(tmp_path):
     """A directory, a pipe that nobody writes to, a device, nothing, and what is larger than a bundle may be."""
     os.mkfifo(tmp_path / "pipe")

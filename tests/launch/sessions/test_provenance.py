@@ -14,6 +14,7 @@ from hobus.bus.record.entry import NOTHING
 from hobus.config.files import SHIPPED_ROOT, governed_names
 from hobus.config.in_force import digest_of
 from hobus.config.snapshot import contents_in
+from hobus.launch.cli.provenance_view import rows_of
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.provenance import (
     Changed,
@@ -24,6 +25,7 @@ from hobus.launch.sessions.provenance import (
     held,
     meant,
     short_digest,
+    used_in,
 )
 
 SNAPSHOT = shipped_snapshot()
@@ -59,6 +61,15 @@ def test_each_file_is_there_with_its_version_owner_and_bytes() -> None:
     framework, standard = found.named("framework", "FMWK-004"), found.named("standard", "FMWK-004")
     assert framework is not None and standard is not None
     assert framework.version == SNAPSHOT.frameworks["FMWK-004"].version
+
+
+def test_what_its_configuration_has_not_is_told_from_what_nobody_knows() -> None:
+    """An agent that was removed before its turn ran, whatever earlier configurations have."""
+    turn = [recorded()._replace(provenance=NOTHING._replace(agent_id="CLERK"))]
+    there = of_files({"agents/CLERK.json": b"{}"})
+    (agent, _) = used_in(turn, {"": of_files({ADMIN: b"{}"}), there.digest: there})
+    assert (agent.asset_id, agent.digest, agent.is_absent) == ("CLERK", "", True)
+    assert [row[3] for row in rows_of([agent, *used_in(turn, {})])] == ["not there", *["not in the record"] * 2]
 
 
 def test_a_configuration_of_another_version_of_the_program_is_read_all_the_same() -> None:

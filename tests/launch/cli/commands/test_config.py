@@ -193,3 +193,5 @@ def test_files_that_a_home_has_beside_the_others_replace_nothing(config, tmp_pat
     own.with_name("CLERK.json").write_text(own.read_text().replace('"ADMIN"', '"CLERK"', 1))
     own.unlink()
     assert " 0 replaced, 1 added, digest" in config("check")
+    config("set", "ho2.runs_max", "8")
+    assert " 0 replaced, 1 added, with settings of its own, digest" in config("check"), "laid over the shipped ones"

@@ -54,6 +54,30 @@ def test_from_a_key_to_an_agent_and_back(package, tmp_path, monkeypatch):
     assert "no package is installed" in package("list") and "no key is trusted" in package("trust", "list")
 
 
+def test_whoever_makes_signatures_count_is_told_what_counts_no_longer(package, tmp_path, capsys):
+    """At once, as whoever takes a key away is; and nothing where all of it counts."""
+    package("install", str(parts.clerk(tmp_path)))
+    words = ["--home", str(tmp_path / "home"), "config"]
+    assert cli.run([*words, "set", "governance.signatures", "signed"]) == exit_codes.OK
+    said = capsys.readouterr().err
+    assert "PKG-CLERK-001-1.0.0" in said and "gate G5 fails now: no cluster of this home starts" in said
+    assert cli.run([*words, "unset", "governance.signatures"]) == exit_codes.OK
+    package("remove", "PKG-CLERK-001")
+    assert cli.run([*words, "set", "governance.signatures", "signed"]) == exit_codes.OK
+    assert "G5" not in capsys.readouterr().err
+
+
+def test_without_colours_a_warning_is_told_from_a_failure(package, tmp_path):
+    """By a word, as `hobus gates` has it."""
+    package("install", str(parts.clerk(tmp_path)))
+    mine = parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})
+    (tmp_path / "home/config/agents").mkdir(parents=True)
+    (tmp_path / "home/config/agents/CLERK.json").write_bytes(mine)
+    worse = parts.clerk(tmp_path, "2.0.0", dependencies=["PKG-GHOST-001"])
+    said = package("inspect", str(worse), code=exit_codes.INTEGRITY)
+    assert "  fail  G1  PKG-CLERK-001/" in said and "  warn  G0  " in said and "1 gate failure" in said
+
+
 def test_programs_get_documents(package, tmp_path):
     """With the fields that the table shows, and those that it has no room for."""
     key, file = parts.key(tmp_path), parts.clerk(tmp_path)
