@@ -31,6 +31,10 @@ _COMPARED = 3
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
 _ROWS_AT_ONCE = 256
 """Of a word's texts so many are taken without counting them first; only speed depends on it."""
+_MEASURED = 256
+"""Of so many texts it is asked how long they are."""
+_WORD_CHARS = 6
+"""About, with the blank behind it."""
 
 TextAt = Callable[[int, int], tuple[Entry, SearchedText] | None]
 """(sequence, body number) -> the text there, and its entry; None where it is gone."""
@@ -85,9 +89,8 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     if not terms:
         return
     among = Among(_narrowed(question), after, before)
-    known, scores = _ranked(index, among, terms, config.postings_max)
-    compared = min(_COMPARED * question.limit, config.hits_max)
-    for row in nlargest(compared, scores, key=lambda row: (scores[row], row)):
+    known, held = _ranked(index, among, terms, config.postings_max)
+    for row in _first(index, held, known, min(_COMPARED * question.limit, config.hits_max), config.excerpt_chars):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
         if found is None or not _is_of(found[0], question):
@@ -99,11 +102,8 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
 
 def _ranked(
     index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
-) -> tuple[Weights, dict[int, float]]:
-    """What each word weighs among these texts, and the texts that have some of them, by the weight of those they have.
-
-    How often a text has a word, and how near to others, only those are asked about that come first by this.
-    """
+) -> tuple[Weights, dict[int, list[str]]]:
+    """What each word weighs among these texts, and the texts that have some of them, with those that they have."""
     few = {term: index.rows(among, term, limit=_ROWS_AT_ONCE) for term in terms}
     counts = {
         term: len(rows) if len(rows) < _ROWS_AT_ONCE else index.count(among, term, limit=postings_max + 1)
@@ -114,12 +114,28 @@ def _ranked(
     if texts > postings_max:
         texts = max(texts, index.reached.texts)
     known = weights(counts, texts, index.reached.chars / max(index.reached.texts, 1))
-    scores: defaultdict[int, float] = defaultdict(float)
+    held: defaultdict[int, list[str]] = defaultdict(list)
     for term in looked_for(counts, postings_max):
         is_whole = len(few[term]) == counts[term] <= postings_max
         for row in few[term] if is_whole else index.rows(among, term, limit=postings_max, newest=True):
-            scores[row] += known.rarity[term]
-    return known, scores
+            held[row].append(term)
+    return known, held
+
+
+def _first(
+    index: SearchIndex, held: Mapping[int, list[str]], known: Weights, count: int, passage_chars: int
+) -> list[int]:
+    """So many that are read: by which words they have and how long they are, of equal ones the newest.
+
+    How often they have them, and how near to each other, is not known yet.
+    """
+    weighed = {row: sum(known.rarity[term] for term in terms) for row, terms in held.items()}
+    likely = nlargest(_MEASURED, weighed, key=lambda row: (weighed[row], row))
+    chars = {row: min(passage_chars, words * _WORD_CHARS) for row, words in index.lengths(likely).items()}
+    likely.sort(
+        key=lambda row: (score(dict.fromkeys(held[row], 1), known, chars.get(row, passage_chars)), row), reverse=True
+    )
+    return likely[:count]
 
 
 def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> Passage:

@@ -164,6 +164,21 @@ class SearchIndex:
         question = _NEWEST if newest else _ROWS
         return [row for (row,) in self._db.execute(question, (*among.of(term), limit)).fetchall()]
 
+    def lengths(self, rows: Sequence[int]) -> dict[int, int]:
+        """How many words each of these texts has; what is gone is left out."""
+        question = f"SELECT id, sz FROM texts_docsize WHERE id IN ({', '.join('?' * len(rows))})"  # noqa: S608
+        return {row: _first_number(sizes) for row, sizes in self._db.execute(question, tuple(rows))}
+
+
+def _first_number(sizes: bytes) -> int:
+    """Of the numbers that SQLite packs by seven bits a byte, the highest first."""
+    number = 0
+    for byte in sizes:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:  # noqa: PLR2004 - the last one of a number
+            break
+    return number
+
 
 def place_of(row: int) -> tuple[int, int]:
     """(sequence, body number) of a text."""

@@ -31,7 +31,7 @@ from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import full_text
 from hobus.ledger_service.finding import looked_for
-from hobus.ledger_service.search_index import FILE, SearchIndex
+from hobus.ledger_service.search_index import FILE, IndexedText, SearchIndex
 
 ID = SESSION.removeprefix("session/")
 OTHER_ID = session_id_of("somebody", "else")
@@ -269,6 +269,30 @@ async def test_words_that_were_never_said_do_not_hide_what_was(question):
         assert "4711" in found.hits[0].excerpt
         for nothing in ("What is the capital of France?", "and what of it, my friend?"):
             assert (await _ask(ledger, nothing, session_id=ID, streams=["session"], score_min=0.2)).hits == []
+
+
+async def test_what_repeats_a_text_among_others_does_not_hide_it():
+    """A short one that says it comes before long and newer ones that quote it: of them there may be many."""
+    first, entry = _journal()
+    config = ledger_config(search=search_config(words_max=32, excerpt_chars=240, text_max_bytes=10_000))
+    quoting = (
+        "what I was given says: - you: where is the key of the boathouse? - you: this is what it was in the end " * 5
+    )
+    said = [f"this is what it was on day {day} in the end" for day in range(60)]
+    async with running(SimDisk(medium()), config) as ledger:
+        texts = [*said[:30], "The key of the boathouse is under the flowerpot.", *said[30:], *[quoting] * 30]
+        await ledger.write(first, *(entry("RunRequested", text.encode()) for text in texts))
+        found = await _ask(ledger, "where is the key of the boathouse?", session_id=ID, streams=["session"], limit=3)
+        assert "flowerpot" in found.hits[0].excerpt
+
+
+def test_lengths_are_those_of_the_engine():
+    """In words, also where they take two bytes and more."""
+    index, lengths = SearchIndex.open(None), {3: 1, 4: 127, 5: 128, 9: 20_000}
+    texts = [IndexedText(row, 0, "word " * count, ("t1",)) for row, count in lengths.items()]
+    index.add(texts, sequence=9, chain=b"")
+    assert index.lengths([row << 8 for row in (*lengths, 77)]) == {row << 8: count for row, count in lengths.items()}
+    index.close()
 
 
 async def test_of_more_words_than_are_looked_for_the_longest_count():
