@@ -175,7 +175,7 @@ async def test_nothing_is_acknowledged_from_a_page_cache_that_lies():
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
-@pytest.mark.parametrize("torn_bytes", [None, 1, 100, 700])
+@pytest.mark.parametrize("torn_bytes", [None, 100, *(pytest.param(torn, marks=pytest.mark.slow) for torn in (1, 700))])
 async def test_a_crash_at_every_write_and_sync_loses_nothing_acknowledged(power_cut, torn_bytes):
     """Start, batches, rotation, recovery itself: whatever call fails, acknowledged entries stand and numbers go on."""
     config = ledger_config(segment_bytes=2_048, zero_fill_chunk_bytes=512)

@@ -94,7 +94,10 @@ def digests(entries: Sequence[Entry]) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("turns", [8, pytest.param(32, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("strike", ["", "ho2", "host", "gateway", "ho1", "broker"])
+@pytest.mark.parametrize(
+    "strike",
+    ["", "ho2", *(pytest.param(role, marks=pytest.mark.slow) for role in ("host", "gateway", "ho1", "broker"))],
+)
 def test_turns_in_flight_end_under_their_own_and_new_ones_begin_under_the_new(strike: str, turns: int) -> None:
     """Many turns, another configuration in their middle, a process killed right after: all answered, none degraded."""
     first, second = slow(), in_the_new_way()

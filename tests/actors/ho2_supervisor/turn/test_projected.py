@@ -154,7 +154,7 @@ def test_an_answer_that_was_given_up_is_a_failure_of_the_next_projection() -> No
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-@pytest.mark.parametrize("is_answered", [False, True])
+@pytest.mark.parametrize("is_answered", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_kill_in_the_middle_of_a_turn_projects_once(number: int, is_answered: bool) -> None:
     """Whenever the supervisor dies there is one PROJECTION_COMPUTED of the turn, and every round shows its text."""
     with Rig(*in_mode("enforce"), script=one_tool) as rig:
