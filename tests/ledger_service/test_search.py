@@ -276,7 +276,7 @@ async def test_what_repeats_a_text_among_others_does_not_hide_it():
     first, entry = _journal()
     config = ledger_config(search=search_config(words_max=32, excerpt_chars=240, text_max_bytes=10_000))
     quoting = (
-        "what I was given says: - you: where is the key of the boathouse? - you: this is what it was in the end " * 5
+        "what I was given says: - you: the key of the boathouse - you: " + "this is how it was in the end - you: " * 9
     )
     said = [f"this is what it was on day {day} in the end" for day in range(60)]
     async with running(SimDisk(medium()), config) as ledger:
