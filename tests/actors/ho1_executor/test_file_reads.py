@@ -124,18 +124,18 @@ def test_a_file_with_two_names_is_refused(root):
     )
 
 
-KEYS = (
-    curve.new_pair().secret.decode(),
-    "00000000-0000-4000-8000-000000000000" * 2,
-    f"hobus-{'0a' * 32}",
-    JoinToken("host:1", b"1" * 32, b"2" * 32).encode(),
-    f"sk-{'x' * 20}",
-    f"kept for Bob\n-----BEGIN {'PRIVATE'} KEY-----\nMC4C",
-)
+KEYS = {
+    "of CURVE": curve.new_pair().secret.decode(),
+    "of the local bus": "00000000-0000-4000-8000-000000000000" * 2,
+    "of HTTP": f"hobus-{'0a' * 32}",
+    "to join by": JoinToken("host:1", b"1" * 32, b"2" * 32).encode(),
+    "of a provider": f"sk-{'x' * 20}",
+    "in a text": f"kept for Bob\n-----BEGIN {'PRIVATE'} KEY-----\nMC4C",
+}
 
 
 @pytest.mark.parametrize("max_bytes", [MAX, 20])
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", list(KEYS.values()), ids=list(KEYS))
 def test_a_key_is_known_wherever_it_lies_and_however_it_is_called(root, key, max_bytes):
     """Whole or in part; a copy that somebody made of it, for one."""
     (root / "docs/copy.txt").write_text(f"{key}\n")
