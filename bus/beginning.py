@@ -68,6 +68,11 @@ class Beginnings(Generic[T]):
         if one.principal in self._held:
             self._next.hold(one.principal)
 
+    def rest(self) -> None:
+        """In this turn of the loop no other one begins: what was cancelled in it hears of that before, in the next."""
+        if isinstance(self.loop, PromptLoop):
+            self._begun_in, self._begun, self._goes_on = self.loop.turn, 0, False
+
     def forget(self, one: T) -> None:
         """It does not begin any more, if it has not."""
         if one.is_queued:

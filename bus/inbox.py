@@ -328,6 +328,7 @@ class Inbox:
         running.stopped = reason
         if running.task is not None:
             running.task.cancel()
+            self.beginnings.rest()
         if not running.is_started:  # then nothing of `_run` will ever run
             self._finish(running)
             self._answer(running, self._stopped(running))
