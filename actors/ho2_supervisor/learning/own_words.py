@@ -7,12 +7,16 @@ lines behind `>`, fenced blocks, text in quotation marks. What is pasted without
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from hobus.bus.messages.given_history import own_words
 from hobus.bus.messages.ids import folded
 
 _END_MARKS = " .!?…"
-_FENCES = ("```", "~~~")
+_ITEM = re.compile(r"\s*(?:(?:[-*+•]|\d{1,9}[.)])\s+)*")
+_FENCE = re.compile(r"(?P<sign>`{3,}|~{3,})(?P<info>.*)", re.DOTALL)
+_INDENT = 4
+"""By so many columns more than what it stands in a line is code, no fence."""
 _LEFT_OUT = "\0"
 """In place of a quoted line, so that no statement goes on across it."""
 _QUOTED = re.compile(r'"[^"]{1,2000}"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»')
@@ -38,12 +42,35 @@ def is_said(statement: str, message: str | None) -> bool:
 
 
 def _unquoted(text: str) -> str:
-    """The text without quoted lines and fenced blocks."""
+    """The text without quoted lines and fenced blocks, also those in items of a list."""
     kept: list[str] = []
-    is_fenced = False
-    for line in text.splitlines():
-        bare = line.strip()
-        is_fence = bare.startswith(_FENCES)
-        kept.append(_LEFT_OUT if is_fenced or is_fence or bare.startswith(">") else line)
-        is_fenced ^= is_fence
+    fence: _Fence | None = None
+    for line in text.expandtabs(_INDENT).splitlines():
+        bare = _ITEM.sub("", line, count=1)
+        if fence is not None:
+            kept.append(_LEFT_OUT)
+            fence = None if fence.is_closed_by(line) else fence
+            continue
+        found = _FENCE.match(bare)
+        kept.append(_LEFT_OUT if found or bare.startswith(">") else line)
+        if found and not (found["sign"].startswith("`") and "`" in found["info"]):  # that is code within a line
+            before = len(line) - len(bare)
+            fence = _Fence(found["sign"], before if before >= _INDENT or line[:before].strip() else 0)
     return "\n".join(kept)
+
+
+class _Fence(NamedTuple):
+    """What began a fenced block: only its like ends it. In doubt it goes on."""
+
+    sign: str
+    column: int  # where the item of the list begins that it stands in; 0: it stands in none
+
+    def is_closed_by(self, line: str) -> bool:
+        """The same sign at least as often, nothing behind it, and within the item of the list that it began in."""
+        bare = line.strip()
+        indent = len(line) - len(line.lstrip())
+        return (
+            len(bare) >= len(self.sign)
+            and set(bare) == {self.sign[0]}
+            and self.column <= indent < self.column + _INDENT
+        )
