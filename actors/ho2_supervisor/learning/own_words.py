@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from hobus.actors.ho2_supervisor.learning.quotation import QUOTATION_MARKS, Quotations
 from hobus.bus.messages.given_history import own_words
 from hobus.bus.messages.ids import folded
 
@@ -19,7 +20,6 @@ _INDENT = 4
 """By so many columns more than what it stands in a line is code, no fence."""
 _LEFT_OUT = "\0"
 """In place of a quoted line, so that no statement goes on across it."""
-_QUOTED = re.compile(r'"[^"]{1,2000}"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»')
 _NEGATED = re.compile(r"(\b(not|never|without|stop)|n['’]t)\s+(\w+\s+)?$")  # noqa: RUF001 - as it is typed
 
 
@@ -30,12 +30,12 @@ def is_said(statement: str, message: str | None) -> bool:
     """
     if message is None:
         return False
-    words, said = folded(statement.strip(_END_MARKS)), folded(_unquoted(own_words(message)))
+    words, said = folded(statement.strip(_END_MARKS + QUOTATION_MARKS)), folded(_unquoted(own_words(message)))
     if not words:
         return False
-    quoted = [found.span() for found in _QUOTED.finditer(said)]
+    quotations = Quotations(said)
     for found in re.finditer(rf"(?<!\w){re.escape(words)}(?!\w)", said):
-        is_quoted = any(start < found.start() and found.end() < end for start, end in quoted)
+        is_quoted = quotations.is_quoted(*found.span())
         if not is_quoted and _NEGATED.search(said[max(0, found.start() - 60) : found.start()]) is None:
             return True
     return False

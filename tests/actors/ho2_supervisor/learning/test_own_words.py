@@ -1,5 +1,7 @@
 """A statement counts only where a person said it: in their own words, now, and not as something that they quote."""
 
+# ruff: noqa: RUF001 - marks as they are typed
+
 from __future__ import annotations
 
 import pytest
@@ -60,6 +62,51 @@ def test_what_somebody_says_is_said(statement: str, message: str) -> None:
 def test_what_nobody_says_or_somebody_quotes_is_not_said(statement: str, message: str | None) -> None:
     """Not in the message, part of other words, forbidden, or somebody else's words by their marks."""
     assert not is_said(statement, message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "He wrote: ‘No way. Be brief. Bye.’",
+        "He wrote: ‘The users’ words. Don’t. Be brief. Bye.’",
+        "Er schrieb: »Hm. Be brief. Ja.«",
+        "log: `x. Be brief. y`",
+        "``x ` be brief``",
+        "he said: 'be brief'",
+        "'the users' words. be brief.'",
+        "he said ‹be brief›",
+        "『be brief』「be brief」",
+        "hon sa ”be brief” och",
+        "er sagte ‚be brief‘",
+        '"be brief',
+        "he wrote: “be brief",
+        "he wrote: ‘be brief",
+        '"he said "be brief" to me"',
+        '"""x "y" be brief"""',
+        '“be brief"',
+        "« Hm. Be brief »",
+        "``Be brief''",
+    ],
+)
+def test_what_stands_in_whatever_quotation_marks_is_not_said(message: str) -> None:
+    """Of any language, also where nothing ends it, or where it is not clear what does."""
+    assert not is_said("Be brief.", message)
+    assert not is_said('"Be brief."', message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "That's fine, and it's the users' list: be brief",
+        "don`t fret; I´m here. Be brief",
+        '"Hi.", “so”, «la», ‘x’ and `y` aside: be brief',
+        "be brief, and list 'admin', \"root\" and so on",
+        "'Hi' he said. Be brief.",
+    ],
+)
+def test_what_stands_beside_quotation_marks_and_apostrophes_is_said(message: str) -> None:
+    """They begin nothing, or it ended before, or it begins behind."""
+    assert is_said("Be brief.", message)
 
 
 @pytest.mark.parametrize(
