@@ -7,6 +7,7 @@ lines behind `>`, fenced blocks, text in quotation marks. What is pasted without
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 from hobus.actors.ho2_supervisor.learning.quotation import QUOTATION_MARKS, Quotations
@@ -20,13 +21,19 @@ _INDENT = 4
 """By so many columns more than what it stands in a line is code, no fence."""
 _LEFT_OUT = "\0"
 """In place of a quoted line, so that no statement goes on across it."""
-_NEGATED = re.compile(r"(\b(not|never|without|stop)|n['’]t)\s+(\w+\s+)?$")  # noqa: RUF001 - as it is typed
+_NEGATED = re.compile(
+    r"n['’]t\b"  # noqa: RUF001 - as it is typed
+    r"|\b(not|cannot|dont|doesnt|never|without|neither|nor|no (need|longer|more)|instead of|rather than|against)\b"
+    r"|\b(stop|cease|quit|avoid|refuse|forbid|hate|dislike)(s|d|ed|ing|ped|ping)?\b"
+)
+_SENTENCE_END = re.compile(r"(?<!\b\w)\.\s|[!?…]\s|\0")
+"""Not behind one letter: `e.g.` ends nothing."""
 
 
 def is_said(statement: str, message: str | None) -> bool:
-    """Whether these words, whatever their case and white space, are the person's own, and not the end of a "do not".
+    """Whether these words, whatever their case and white space, are the person's own, and no "do not" goes before them.
 
-    None: the message was erased, and nobody can say.
+    message None: it was erased, and nobody can say.
     """
     if message is None:
         return False
@@ -34,11 +41,18 @@ def is_said(statement: str, message: str | None) -> bool:
     if not words:
         return False
     quotations = Quotations(said)
+    negations, ends = ([found.start() for found in one.finditer(said)] for one in (_NEGATED, _SENTENCE_END))
     for found in re.finditer(rf"(?<!\w){re.escape(words)}(?!\w)", said):
         is_quoted = quotations.is_quoted(*found.span())
-        if not is_quoted and _NEGATED.search(said[max(0, found.start() - 60) : found.start()]) is None:
+        if not is_quoted and not _is_behind(negations, ends, found.start()):
             return True
     return False
+
+
+def _is_behind(negations: list[int], ends: list[int], place: int) -> bool:
+    """Whether one of these is in the sentence before this place, however far from it: in doubt it is meant."""
+    last, end = bisect_left(negations, place), bisect_left(ends, place)
+    return last > 0 and (end == 0 or negations[last - 1] > ends[end - 1])
 
 
 def _unquoted(text: str) -> str:
