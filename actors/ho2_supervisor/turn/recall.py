@@ -17,6 +17,8 @@ from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import Segment
 
 SEGMENT = "ho3_biases"
+_END_MARKS = " .!…"
+"""Not a question mark: with it a line says something else."""
 
 
 def chosen(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[ArtifactFacts]:
@@ -68,11 +70,16 @@ def select_biases(
     chosen: dict[str, ArtifactFacts] = {}
     left = budget.tokens
     for bias in fitting:
-        cost, words = budget.cost(bias.artifact.context_line), folded(bias.artifact.context_line)
+        cost, words = budget.cost(bias.artifact.context_line), same_words(bias.artifact.context_line)
         if cost <= left and words not in chosen:
             left -= cost
             chosen[words] = bias.artifact
     return list(chosen.values())
+
+
+def same_words(line: str) -> str:
+    """What two lines have in common that say the same: case, white space and the sign at the end are no matter."""
+    return folded(line).rstrip(_END_MARKS)
 
 
 def score(bias: Bias, as_of_ts: str) -> float:

@@ -91,6 +91,13 @@ def test_of_lines_with_the_same_words_the_strongest_is_shown() -> None:
     assert chosen(weak, strong, other, tokens=6) == ["ART-2", "ART-3"]
 
 
+def test_the_sign_at_the_end_of_a_line_is_none_of_its_words() -> None:
+    """A question mark is: it asks, and the others say."""
+    ends = (" in two lines.", " in two lines", " IN TWO LINES!", " in two lines?")
+    said = [bias(f"ART-{number}", context_line=f"Always answer{end}") for number, end in enumerate(ends)]
+    assert chosen(*said) == ["ART-0", "ART-3"]
+
+
 def test_the_line_is_passed_on_verbatim() -> None:
     """What was learned is copied, never edited."""
     line = "  Ünïcode, “quotes” and {{ braces }} stay.  "
