@@ -19,7 +19,7 @@ from hobus.actors.ho3_memory.event_rows import SignalEvent
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, newest_time, timestamp_of
 from hobus.actors.ho3_memory.evidence import NOTHING, Level
 from hobus.actors.ho3_memory.freshness import Freshness, open_reach_us, reach_us
-from hobus.actors.ho3_memory.gate import GateFacts, judge
+from hobus.actors.ho3_memory.gate import STATED, GateFacts, Learned, judge
 from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
 from hobus.actors.ho3_memory.names import Names
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, state_of
@@ -164,8 +164,21 @@ class AgentMemory:
             failed_us=newest_time(self._failures.get(whose), as_of),
             principal=principal,
             switched_off=self.artifacts.switched_off(signal_id, principal, as_of),
+            learned=self._learned(signal_id, principal, as_of) if signal_id.startswith(STATED) else None,
         )
         return judge(signal_id, facts, as_of.at_us, self._config)
+
+    def _learned(self, signal_id: str, principal: str | None, as_of: PointInTime) -> Learned | None:
+        """What a principal's statement became: what is in force, or else the newest."""
+        if principal is None:
+            return None
+        there = list(self.artifacts.overlays(as_of, signal_id=signal_id, principal=principal, active_only=False))
+        last = max(reversed(there), key=lambda one: one.is_active, default=None)
+        if last is None:
+            return None
+        share, _ = self.weighed(signal_id, principal=principal, as_of=as_of)
+        is_faded = last.is_active and share < self._config.bias_decay_floor
+        return Learned(last.artifact.artifact_id, "faded" if is_faded else last.state)
 
     def open_gate(self, signal_id: str, principal: str, as_of: PointInTime) -> GateResult:
         """A principal's own gate; everybody's in its place, where that one alone is open."""

@@ -6,16 +6,33 @@ whether decayed evidence stands between its two thresholds, and for sessions all
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hobus.actors.ho3_memory.event_time import hours_us, timestamp_of
 from hobus.actors.ho3_memory.evidence import Level
 from hobus.actors.ho3_memory.signal_log import EventTally
-from hobus.bus.messages.memory import GateResult
+from hobus.bus.messages.memory import GateResult, OverlayState
 from hobus.config.schema import Ho3Config
 
 STATED = "explicit:"
 """The kind of signals that are statements: each is learnt when it is made, and counting adds nothing to it."""
+
+
+_NOT_IN_FORCE: dict[str, str] = {
+    "off": "a person switched it off, until it is stated again or `hobus memory activate {0}`",
+    "pending": "it waits for a person: `hobus memory confirm {0}`",
+    "silent": "the weight of {0} is 0",
+    "expired": "{0} has expired",
+    "superseded": "{0} is superseded by what was learned later",
+    "faded": "{0} has faded: nobody stated it for long",
+}
+
+
+class Learned(NamedTuple):
+    """What was learned of a statement."""
+
+    artifact_id: str
+    state: OverlayState | Literal["faded"]
 
 
 class GateFacts(NamedTuple):
@@ -27,6 +44,7 @@ class GateFacts(NamedTuple):
     failed_us: int | None  # newest recorded failure, not after the moment
     principal: str | None  # whose events; None: everybody's, as for the types that are shared
     switched_off: str = ""  # the artifact by which a person switched it off; empty: nobody did
+    learned: Learned | None = None  # of a statement alone: how what was learned of it stands; None: nothing was
 
 
 def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> GateResult:
@@ -66,7 +84,7 @@ def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Confi
     if signal_id.startswith(STATED):
         if not facts.tally.event_count:
             return "nobody asked about stated it; what its principal states is in force without a gate"
-        return "stated by its principal, and so in force without a gate"
+        return _stated(facts.learned)
     if facts.principal is None and not config.shared_types:
         return "nothing is shared between principals (ho3.shared_types)"
     if facts.switched_off:
@@ -82,6 +100,14 @@ def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Confi
     if config.require_fresh_evidence and (last_us is None or last_us <= facts.consolidated_us):
         return f"no event since the consolidation at {consolidated_at}"
     return ""
+
+
+def _stated(learned: Learned | None) -> str:
+    if learned is None:
+        return "stated by its principal, which needs no gate; nothing that was learned of it is there"
+    if learned.state == "active":
+        return "stated by its principal, and so in force without a gate"
+    return f"stated by its principal, but not in force: {_NOT_IN_FORCE[learned.state].format(learned.artifact_id)}"
 
 
 def closed_until_us(failed_us: int, config: Ho3Config) -> int:

@@ -326,6 +326,28 @@ def test_a_person_closes_a_signals_gate_with_its_artifact_and_opens_it_again():
     assert memory.artifacts.switched_off(SIGNAL, LOCAL, moment(404)) == two.artifact_id
 
 
+def test_the_gate_of_a_statement_says_how_what_was_learned_of_it_stands():
+    """In force without a gate only where it is: not before, and not where it is off, waits, is silent or has faded."""
+    said = "explicit:abc"
+    one = artifact(gate_snapshot=None, source_signal_ids=[said])
+    name = one.artifact_id
+
+    def reason(*facts, hours=10.0):
+        return memory_of(seen(0, 0, signal_id=said), *facts).gate(said, LOCAL, moment(hours)).reason
+
+    in_force = "stated by its principal, and so in force without a gate"
+    assert reason().endswith("nothing that was learned of it is there")
+    assert reason(logged(one, 1)).endswith(in_force)
+    switched = reason(logged(one, 1), off(2, 5, name))
+    assert "not in force: a person switched it off" in switched and f"hobus memory activate {name}" in switched
+    assert reason(logged(one, 1), off(2, 5, name), on(3, 6, name)).endswith(in_force)
+    rule = one.model_copy(update={"artifact_type": "constraint"})
+    assert f"not in force: it waits for a person: `hobus memory confirm {name}`" in reason(logged(rule, 1))
+    assert reason(logged(rule, 1), confirmed(2, 5, name)).endswith(in_force)
+    assert f"the weight of {name} is 0" in reason(logged(one, 1), weighed(2, 5, 0.0, name))
+    assert f"{name} has faded" in reason(logged(one, 1), hours=1_000_000)
+
+
 # --- laws ---------------------------------------------------------------------------------------------------------------
 
 SIGNALS = [SIGNAL, OTHER]
