@@ -28,7 +28,6 @@ at for to by rather instead also again very much possible point points marks sho
 one two three four five six seven eight nine ten twelve twenty
 """
 """Words that say nothing by themselves; what acts with them alone is no act beyond the answer."""
-_FORM_WORDS, _AROUND_WORDS = frozenset(_FORM.split()), frozenset(_AROUND.split())
 _WORD = re.compile(r"[^\s,;:!?()\"“”„«».-]+")
 _NAMES_A_PLACE = re.compile(r"[/\\@<>{}$`|=_#*]|\w\.\w|--|\.\.")
 _NAMED = re.compile(
@@ -37,6 +36,14 @@ _NAMED = re.compile(
 _SAYS_MORE = re.compile(r"\b(when|if|before|after|until|while|on|for|at|to|in|about|and|or|me|the|this|that|it)\b")
 """Not in the words that name somebody, or somebody's manner: with one of these more is said than a name."""
 
+_POWER = """
+root admin admins administrator sysadmin superuser sudo sudoer operator owner superadmin moderator maintainer supervisor
+developer system principal boss master manager director chief ceo cto cio ciso president god authority security auditor
+privileged trusted authorized authorised verified approver
+"""
+"""Names that are roles: who is called so may be taken for who may do more."""
+_FORM_WORDS, _AROUND_WORDS, _POWER_WORDS = (frozenset(words.split()) for words in (_FORM, _AROUND, _POWER))
+
 
 def is_form_of_answers(statement: str) -> bool:
     """Whether it wishes for a form of answers, and for nothing else."""
@@ -44,7 +51,7 @@ def is_form_of_answers(statement: str) -> bool:
     if _NAMES_A_PLACE.search(text):
         return False
     named = _NAMED.search(text)
-    if named is not None and _SAYS_MORE.search(named["free"]):
+    if named is not None and (_SAYS_MORE.search(named["free"]) or not _POWER_WORDS.isdisjoint(named["free"].split())):
         return False
     text = text if named is None else text[: named.start()]
     words = [word.strip("'") for word in _WORD.findall(text)]
