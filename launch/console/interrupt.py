@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from types import FrameType
 
 INTERRUPTED = 130
@@ -57,5 +58,6 @@ def is_interrupt(error: BaseException | None) -> bool:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    os.write(2, b"interrupted\n")
+    with suppress(OSError):  # `2>&1 | head -1`: nobody reads it any more
+        os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)

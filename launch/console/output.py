@@ -143,16 +143,23 @@ def always_encodable() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def unheard() -> None:
-    """The reader of standard output went away: nobody is told any more, and the end of the process raises nothing."""
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
+def unheard(*, to_stderr: bool = False) -> None:
+    """The reader of a stream went away: nobody is told any more, and the end of the process raises nothing."""
+    nobody = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
+    if to_stderr:
+        sys.stderr = nobody
+    else:
+        sys.stdout = nobody
 
 
 def note(*parts: str) -> None:
-    """One line on stderr: what a program that reads stdout must not see."""
+    """One line on stderr: what a program that reads stdout must not see. A reader that went away ends nothing."""
     from click import echo  # noqa: PLC0415 - as above
 
-    echo(joined(*parts), err=True, color=colours(to_stderr=True))
+    try:
+        echo(joined(*parts), err=True, color=colours(to_stderr=True))
+    except BrokenPipeError:
+        unheard(to_stderr=True)
 
 
 def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = False, to_stderr: bool = False) -> None:

@@ -202,7 +202,7 @@ def _text_of(content: str | list[ContentPart] | None, place: str) -> str:
         if part.type not in ("text", "input_text", "output_text", "refusal") or text is None:
             raise _unsupported(f"{place}.content", f"content of the type {part.type[:40]!r}: text alone")
         texts.append(text)
-    return "".join(texts)
+    return "\n".join(filter(None, texts))  # each is a text of its own: no word of one runs into one of the next
 
 
 def _invalid(param: str, said: str) -> Problem:

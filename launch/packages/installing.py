@@ -128,7 +128,7 @@ def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> C
             raise RefusedFault(f"{package_id} stays: {needed}")
         after = judged(home, rest)
         if failures := after.failures_beside(was):
-            raise PackageRefused(f"{package_id} stays", failures)
+            raise PackageRefused(f"{package_id} stays", _with_own_mend(failures, layers, before))
         with doing("the package cannot be removed, and is in force as before"):
             store.put_in_force(path.name for path in rest.packages)
         return Change(None, before, after.warnings)
@@ -167,6 +167,14 @@ def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | N
         other = Finding("G5", package_id, said, "ask its maker, unless you know why", "warn")
         judgement = judgement._replace(findings=[*judgement.findings, other])
     return [*taken, *failures], judgement
+
+
+def _with_own_mend(failures: Sequence[Finding], layers: Layers, gone: Installed) -> list[Finding]:
+    """What fails in a file that the home has in place of the package's: that file has to go before the package."""
+    own = layers.own or Path()
+    replaced = {str(own / name) for name in _files_of(gone) & _own_names(layers)}
+    mend = f"remove this file, which stands in place of that of {gone.package_id}, then the package"
+    return [one._replace(mend=mend) if one.file in replaced else one for one in failures]
 
 
 def _files_of(one: Installed) -> set[str]:

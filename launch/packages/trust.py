@@ -18,7 +18,7 @@ from hobus.config.plain_file import plain_bytes
 from hobus.config.schema import GovernanceConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import DIRECTORY, HEX
-from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.output import as_json
 from hobus.launch.packages.bundle import manifest_name
 from hobus.launch.packages.signing import (
@@ -41,14 +41,16 @@ def file_of(home: Home) -> Path:
 
 
 def trusted(home: Home) -> dict[str, str]:
-    """Name -> public key, in order of the names. Raises CommandError for a damaged file: nobody is believed then."""
+    """Name -> public key, in order of the names. Raises UsageFault for a damaged file: nobody is believed then."""
     path = file_of(home)
     try:
         value = json_value(plain_bytes(path, file_max_bytes()).decode())
     except FileNotFoundError:
         return {}
-    except (BadText, UnicodeDecodeError, OSError) as error:
+    except (BadText, UnicodeDecodeError) as error:
         raise _damaged(path, str(error)) from None
+    except OSError as error:
+        raise _damaged(path, f"cannot be read: {error.strerror}") from None
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     keys = fields.get("keys")
     if fields.get("format") != _FORMAT or set(fields) != {"format", "keys"} or not isinstance(keys, dict):
@@ -146,5 +148,5 @@ def signature_fault(
     return untrusted(signature.public_key, keys, policy)
 
 
-def _damaged(path: Path, why: str) -> CommandError:
-    return CommandError(f"{path}: {why}", hint="restore a copy, or remove it and name the keys again")
+def _damaged(path: Path, why: str) -> UsageFault:
+    return UsageFault(f"{path}: {why}", hint="restore a copy, or remove it and name the keys again")

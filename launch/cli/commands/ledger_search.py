@@ -63,7 +63,7 @@ def search(  # noqa: PLR0913 - one per option
         behind = counted(found.head - found.reached, "entry", "entries")
         note(f"the newest {behind} of the record were not searched yet; ask again in a moment")
     if agent and not found.hits and f"agents/{agent}.json" not in find(layers_of(home))[0]:
-        note(f"there is no agent {cell(agent)}: {next_here('agent list')}")
+        raise UsageFault(f"nothing found, and there is no agent {cell(agent)}", hint=next_here("agent list"))
     document: dict[str, Any] = found.model_dump(mode="json")
     return Output(document, lambda: _show(found, question))
 

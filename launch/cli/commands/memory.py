@@ -229,6 +229,9 @@ def _changed(
         answer = asking.ask(place, asked, m.OverlayChanged)
     artifact = answer.overlay.artifact
     changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
+    was_confirmed = any(name.startswith("HO3_OVERLAY_CONFIRMED:") for name in answer.overlay.changed_by)
+    if change is m.ConfirmOverlay and not was_confirmed:
+        changed += "; it did not wait, and nothing was changed"
     return Output(answer, lambda: say(changed))
 
 

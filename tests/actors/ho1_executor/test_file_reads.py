@@ -1,11 +1,14 @@
 """Files below allowed roots, with real files, links, pipes and devices: what is read, and what is refused in words."""
 
+import functools
 import hashlib
 import os
 import socket
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,7 +134,46 @@ KEYS = {
     "to join by": JoinToken("host:1", b"1" * 32, b"2" * 32).encode(),
     "of a provider": f"sk-{'x' * 20}",
     "in a text": f"kept for Bob\n-----BEGIN {'PRIVATE'} KEY-----\nMC4C",
+    "of OpenPGP": f"-----BEGIN PGP {'PRIVATE'} KEY BLOCK-----\n\nlFgE",
+    "of PuTTY": "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\nAAAA",
+    "of age": f"# created: 2026-01-01\nAGE-{'SECRET'}-KEY-1{'Q' * 58}",
+    "as a JWK": f'{{"kty": "EC", "crv": "P-256", "x": "{"A" * 43}", "d": "{"B" * 43}"}}',
+    "as a secret JWK": f'{{"k":"{"B" * 43}","kty":"oct"}}',
+    "of HTTP as it was told": f'{{"name": "alice", "key": "hobus-{"0a" * 32}"}}',
+    "of HTTP in a line": f"key=hobus-{'0a' * 32}",
+    "to join by as it was told": f"hobus worker join {JoinToken('host:1', b'1' * 32, b'2' * 32).encode()}",
+    "32 bytes": "0a" * 32,
 }
+
+
+@functools.cache
+def _key(kind):
+    if kind == "rsa":
+        return rsa.generate_private_key(65_537, 2_048)
+    return ed25519.Ed25519PrivateKey.generate() if kind == "ed25519" else ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.mark.parametrize("is_one_line", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [("ed25519", "PKCS8"), ("ec", "PKCS8"), ("ec", "TraditionalOpenSSL"), ("rsa", "PKCS8"), ("rsa", "TraditionalOpenSSL")],
+)  # fmt: skip
+def test_the_body_of_a_private_key_is_one_without_its_first_line(root, kind, form, is_one_line):
+    """In lines or in one."""
+    how = (serialization.Encoding.PEM, getattr(serialization.PrivateFormat, form), serialization.NoEncryption())
+    body = _key(kind).private_bytes(*how).decode().splitlines(keepends=not is_one_line)[1:-1]
+    (root / "docs/copy").write_text("".join(body))
+    assert read(root, "docs/copy", 5_000).refused == "outside"
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ec", "rsa"])
+def test_a_public_key_is_read(root, kind):
+    """PEM with its first and last line, or without them."""
+    how = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    pem = _key(kind).public_key().public_bytes(*how).decode()
+    for text in (pem, "".join(pem.splitlines()[1:-1])):
+        (root / "docs/text").write_text(text)
+        assert read(root, "docs/text").text == text
 
 
 @pytest.mark.parametrize("max_bytes", [MAX, 20])
@@ -144,10 +186,15 @@ def test_a_key_is_known_wherever_it_lies_and_however_it_is_called(root, key, max
 
 
 @pytest.mark.parametrize(
-    "text", ["4b825dc642cb6eb9a060e54bf8d69288fbee4904", "word", "", f"use sk-{'x' * 20} here", "a" * 41]
-)
+    "text",
+    [
+        "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "word", "", f"use sk-{'x' * 20} here", "a" * 41, "a word " * 20,
+        f"{'0a' * 32}  hobus.tar.gz", "`AGE-SECRET-KEY-1...`", "a .ppk has Private-Lines: 8", "keys begin with hobus-",
+        f'{{"kty": "EC", "crv": "P-256", "x": "{"A" * 43}"}}', f'{{"d": "{"B" * 43}"}}',
+    ],
+)  # fmt: skip
 def test_what_is_no_key_is_read(root, text):
-    """A commit's name, one word, a text about keys."""
+    """A commit's name, a digest beside its file's, one word, a text about keys, a public key."""
     (root / "docs/text").write_text(text)
     assert read(root, "docs/text").text == text
 

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from hobus.launch.cli.commands.cluster_options import known_template, seconds_to
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.output import note
 from hobus.launch.launcher.children import environment
 
 
@@ -161,6 +163,13 @@ def test_ctrl_c_while_loading_ends_with_one_word():
         )
         ends[case] = (done.returncode, done.stderr)
     assert ends == {"loading": (130, "interrupted\n"), "ignored": (0, ""), "raises": (7, "")}
+    reads, writes = os.pipe()
+    os.close(reads)
+    unread = subprocess.run(
+        [sys.executable, "-c", program, "loading"], stderr=writes, env=environment(), timeout=30, check=False
+    )
+    os.close(writes)
+    assert unread.returncode == 130
 
 
 def test_a_reader_that_went_away_is_an_end_and_no_failure():
@@ -173,6 +182,39 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure():
     )  # fmt: skip
     os.close(writes)
     assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
+
+
+@pytest.mark.parametrize("is_stdout_too", [False, True])
+@pytest.mark.parametrize("words", [["tools", "list"], ["memory", "weight", "ART-1", "2"]])
+def test_a_reader_of_errors_that_went_away_changes_no_exit_code(words, is_stdout_too, tmp_path):
+    """`hobus tools list 2>&1 | true`: the code of what was wrong, whoever heard of it."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "hobus", *words],
+        stdout=writes if is_stdout_too else subprocess.PIPE, stderr=writes, cwd=tmp_path, env=environment(), timeout=30, check=False,
+    )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stdout) == (exit_codes.USAGE, None if is_stdout_too else b"")
+
+
+def test_a_warning_that_nobody_reads_ends_no_command(monkeypatch):
+    """`hobus reload 2>&1 | head -1`: what is said on the way is lost, what the command comes to is not."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    there = open(writes, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - closed below
+    monkeypatch.setattr(sys, "stderr", there)
+
+    def fails(**_arguments):
+        note("warning: it is old")
+        note("warning: it is slow")
+        raise CommandError("it is broken", exit_code=exit_codes.INTEGRITY)
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    assert cli.run(["ps"]) == exit_codes.INTEGRITY
+    sys.stderr.close()
+    with suppress(BrokenPipeError):
+        there.close()
 
 
 @pytest.mark.parametrize("words", [["config", "check"], ["ps"], ["memory", "stats"], ["tap"], ["ask", "hi"], ["chat"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -206,6 +207,18 @@ def test_who_answers_by_default_is_not_taken_away(home, tmp_path):
     assert any("agents/MINE.json" in file and "FMWK-200" in reason for _, file, reason in found)
     with pytest.raises(UsageFault, match="no package 'PKG-GHOST' is installed; there: PKG-CLERK-001"):
         remove(home, "PKG-GHOST")
+
+
+def test_a_file_of_the_homes_own_in_place_of_the_packages_is_named_with_its_mend(home, tmp_path):
+    """It refers to what would go: it has to go first."""
+    install(home, parts.clerk(tmp_path))
+    own(home, {"agents/CLERK.json": parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})})
+    with pytest.raises(PackageRefused) as caught:
+        remove(home, "PKG-CLERK-001")
+    mends = {Path(one.file).name: one.mend for one in caught.value.findings}
+    assert "remove this file" in mends["CLERK.json"] and "PKG-CLERK-001" in mends["CLERK.json"], caught.value.findings
+    (home.config / "agents/CLERK.json").unlink()
+    remove(home, "PKG-CLERK-001")
 
 
 def test_a_package_whose_parts_do_not_fit_is_refused_by_its_gate(home, tmp_path):

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from hobus.launch.cluster.home import home_of
-from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.packages import trust
 from hobus.launch.packages.signing import BadSignature, Signature, checked_signature
 from tests.launch.packages import parts
@@ -33,8 +33,9 @@ def test_what_is_no_plain_file_holds_no_keys(tmp_path):
     home = home_of(tmp_path)
     home.packages.mkdir()
     os.mkfifo(trust.file_of(home))
-    with pytest.raises(CommandError, match="no plain file"):
+    with pytest.raises(UsageFault) as caught:
         trust.trusted(home)
+    assert caught.value.message == f"{trust.file_of(home)}: cannot be read: it is no plain file"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_damaged_file_believes_nobody_and_says_so(tmp_path, text):
     home = home_of(tmp_path)
     home.packages.mkdir()
     trust.file_of(home).write_text(text)
-    with pytest.raises(CommandError, match=r"trusted\.json: ") as caught:
+    with pytest.raises(UsageFault, match=r"trusted\.json: ") as caught:
         trust.trusted(home)
     assert "restore a copy" in caught.value.hint
 

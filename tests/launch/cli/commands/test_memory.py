@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hobus.actors.ho3_memory.records import change_entry
 from hobus.bus.messages import memory as m
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.commands import memory_asking
@@ -126,6 +127,23 @@ def test_what_waits_and_what_was_refused_is_listed_with_what_to_do(monkeypatch, 
     assert "\x1b[31m" not in said
     said = as_shown(monkeypatch, capsys, tmp_path, ["review"], m.Review(pending=[], quarantined=[], as_of=AS_OF))
     assert "no constraint waits" in said and "no line was refused" in said
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "is_told"),
+    [("silent", [], True), ("active", ["weight"], True), ("active", ["confirm"], False)],
+)
+def test_a_line_that_did_not_wait_is_not_said_to_be_confirmed(monkeypatch, capsys, tmp_path, state, changes, is_told):  # noqa: PLR0917 - fixtures
+    """Its state and its weight are as they were."""
+    at = "2026-01-31T00:00:00.000000Z"
+    about = {"agent_id": "ADMIN", "artifact_id": "ART-1", "reason": "-", "at": at}
+    made = {"weight": m.UpdateOverlayWeight(**about, new_weight=0), "confirm": m.ConfirmOverlay(**about)}
+    names = [change_entry(made[change], trace="", at_us=0).submission_id for change in changes]
+    overlay = m.Overlay(
+        overlay_id="OVL-1", artifact=artifact(), state=state, is_active=state == "active", changed_by=names
+    )
+    said = as_shown(monkeypatch, capsys, tmp_path, ["confirm", "ART-1"], m.OverlayChanged(overlay=overlay))
+    assert f": {state}, weight" in said and ("it did not wait, and nothing was changed" in said) == is_told
 
 
 @pytest.mark.parametrize("given", [float("nan"), float("inf"), -0.5])
