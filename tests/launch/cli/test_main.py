@@ -61,6 +61,15 @@ def test_usage_errors_exit_2(capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+def test_a_misspelt_command_is_answered_with_the_one_that_is_near(capsys):
+    """Where nothing is near, nothing is guessed."""
+    for given, meant in (("sesion", "session"), ("ledgr", "ledger")):
+        assert cli.run([given, "list"]) == exit_codes.USAGE
+        assert f"no such command '{given}'. Did you mean '{meant}'?" in capsys.readouterr().err
+    assert cli.run(["xyzzy"]) == exit_codes.USAGE
+    assert "Did you mean" not in capsys.readouterr().err
+
+
 def test_a_value_below_zero_is_told_how_it_is_given(capsys):
     """It looks like an option; behind -- it is a value, and refused for what it is."""
     assert cli.run(["memory", "weight", "ART-1", "-1", "--reason", "x"]) == exit_codes.USAGE
