@@ -27,6 +27,8 @@ from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 
 _WELCOME = int(Kind.WELCOME)
+_ALIVE = Beat().to_bytes()
+"""A beat that counts nothing, as lanes have it."""
 _log = structlog.get_logger("bus")
 
 
@@ -86,6 +88,8 @@ class Conversation:
         self._ticked_at: float | None = None
         """None until it is open: a clock that counts from the start of the machine tells no standstill."""
         self._timer: asyncio.TimerHandle | None = None
+        self._counted: dict[str, int] = {}
+        self._beaten = _ALIVE
         self.counters = counters("malformed", "standstills", "turned_down")()
 
     def open(self) -> None:
@@ -106,8 +110,11 @@ class Conversation:
         """A control frame; lost without harm while unbound, since the next beat finds out."""
         if kind != Kind.HELLO and not connection.is_bound:
             return
-        head = header(kind, self._next_id(), type=message.TYPE, type_version=message.VERSION, sender=self._instance)
-        send_or_drop(connection, head, encode(message, self._body_max_bytes))
+        self._send(connection, kind, type(message), encode(message, self._body_max_bytes))
+
+    def _send(self, connection: Connection, kind: Kind, of: type[Message], body: bytes) -> None:
+        head = header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self._instance)
+        send_or_drop(connection, head, body)
 
     def notice_standstill(self, now: float) -> None:
         """Asked before anything is received or sent: after a standstill somebody else may have this actor's work."""
@@ -138,10 +145,17 @@ class Conversation:
         for name, connection in self._connections.items():
             duty = connection.duty(now)
             if duty == "beat":
-                self.say(connection, Kind.BEAT, Beat(counters=self._shell.counters() if name == "" else {}))
+                self._send(connection, Kind.BEAT, Beat, self._beat() if name == "" else _ALIVE)
             elif duty == "hello":
                 self._say_hello(connection, now)
         self._shell.ticked(now)
+
+    def _beat(self) -> bytes:
+        """With the counters, which of an idle process are those of its last beat."""
+        counters = self._shell.counters()
+        if counters != self._counted:
+            self._counted, self._beaten = counters, encode(Beat(counters=counters), self._body_max_bytes)
+        return self._beaten
 
     def _say_hello(self, connection: Connection, now: float) -> None:
         connection.said_hello(now)

@@ -38,6 +38,7 @@ from hobus.bus.window import KeptReply
 _log = structlog.get_logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
 _ASKS = (_REQUEST, int(Kind.CANCEL))
+_ALIVE = Beat().to_bytes()
 _COUNTED = counters("welcomed", "refused", "malformed", "denied", "unreachable", "cut_off", "internal_errors")
 Authenticate = Callable[[Hello], Refused | None]
 OnFrame = Callable[[str, Header, bytes], None]
@@ -160,7 +161,7 @@ class LaneServer:
             if not self._stops_waiting(client, head):
                 self._request(client, head, frames[1])
         elif head.kind == Kind.BEAT:
-            self._send(client.routing, Kind.BEAT, Beat())
+            self._say(client.routing, Kind.BEAT, Beat, _ALIVE)
         elif head.kind == Kind.BYE:
             self._lose(client)
         elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
@@ -388,8 +389,11 @@ class LaneServer:
             self._tapped("delivered", head, answer.body)
 
     def _send(self, routing: bytes, kind: Kind, message: Message) -> None:
-        head = header(kind, self._next_id(), type=message.TYPE, type_version=message.VERSION, sender=self.instance)
-        self._hand_over(routing, pack_header(head), encode(message, self.settings.body_max_bytes))
+        self._say(routing, kind, type(message), encode(message, self.settings.body_max_bytes))
+
+    def _say(self, routing: bytes, kind: Kind, of: type[Message], body: bytes) -> None:
+        head = header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self.instance)
+        self._hand_over(routing, pack_header(head), body)
 
     def _hand_over(self, routing: bytes, head: bytes, body: bytes) -> bool:
         if self._transport is not None and self._transport.send(routing, head, body):

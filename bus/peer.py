@@ -97,6 +97,7 @@ class Peer:
         self._early: deque[tuple[Header, bytes, ReplyRoute]] = deque()
         self._held: list[tuple[Header, KeptReply]] = []  # answers given between a hello and its welcome
         self._keys: OrderedDict[str, float] = OrderedDict()
+        self._said, self._word = Beat(), b""  # of the broker, on readiness, and the bytes that it came as
         self._welcome: asyncio.Future[None] | None = None
         self._due_timer: asyncio.TimerHandle | None = None
         self._due_at = float("inf")
@@ -329,8 +330,9 @@ class Peer:
             self._inbox.cancel(head.correlation_id, head.sender, "")
         elif kind == Kind.BEAT and connection is self._broker:
             with suppress(RuntimeFault):  # the next one is as good
-                said = decode(Beat, body, self._settings.body_max_bytes)
-                self._readiness.hear(said)
+                if body != self._word:  # else the broker says it again
+                    self._said, self._word = decode(Beat, body, self._settings.body_max_bytes), body
+                self._readiness.hear(said := self._said)
                 connection.config_digest = said.config_digest or connection.config_digest
                 self._heed_snapshot()
         elif kind == Kind.STREAM:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hobus.config import files
@@ -21,7 +22,10 @@ def limits_of(config: AdminConfig | None) -> Limits:
     """Those of these settings; without any, of the shipped ones."""
     if config is not None:
         return Limits(config.ledger.bodies_max_bytes, config.governance.entries_max)
-    return Limits(_shipped("ledger", "bodies_max_bytes"), _shipped("governance", "entries_max"))
+    try:
+        return _shipped_limits((files.SHIPPED_ROOT / files.ADMIN_CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Limits(None, None)
 
 
 def file_max_bytes(config: AdminConfig | None = None) -> int | None:
@@ -29,11 +33,17 @@ def file_max_bytes(config: AdminConfig | None = None) -> int | None:
     return limits_of(config).bytes_max
 
 
-def _shipped(section: str, name: str) -> int | None:
+@lru_cache(maxsize=1)
+def _shipped_limits(text: str) -> Limits:
+    """Asked of every file that is a home's own, and the same each time."""
+    return Limits(_said(text, "ledger", "bodies_max_bytes"), _said(text, "governance", "entries_max"))
+
+
+def _said(text: str, section: str, name: str) -> int | None:
     try:
-        shipped: Any = json_value((files.SHIPPED_ROOT / files.ADMIN_CONFIG).read_text(encoding="utf-8"))
-        return int(shipped[section][name])
-    except (BadText, KeyError, TypeError, ValueError, OSError):
+        settings: Any = json_value(text)
+        return int(settings[section][name])
+    except (BadText, KeyError, TypeError, ValueError):
         return None
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from hobus.config.plain_file import plain_bytes
 
@@ -24,17 +26,18 @@ OWN = "own"
 
 Kind = Literal["config", "agent", "contract", "prompt_pack", "framework", "standard", "spec", "package", "template"]
 
-_PLACES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("config", re.compile(r"admin_config\.json")),
-    ("agent", re.compile(r"agents/[^/]+\.json")),
-    ("contract", re.compile(r"contracts/[^/]+\.json")),
-    ("template", re.compile(r"attention/[^/]+\.json")),
-    ("prompt_pack", re.compile(r"prompt_packs/[^/]+\.txt")),
-    ("framework", re.compile(r"frameworks/[^/]+/manifest\.yaml")),
-    ("standard", re.compile(r"(frameworks|specs)/[^/]+/standard\.md")),
-    ("spec", re.compile(r"specs/[^/]+/manifest\.yaml")),
-    ("package", re.compile(r"packages/[^/]+/manifest\.json")),
+_PLACES: tuple[tuple[Kind, str], ...] = (
+    ("config", r"admin_config\.json"),
+    ("agent", r"agents/[^/]+\.json"),
+    ("contract", r"contracts/[^/]+\.json"),
+    ("template", r"attention/[^/]+\.json"),
+    ("prompt_pack", r"prompt_packs/[^/]+\.txt"),
+    ("framework", r"frameworks/[^/]+/manifest\.yaml"),
+    ("standard", r"(?:frameworks|specs)/[^/]+/standard\.md"),
+    ("spec", r"specs/[^/]+/manifest\.yaml"),
+    ("package", r"packages/[^/]+/manifest\.json"),
 )
+_PLACE = re.compile("|".join(f"(?P<{kind}>{place})" for kind, place in _PLACES))
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class GovernedFile:
 
 def kind_of(name: str) -> Kind | None:
     """What a governed file of this relative path is; None if no governed file lives there."""
-    return next((kind for kind, place in _PLACES if place.fullmatch(name)), None)
+    found = _PLACE.fullmatch(name)
+    return None if found is None else cast("Kind", found.lastgroup)
 
 
 def find(layers: Layers = SHIPPED_ALONE) -> tuple[dict[str, GovernedFile], list[str]]:
@@ -122,9 +126,20 @@ def _taken_in(root: Path, files: dict[str, GovernedFile]) -> list[str]:
 
 
 def _names(root: Path) -> list[str]:
-    """Relative paths of the visible files below `root`, sorted."""
-    found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
-    return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+    """Relative paths of the visible files below `root`, sorted; what may not be looked into has none."""
+    return sorted(_visible(str(root), ""))
+
+
+def _visible(directory: str, below: str) -> Iterator[str]:
+    """Asked of the directory's entries, which know what they are: a look at each path costs more than all else here."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _visible(entry.path, f"{below}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path):  # noqa: PTH113 - no path is made
+                yield f"{below}{entry.name}"
 
 
 def hidden_names(root: Path) -> list[str]:

@@ -10,8 +10,8 @@ import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -39,6 +39,10 @@ _MODELS: dict[Kind, tuple[type[Asset], str]] = {
     "package": (Package, "package_id"),
 }
 """Kind -> its model and the field that names it."""
+
+
+_ASSETS_KEPT, _SETTINGS_KEPT = 256, 8
+"""Texts whose meaning is remembered: several times what is shipped, and the settings before and after a change."""
 
 
 class Governed(BaseModel):
@@ -160,26 +164,25 @@ def _read(file: GovernedFile, faults: list[str], limits: Limits) -> str | None:
     return None
 
 
-def _parsed(file: GovernedFile, faults: list[str], limits: Limits) -> Any:
-    """The file's value; None (never a valid file) with a fault if it has none."""
-    text = _read(file, faults, limits)
-    if text is None:
-        return None
+def _value_of(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> dict[str, Any] | None:
+    """The file's value; None with a fault if it has none."""
     try:
-        # By name: the many processes that read no file of this form need not load its library.
-        is_yaml = file.path.suffix == ".yaml"
-        of_yaml = importlib.import_module("hobus.config.yaml_text").yaml_value if is_yaml else None
-        value = json_value(text) if of_yaml is None else of_yaml(text, limits.entries_max)
+        return _value_in(text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
     except BadText as error:
         faults.append(f"{file.path}: {error}")
         return None
-    if said := too_many(value, limits.entries_max):
-        faults.append(f"{file.path}: {said}")
-        return None
+
+
+def _value_in(text: str, *, is_yaml: bool, entries_max: int | None) -> dict[str, Any]:
+    """Raises BadText."""
+    # By name: the many processes that read no file of this form need not load its library.
+    of_yaml = importlib.import_module("hobus.config.yaml_text").yaml_value if is_yaml else None
+    value: Any = json_value(text) if of_yaml is None else of_yaml(text, entries_max)
+    if said := too_many(value, entries_max):
+        raise BadText(said)
     if not isinstance(value, dict):
-        faults.append(f"{file.path}: holds {type(value).__name__}, not an object")
-        return None
-    return value
+        raise BadText(f"holds {type(value).__name__}, not an object")
+    return cast("dict[str, Any]", value)
 
 
 def _admin_config(
@@ -189,12 +192,19 @@ def _admin_config(
 
     Where there are faults, their sound part; what is not in it goes to `gone`.
     """
-    value = _parsed(file, faults, Limits(None if file.is_shipped else file_max_bytes(), None))
+    limits = Limits(None if file.is_shipped else file_max_bytes(), None)
+    text = _read(file, faults, limits)
+    shipped_text = None if file.is_shipped else shipped_file.content.decode()
+    if text is None:
+        return None, ()
+    if (sound := _sound_settings(text, shipped_text, is_yaml=file.path.suffix == ".yaml")) is not None:
+        return sound
+    value = _value_of(file, text, faults, limits)
     if value is None:
         return None, ()
     written, shipped = value, None
-    if not file.is_shipped:
-        shipped = json_value(shipped_file.content.decode())
+    if shipped_text is not None:
+        shipped = json_value(shipped_text)
         value = merged(shipped, value)
     block = mcp_block.expanded(value)
     config, found = checked(AdminConfig, block.settings, written=written, strict=True)
@@ -205,6 +215,20 @@ def _admin_config(
         config, taken = sound_part(AdminConfig, block.settings, shipped=shipped, strict=True)
         gone |= taken
     return config, block.names
+
+
+@lru_cache(maxsize=_SETTINGS_KEPT)
+def _sound_settings(
+    text: str, shipped_text: str | None, *, is_yaml: bool
+) -> tuple[AdminConfig, tuple[str, ...]] | None:
+    """The settings that this text is when laid over the shipped ones; None where anything is wrong with them."""
+    try:
+        value = _value_in(text, is_yaml=is_yaml, entries_max=None)
+    except BadText:
+        return None
+    block = mcp_block.expanded(value if shipped_text is None else merged(json_value(shipped_text), value))
+    config = checked(AdminConfig, block.settings, strict=True)[0]
+    return None if config is None or block.faults or block.gone else (config, block.names)
 
 
 def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone: set[str], limits: Limits) -> None:
@@ -223,19 +247,15 @@ def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone
 
 
 def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gone: set[str], limits: Limits) -> None:
-    model, id_field = _MODELS[file.kind]
-    value = _parsed(file, faults, limits)
+    id_field = _MODELS[file.kind][1]
+    text = _read(file, faults, limits)
     place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
     named = place.partition("_")[0] if file.kind == "framework" else place
-    if value is None:
-        gone.add(repr(named))
-        return
-    asset, found = checked(model, value)
-    if found and (fault := _lower_case_fault(value.get(id_field), id_field)):
-        found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
-    faults.extend(f"{file.path}: {fault}" for fault in found)
-    if asset is None:
-        asset, _ = sound_part(model, value)
+    asset: Asset | None = None
+    if text is not None:
+        asset = _sound_asset(file.kind, text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
+        if asset is None:
+            asset = _with_faults(file, text, faults, limits)
     if asset is None:
         gone.add(repr(named))
         return
@@ -247,6 +267,33 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gon
         faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
     else:
         into[asset_id] = asset
+
+
+@lru_cache(maxsize=_ASSETS_KEPT)
+def _sound_asset(kind: Kind, text: str, *, is_yaml: bool, entries_max: int | None) -> Asset | None:
+    """The asset that this text is; None where anything is wrong with it.
+
+    Frozen, so that all who read the same text share it: a process that judges packages, or takes in a change, reads
+    most files again as they were.
+    """
+    try:
+        value = _value_in(text, is_yaml=is_yaml, entries_max=entries_max)
+    except BadText:
+        return None
+    return checked(_MODELS[kind][0], value)[0]
+
+
+def _with_faults(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> Asset | None:
+    """What is wrong with the file, which has no sound asset; and the sound part of it, where there is one."""
+    value = _value_of(file, text, faults, limits)
+    if value is None:
+        return None
+    model, id_field = _MODELS[file.kind]
+    _, found = checked(model, value)
+    if fault := _lower_case_fault(value.get(id_field), id_field):
+        found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
+    faults.extend(f"{file.path}: {fault}" for fault in found)
+    return sound_part(model, value)[0]
 
 
 def _lower_case_fault(name: Any, id_field: str) -> str:

@@ -295,7 +295,7 @@ class Liveness:
             self._next_probe = state.now + self._probe_s
             for peer in state.connections.values():
                 if peer.in_flight and state.now - peer.last_seen >= self._probe_s:
-                    state.control(peer.connection, Kind.BEAT, state.word_on_readiness)
+                    state.beat(peer.connection)
 
     def _scan(self) -> None:
         state = self._state

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from hobus.bus.broker.admission import Announced, excess_of, refusal_of
 from hobus.bus.broker.endings import Endings, remember_late
@@ -20,6 +21,7 @@ from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import (
     AnnounceTools,
     Beat,
@@ -38,6 +40,9 @@ TOLD: dict[int, type[Beat | Ready | Credit | AnnounceTools]] = {
     int(Kind.BEAT): Beat, int(Kind.READY): Ready, int(Kind.CREDIT): Credit, int(Kind.TOOLS): AnnounceTools,
 }  # fmt: skip
 """What a bound peer tells of itself, by the kind of frame."""
+
+
+M = TypeVar("M", bound=Message)
 
 
 @dataclass
@@ -83,7 +88,7 @@ class Membership:
             config_digest=state.me.config_digest,
         )
         state.control(connection, Kind.WELCOME, welcome)
-        state.control(connection, Kind.BEAT, state.word_on_readiness)
+        state.beat(connection)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
         state.met(peer.instance)
@@ -101,9 +106,7 @@ class Membership:
         """A bound peer tells of itself (one of TOLD), and that is known and acted on; what it may not say is not."""
         state, whole = self._state, None
         try:
-            said = decode(TOLD[frame.kind], body, state.settings.body_max_bytes)
-            if excess := excess_of(said, state.settings):
-                raise BusError("too_large", excess)
+            said = self._said(peer, TOLD[frame.kind], body)
             if isinstance(said, AnnounceTools):
                 whole = peer.announcement.add(said, len(body), state.settings)
         except RuntimeFault as fault:
@@ -111,9 +114,9 @@ class Membership:
             return
         tapped = partial(state.tap, "control", frame, peer.instance, body=body)
         if isinstance(said, Beat):
-            peer.counters = said.counters
+            peer.beat, peer.beaten = said, body
             tapped()
-            state.control(peer.connection, Kind.BEAT, state.word_on_readiness)  # and it learns that the broker lives
+            state.beat(peer.connection)  # and it learns that the broker lives
         elif isinstance(said, Ready):
             peer.ready_state, peer.reason = said.state, said.reason
             peer.config_digest = said.config_digest or peer.config_digest
@@ -127,6 +130,16 @@ class Membership:
             tapped(code=f"{said.part}/{said.parts}")
             if whole is not None:
                 self._runs(peer, whole)
+
+    def _said(self, peer: BoundPeer, of: type[M], body: bytes) -> M:
+        """Raises RuntimeFault. An idle peer's beat is its last one again, which was looked at."""
+        if isinstance(peer.beat, of) and body == peer.beaten:
+            return peer.beat
+        settings = self._state.settings
+        said = decode(of, body, settings.body_max_bytes)
+        if excess := excess_of(said, settings):
+            raise BusError("too_large", excess)
+        return said
 
     def _runs(self, peer: BoundPeer, whole: Announced) -> None:
         """These tools from now on; what waits for one that it no longer has is placed anew."""
@@ -148,7 +161,7 @@ class Membership:
             return
         state.word_on_readiness = said
         for connection in state.connections:
-            state.control(connection, Kind.BEAT, state.word_on_readiness)
+            state.beat(connection)
 
     def bye(self, peer: BoundPeer, frame: Header) -> None:
         """The peer leaves for good."""

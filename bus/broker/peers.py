@@ -17,6 +17,7 @@ from hobus.bus.broker.waiting import Place, WaitingRoom
 from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.fair import principal_of
+from hobus.bus.messages.control import Beat
 from hobus.bus.settings import BusSettings
 
 _POST = int(Kind.POST)
@@ -64,7 +65,7 @@ class BoundPeer:
         self.version = ""
         self.host = ""  # its machine's name, as it says
         self.address = ""  # where it connects from; "" on a local socket
-        self.counters: dict[str, int] = {}
+        self.beat, self.beaten = Beat(), b""  # its last one, and the bytes that it came as
 
     def can_run(self, tools: Iterable[str]) -> None:
         """It has these tools from now on, and no other."""
@@ -75,6 +76,11 @@ class BoundPeer:
         """Keeps `takes_work` and `is_leaving` true after a change of state."""
         self.is_leaving = self.is_lost or self.is_drained or self.ready_state == "draining"
         self.takes_work = not self.is_leaving and self.ready_state != "starting"
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """As its last beat said."""
+        return self.beat.counters
 
     @property
     def shown_state(self) -> str:

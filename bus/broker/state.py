@@ -54,6 +54,7 @@ class State:
         self.collects_until = now + settings.reannounce_grace_ms / 1000
         self.is_readiness_new = True  # somebody's readiness changed, or who counts
         self.word_on_readiness = Beat()
+        self._beaten: tuple[Beat | None, bytes, bytes] = (None, b"", b"")  # the word that is packed, and its frame
         """Of which roles somebody is ready, as all peers were last told."""
         self.expected: set[str] | None = None  # instances whose hellos end the collecting early; None: not known
         self.started_at = now
@@ -129,5 +130,14 @@ class State:
 
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
         """Sends a control frame of the broker's own."""
+        self.actions.append(Send(connection, *self._packed(kind, message)))
+
+    def beat(self, connection: bytes) -> None:
+        """Sends the word on readiness: packed once, it goes to everybody at each of their beats."""
+        if self._beaten[0] is not self.word_on_readiness:
+            self._beaten = (self.word_on_readiness, *self._packed(Kind.BEAT, self.word_on_readiness))
+        self.actions.append(Send(connection, *self._beaten[1:]))
+
+    def _packed(self, kind: Kind, message: Message) -> tuple[bytes, bytes]:
         frame = header(kind, "", type=message.TYPE, sender=self.me.instance)
-        self.actions.append(Send(connection, pack_header(frame), encode(message, self.settings.body_max_bytes)))
+        return pack_header(frame), encode(message, self.settings.body_max_bytes)

@@ -15,6 +15,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from hobus.bus.broker.core import BrokerCore
@@ -286,27 +287,24 @@ class SimNetwork:
 
     def to_server(self, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Arrives at the broker or the lane after the delay; lost if no lane is bound then."""
-        link, frame = connection.link, (header, body)
-        self._on_its_way(connection, "up", header, lambda copy: self._at_server(connection, link, frame, is_copy=copy))
+        at_server = partial(self._at_server, connection, connection.link, (header, body))
+        self._on_its_way(connection, "up", header, at_server)
 
     def to_client(self, sender: str, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Arrives at the process after the delay; lost if it is dead then, or its connection has broken."""
-        breaks = connection.breaks
-        frame = (header, body)
-        self._on_its_way(
-            connection, "down", header, lambda copy: self._at_client(sender, connection, breaks, frame, is_copy=copy)
-        )
+        at_client = partial(self._at_client, sender, connection, connection.breaks, (header, body))
+        self._on_its_way(connection, "down", header, at_client)
 
     def _on_its_way(
-        self, connection: SimConnection, direction: Direction, header: bytes, deliver: Callable[[bool], None]
+        self, connection: SimConnection, direction: Direction, header: bytes, deliver: Callable[..., None]
     ) -> None:
         """One frame, by the weather."""
         if self.weather is None:
-            self._later(connection, direction, lambda: deliver(False))  # noqa: FBT003 - its one argument
+            self._later(connection, direction, deliver)
             return
         fate = self.weather.fate(role_of(connection.process.instance), connection.server, header)
         for number in range(fate.copies):
-            self._later(connection, direction, lambda copy=number > 0: deliver(copy), fate.extra_s)
+            self._later(connection, direction, partial(deliver, is_copy=number > 0), fate.extra_s)
         if fate.breaks:
             self.break_off(connection)
 
@@ -337,7 +335,7 @@ class SimNetwork:
         end.process.context.copy().run(end.server.receive, connection.routing, frames)
 
     def _at_client(
-        self, sender: str, connection: SimConnection, breaks: int, frame: tuple[bytes, bytes], *, is_copy: bool
+        self, sender: str, connection: SimConnection, breaks: int, frame: tuple[bytes, bytes], *, is_copy: bool = False
     ) -> None:
         if breaks != connection.breaks or not connection.is_reachable or connection.on_frames is None:
             return
