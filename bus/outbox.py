@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row, row_of
+from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.conversation import Connection, send_or_drop
 from hobus.bus.correlation import OwnRequest, PendingTable
@@ -22,7 +22,7 @@ from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.errors import BusError, RuntimeFault, fault_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
-from hobus.bus.lanes import lane_for, role_of
+from hobus.bus.lanes import role_of, way_of
 from hobus.bus.loop import promptly
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
@@ -187,13 +187,12 @@ class Outbox:
         on_stream: Callable[[Message], None] | None = None,
         reached_within_s: float | None = None,
     ) -> OwnRequest[Waiter]:
-        row = row_of(role_of(service), message.TYPE)
+        row, lane = way_of(service, message.TYPE)
+        connection = self.connections.get(lane) or self.connections[""]
         head = self._header(
-            _REQUEST, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
+            _REQUEST, connection, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
             deadline_ms=max(1, int(timeout_s * 1000)),
         )  # fmt: skip
-        name = lane_for(service, head.type)
-        connection = self.connections.get(name) or self.connections[""]
         now = self.clock.monotonic()
         if self.before_send is not None:
             self.before_send(now)
@@ -407,21 +406,21 @@ class Outbox:
         connection = self.connections[""]
         if self.is_closed or not connection.is_bound:
             raise BusError("no_route", f"{message.TYPE} was not handed over: {connection.why_down()}")
-        row = row_of(role_of(service), message.TYPE)
-        head = self._header(int(kind), service, message, row, key=key, message_id=None, attempt=1, trace=trace)
+        row, _ = way_of(service, message.TYPE)
+        head = self._header(
+            int(kind), connection, service, message, row, key=key, message_id=None, attempt=1, trace=trace
+        )
         connection.link.send(pack_header(head), body)
         self.counters["posts"] += 1
 
     def _header(  # noqa: PLR0913 - an envelope has these fields
-        self, kind: int, service: str, message: Message, row: Row | None, *, key: str, message_id: str | None,
-        attempt: int, trace: str, deadline_ms: int = 0,
+        self, kind: int, connection: Connection, service: str, message: Message, row: Row | None, *, key: str,
+        message_id: str | None, attempt: int, trace: str, deadline_ms: int = 0,
     ) -> Header:  # fmt: skip
         cause = CAUSE.get()
         # A derived id names its turn itself; a counted one gets a trace that does, so that its answer has it too.
-        if not trace and cause is not None and message_id is None:
-            lane = lane_for(service, message.TYPE)
-            if not lane or lane not in self.connections:  # what goes by a lane is not on the tap, and needs none
-                trace = cause.trace or trace_from(cause.message_id)
+        if not trace and cause is not None and message_id is None and not connection.name:
+            trace = cause.trace or trace_from(cause.message_id)  # what goes by a lane is not on the tap, and needs none
         return header_of((
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,
