@@ -91,8 +91,9 @@ class Beginnings(Generic[T]):
             self._is_beginning = True
             loop.call_soon(self._begin_more)
             return True
-        if loop.turn != self._begun_in:
-            self._begun_in, self._begun, self._goes_on = loop.turn, 0, True
+        turn = loop.turn
+        if turn != self._begun_in:
+            self._begun_in, self._begun, self._goes_on = turn, 0, True
         self._begun += 1
         return self._goes_on and self._begun <= self.settings.service_weight
 

@@ -81,14 +81,13 @@ class PromptLoop(asyncio.SelectorEventLoop):
             self._run_steps(steps)
 
     def _run_steps(self, steps: list[HeldStep]) -> None:
-        steps.reverse()
+        left = iter(steps)
         try:
-            while steps:
-                handle, callback, args, context = steps.pop()
+            for handle, callback, args, context in left:
                 if not handle.cancelled():
                     self._step(callback, args, context)
         finally:  # something ends the process: the others come in their turn, as asyncio leaves them
-            for handle, callback, args, context in reversed(steps):
+            for handle, callback, args, context in left:
                 if not handle.cancelled():
                     self.call_soon(callback, *args, context=context)
 

@@ -128,7 +128,8 @@ class BrokerCore:
             for answer, body in state.own_answers:
                 self._records.settle(answer, body)
             state.own_answers.clear()
-        self._membership.tell_readiness()
+        if state.is_readiness_new:
+            self._membership.tell_readiness()
         return actions
 
     def survive(self, event: Event, now: float) -> list[Action]:
