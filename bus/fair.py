@@ -17,6 +17,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from hobus.bus.catalog import CLIENT_ROLES
@@ -24,6 +25,8 @@ from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+_KEPT = 1024
+"""Of the principals that asked last; each request names one."""
 _CLIENT = "client/"
 _HTTP = "http"  # numbered by its launcher; the other clients are named by their process
 
@@ -37,6 +40,7 @@ def principal_of(instance: str) -> str:
     return _CLIENT + (name if role == _HTTP else number.partition(".")[0])
 
 
+@lru_cache(maxsize=_KEPT)
 def is_client(principal: str) -> bool:
     """Whether it is a client's process, and not a service."""
     return principal.startswith(_CLIENT)
@@ -236,14 +240,15 @@ class Shares:
 
         Whatever the others have open, whoever has nothing may ask for something of at most `least_bytes`.
         """
-        held = self.of(share)
-        count_max = settings.client_open_max if is_client else settings.service_open_max
-        if held.count >= count_max:
-            name = "client_open_max" if is_client else "service_open_max"
-            return f"{held.count} requests of {share} are open (bus.{name})"
-        if held.count and held.size_bytes + size_bytes > settings.client_open_max_bytes:
-            return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
-        is_least = held.count == 0 and size_bytes <= least_bytes
+        held = self._open.get(share)
+        if held is not None:
+            count_max = settings.client_open_max if is_client else settings.service_open_max
+            if held.count >= count_max:
+                name = "client_open_max" if is_client else "service_open_max"
+                return f"{held.count} requests of {share} are open (bus.{name})"
+            if held.size_bytes + size_bytes > settings.client_open_max_bytes:
+                return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
+        is_least = held is None and size_bytes <= least_bytes
         if not is_least and self.size_bytes + size_bytes > settings.clients_open_max_bytes:
             return f"{self.size_bytes} bytes are open (bus.clients_open_max_bytes)"
         return ""

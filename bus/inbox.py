@@ -263,7 +263,8 @@ class Inbox:
         running.task = None  # one that was cancelled holds its frame, and that this one: a body until the next GC
         if self._running.pop(running.key, None) is not None:
             self._shares.give_back(running.principal, running.size_bytes)
-        self.beginnings.forget(running)
+        if running.is_queued:
+            self.beginnings.forget(running)
         self.deadlines.forget(running.key)
         if running.row.mode == "ordered":
             self._next_of(running)

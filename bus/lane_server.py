@@ -128,16 +128,16 @@ class LaneServer:
             self._unbind(client)
 
     def _receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        if len(frames) == 1 and not frames[0] and routing not in self._by_routing:
-            self._send(routing, Kind.WELCOME, Rehello())  # a new connection: who is it?
+        if len(frames) != 2:  # noqa: PLR2004 - header and body
+            if len(frames) == 1 and not frames[0] and routing not in self._by_routing:
+                self._send(routing, Kind.WELCOME, Rehello())  # a new connection: who is it?
+            else:
+                self._garbage(routing, frames)
             return
         try:
-            if len(frames) != 2:  # noqa: PLR2004 - header and body
-                raise BusError("malformed", f"{len(frames)} frames instead of header and body")
             head = unpack_header(frames[0])
         except BusError:
-            self._malformed(routing)
-            self._heard_unbound(routing, frames)
+            self._garbage(routing, frames)
             return
         if head.kind == _HELLO:
             self._hello(routing, frames[1])
@@ -255,6 +255,10 @@ class LaneServer:
             self._arm(at)
 
     # --- who misbehaves ---------------------------------------------------------------------------------------------
+
+    def _garbage(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        self._malformed(routing)
+        self._heard_unbound(routing, frames)
 
     def _malformed(self, routing: bytes) -> None:
         self.counters["malformed"] += 1

@@ -106,12 +106,17 @@ class PromptLoop(asyncio.SelectorEventLoop):
             self.call_exception_handler({"message": f"Exception in callback {callback!r}", "exception": error})
 
 
-def promptly(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
-    """`PromptLoop.promptly` where this is one, else `act(*args)`."""
-    if isinstance(loop, PromptLoop):
-        loop.promptly(act, *args)
-    else:
-        act(*args)
+Promptly = Callable[..., None]
+"""Of an act and what it is called with."""
+
+
+def promptly_on(loop: asyncio.AbstractEventLoop) -> Promptly:
+    """`PromptLoop.promptly` where this is one, else what calls `act(*args)`."""
+    return loop.promptly if isinstance(loop, PromptLoop) else _act
+
+
+def _act(act: Callable[..., object], *args: Any) -> None:
+    act(*args)
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -23,7 +23,7 @@ from hobus.bus.errors import BusError, RuntimeFault, fault_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
 from hobus.bus.lanes import role_of, way_of
-from hobus.bus.loop import promptly
+from hobus.bus.loop import Promptly, promptly_on
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
@@ -86,7 +86,8 @@ class Outbox:
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
-    loop: asyncio.AbstractEventLoop | None = None  # see Beginnings; the one that runs where there was none before
+    _loop: asyncio.AbstractEventLoop | None = None  # the one that runs where none was told
+    _promptly: Promptly | None = None
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
     _count: int = 0
@@ -94,6 +95,10 @@ class Outbox:
     def __post_init__(self) -> None:
         if role_of(self.instance) in CLIENT_ROLES:  # more than that is `busy`, and too much of it cut off
             self._pending.window_bytes = self.settings.client_open_max_bytes
+
+    def use(self, loop: asyncio.AbstractEventLoop) -> None:
+        """As `Beginnings.use`."""
+        self._loop, self._promptly = loop, promptly_on(loop)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -121,7 +126,7 @@ class Outbox:
     ) -> R:
         """The decoded reply, or the fault behind the failure; see `bus.port.Bus.request`."""
         body = self._encoded(message)
-        loop = self.loop or asyncio.get_running_loop()
+        loop = self._loop or asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
         pending = self._pending.get(message_id) if message_id is not None else None
         if pending is not None:
@@ -296,8 +301,10 @@ class Outbox:
         if pending.after_cancel and head.kind == _FAILURE and self._is_asked_again(connection, pending, body):
             return
         self.deadlines.forget(head.correlation_id)
-        self._send_held(connection)
-        promptly(self.loop or asyncio.get_running_loop(), _tell, pending.waiters, (head, body))
+        if self._pending.window_bytes is not None:
+            self._send_held(connection)
+        promptly = self._promptly or promptly_on(asyncio.get_running_loop())
+        promptly(_tell, pending.waiters, (head, body))
 
     def _is_asked_again(self, connection: Connection, pending: OwnRequest[Waiter], body: bytes) -> bool:
         """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.
