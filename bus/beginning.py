@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hobus.bus.catalog import Row
 from hobus.bus.fair import FairQueue, cost_of, is_client, weight_of
-from hobus.bus.loop import PromptLoop, Promptly, promptly_on
+from hobus.bus.loop import CountingSelector, PromptLoop, Promptly, promptly_on
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import RequestKey
 
@@ -42,6 +42,7 @@ class Beginnings(Generic[T]):
     """Whether this principal has so much to read yet that nothing more of it begins."""
     loop: asyncio.AbstractEventLoop = field(init=False)
     _promptly: Promptly = field(init=False)
+    _news: CountingSelector | None = field(init=False)  # None: turns are not counted
     _next: FairQueue[RequestKey, T] = field(init=False)
     _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
     _is_beginning: bool = False  # others follow in the next turn of the loop
@@ -55,6 +56,7 @@ class Beginnings(Generic[T]):
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Told before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
         self.loop, self._promptly = loop, promptly_on(loop)
+        self._news = loop.news if isinstance(loop, PromptLoop) else None
 
     def begin(self, one: T) -> None:
         """Its handler runs from now on, or once those before it have begun.
@@ -74,8 +76,8 @@ class Beginnings(Generic[T]):
 
     def rest(self) -> None:
         """In this turn of the loop no other one begins: what was cancelled in it hears of that before, in the next."""
-        if isinstance(self.loop, PromptLoop):
-            self._begun_in, self._begun, self._goes_on = self.loop.turn, 0, False
+        if self._news is not None:
+            self._begun_in, self._begun, self._goes_on = self._news.turns, 0, False
 
     def forget(self, one: T) -> None:
         """It was queued, and does not begin any more."""
@@ -89,14 +91,13 @@ class Beginnings(Generic[T]):
         """
         if self._is_beginning:
             return False
-        loop = self.loop
-        if not isinstance(loop, PromptLoop):
+        news = self._news
+        if news is None:
             self._is_beginning = True
-            loop.call_soon(self._begin_more)
+            self.loop.call_soon(self._begin_more)
             return True
-        turn = loop.turn
-        if turn != self._begun_in:
-            self._begun_in, self._begun, self._goes_on = turn, 0, True
+        if news.turns != self._begun_in:
+            self._begun_in, self._begun, self._goes_on = news.turns, 0, True
         self._begun += 1
         return self._goes_on and self._begun <= self.settings.service_weight
 

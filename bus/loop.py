@@ -54,14 +54,10 @@ class PromptLoop(asyncio.SelectorEventLoop):
     """The loop of every process that serves."""
 
     def __init__(self, selector: CountingSelector | None = None) -> None:
-        self._news = selector if selector is not None else PatientSelector()
+        self.news = selector if selector is not None else PatientSelector()
+        """Whom each turn asks for news, and who counts them."""
         self._steps: list[HeldStep] = []
-        super().__init__(self._news)
-
-    @property
-    def turn(self) -> int:
-        """The number of the turn that runs."""
-        return self._news.turns
+        super().__init__(self.news)
 
     def promptly(self, act: Callable[..., object], *args: Any) -> None:
         """`act(*args)`, then at once, in order, what that has handed to `call_soon`.
