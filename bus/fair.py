@@ -157,8 +157,12 @@ class FairGate(Generic[K]):
 
     def enter(self, principal: str, key: K) -> bool:
         """Whether it may begin now; if not, a later `leave` names it."""
+        is_full = self._of.get(principal, 0) >= self._each_max
+        if not is_full and len(self._at_work) < self._all_max and not self._waiting:
+            self._begin(principal, key)
+            return True
         self._waiting.add(principal, key, key)
-        if self._of.get(principal, 0) >= self._each_max:
+        if is_full:
             self._waiting.hold(principal)
         return key in self._let_in()
 
@@ -170,6 +174,8 @@ class FairGate(Generic[K]):
         self._of[principal] -= 1
         if not self._of[principal]:
             del self._of[principal]
+        if not self._waiting:
+            return []
         self._waiting.release(principal)
         return self._let_in()
 
@@ -180,12 +186,16 @@ class FairGate(Generic[K]):
         let_in: list[K] = []
         while len(self._at_work) < self._all_max and (taken := self._waiting.take()) is not None:
             principal, key = taken
-            self._at_work[key] = principal
-            self._of[principal] = self._of.get(principal, 0) + 1
-            if self._of[principal] >= self._each_max:
+            if self._begin(principal, key) >= self._each_max:
                 self._waiting.hold(principal)
             let_in.append(key)
         return let_in
+
+    def _begin(self, principal: str, key: K) -> int:
+        """It is at work; how many of its principal are."""
+        self._at_work[key] = principal
+        count = self._of[principal] = self._of.get(principal, 0) + 1
+        return count
 
 
 @dataclass(slots=True)

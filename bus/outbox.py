@@ -11,7 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row
 from hobus.bus.codec import decode, encode, pack_header
@@ -38,11 +38,12 @@ Outcome = tuple[Header, bytes]
 
 
 @dataclass(slots=True, eq=False)
-class Callback:
+class Callback(Generic[R]):
     """Waits like a future, but is told its outcome at once: no task, and no turn of the loop in between."""
 
-    on_reply: Callable[[Header, bytes], None]
-    on_fault: Callable[[BaseException], None]
+    expect: type[R]
+    decoded: Callable[[Header, bytes, type[R]], R]
+    on_outcome: Callable[[R | RuntimeFault], None]
     is_told: bool = False
 
     def done(self) -> bool:
@@ -52,15 +53,20 @@ class Callback:
     def set_result(self, outcome: Outcome) -> None:
         """A reply or a failure came."""
         self.is_told = True
-        self.on_reply(*outcome)
+        try:
+            reply = self.decoded(*outcome, self.expect)
+        except RuntimeFault as fault:
+            self.on_outcome(fault)
+        else:
+            self.on_outcome(reply)
 
     def set_exception(self, fault: BaseException) -> None:
         """None will come."""
         self.is_told = True
-        self.on_fault(fault)
+        self.on_outcome(fault if isinstance(fault, RuntimeFault) else BusError("internal", type(fault).__name__))
 
 
-Waiter = asyncio.Future[Outcome] | Callback
+Waiter = asyncio.Future[Outcome] | Callback[Any]
 
 
 class _Cancel(NamedTuple):
@@ -157,19 +163,7 @@ class Outbox:
     ) -> None:
         """`request` without a task; `on_outcome` gets what that returns or raises. See `bus.port.Bus.ask`."""
         body = self._encoded(message)
-
-        def on_reply(head: Header, body: bytes) -> None:
-            try:
-                outcome = self._decoded(head, body, expect)
-            except RuntimeFault as fault:
-                on_outcome(fault)
-            else:
-                on_outcome(outcome)
-
-        def on_fault(fault: BaseException) -> None:
-            on_outcome(fault if isinstance(fault, RuntimeFault) else BusError("internal", type(fault).__name__))
-
-        self._open(service, message, body, Callback(on_reply, on_fault), timeout_s, trace=trace)
+        self._open(service, message, body, Callback(expect, self._decoded, on_outcome), timeout_s, trace=trace)
 
     def _encoded(self, message: Message) -> bytes:
         body = encode(message, self.settings.body_max_bytes)

@@ -131,7 +131,11 @@ def named(value: Any) -> Any:
 
 def made_of(cls: type[T], *sources: object, **own: Any) -> T:
     """A value of this class: `own` fields, and others that a source has under the same name; the first one's counts."""
-    found = {name: getattr(source, name) for source in reversed(sources) for name in _common(cls, type(source))}
+    found: dict[str, Any] = {}
+    for source in reversed(sources):
+        held = getattr(source, "__dict__", {})  # where a model's fields are found sooner
+        for name in _common(cls, type(source)):
+            found[name] = held[name] if name in held else getattr(source, name)
     return cls(**(found | own))
 
 
