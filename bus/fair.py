@@ -14,7 +14,7 @@ using deficit round robin", 1995.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -212,7 +212,7 @@ class Shares:
 
     size_bytes: int = 0
     """Of all of them."""
-    _open: dict[str, Share] = field(default_factory=dict[str, Share])
+    _open: defaultdict[str, Share] = field(default_factory=lambda: defaultdict(Share))
 
     def of(self, principal: str) -> Share:
         """What is open of it."""
@@ -220,9 +220,7 @@ class Shares:
 
     def take(self, principal: str, size_bytes: int) -> None:
         """One more is open."""
-        share = self._open.get(principal)
-        if share is None:
-            share = self._open[principal] = Share()
+        share = self._open[principal]
         share.count += 1
         share.size_bytes += size_bytes
         self.size_bytes += size_bytes

@@ -100,21 +100,21 @@ class Inbox:
         sender_role = role_of(header.sender)
         asker = header.sender if sender_role in CLIENT_ROLES else sender_role
         key = (asker, header.type, header.message_id)
-        principal = header.principal or principal_of(header.sender)
+        principal, size_bytes = header.principal or principal_of(header.sender), len(body)
         try:
             row, cls, handler = self._allowed(header, sender_role, route)
             if self._is_duplicate(key, header, body, route):
                 return
             deadline = self._deadline(header)
             if row.mode == "immediate":
-                self._demand_room(principal, sender_role, len(body))
+                self._demand_room(principal, sender_role, size_bytes)
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
             self.counters["refused"] += 1
             self._refuse(header, route, fault)
             return
         self._admit(
-            Running(key, header, row, message, handler, deadline, route, principal=principal, size_bytes=len(body))
+            Running(key, header, row, message, handler, deadline, route, principal=principal, size_bytes=size_bytes)
         )
 
     def _allowed(self, header: Header, sender_role: str, route: ReplyRoute) -> tuple[Row, type[Message], Handler]:

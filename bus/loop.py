@@ -77,15 +77,15 @@ class PromptLoop(asyncio.SelectorEventLoop):
             self._run_steps(steps)
 
     def _run_steps(self, steps: list[HeldStep]) -> None:
-        left = iter(steps)
-        try:
-            for handle, callback, args, context in left:
+        for count, (handle, callback, args, context) in enumerate(steps, 1):
+            try:
                 if not handle.cancelled():
                     self._step(callback, args, context)
-        finally:  # something ends the process: the others come in their turn, as asyncio leaves them
-            for handle, callback, args, context in left:
-                if not handle.cancelled():
-                    self.call_soon(callback, *args, context=context)
+            except BaseException:  # it ends the process: the others come in their turn, as asyncio leaves them
+                for later, act, its_args, its_context in steps[count:]:
+                    if not later.cancelled():
+                        self.call_soon(act, *its_args, context=its_context)
+                raise
 
     def _hold(self, callback: Step, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
         """`call_soon` meanwhile."""

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import msgpack
+from msgspec.msgpack import Encoder
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hobus.bus.text import cut
@@ -155,19 +156,10 @@ def _field_names(cls: type) -> Iterable[str]:
     return next(filter(None, known), ())
 
 
+canonical_value: Callable[[Any], bytes] = Encoder(order="deterministic").encode
+"""The canonical bytes of a record that was dumped already (`mode="json"`)."""
+
+
 def canonical_bytes(record: BaseModel) -> bytes:
     """The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
     return canonical_value(record.model_dump(mode="json"))
-
-
-def canonical_value(value: Any) -> bytes:
-    """The canonical bytes of a record that was dumped already (`mode="json"`)."""
-    return pack(_sorted(value))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value
