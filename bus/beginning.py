@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hobus.bus.catalog import Row
 from hobus.bus.fair import FairQueue, cost_of, is_client, weight_of
-from hobus.bus.loop import PromptLoop, promptly
+from hobus.bus.loop import CountingSelector, PromptLoop, Promptly, promptly_on
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import RequestKey
 
@@ -41,7 +41,8 @@ class Beginnings(Generic[T]):
     is_behind: Callable[[str], bool] = lambda _principal: False
     """Whether this principal has so much to read yet that nothing more of it begins."""
     loop: asyncio.AbstractEventLoop = field(init=False)
-    """Set before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
+    _promptly: Promptly = field(init=False)
+    _news: CountingSelector | None = field(init=False)  # None: turns are not counted
     _next: FairQueue[RequestKey, T] = field(init=False)
     _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
     _is_beginning: bool = False  # others follow in the next turn of the loop
@@ -51,6 +52,11 @@ class Beginnings(Generic[T]):
 
     def __post_init__(self) -> None:
         self._next = FairQueue(lambda principal: weight_of(principal, self.settings))
+
+    def use(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Told before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
+        self.loop, self._promptly = loop, promptly_on(loop)
+        self._news = loop.news if isinstance(loop, PromptLoop) else None
 
     def begin(self, one: T) -> None:
         """Its handler runs from now on, or once those before it have begun.
@@ -70,14 +76,13 @@ class Beginnings(Generic[T]):
 
     def rest(self) -> None:
         """In this turn of the loop no other one begins: what was cancelled in it hears of that before, in the next."""
-        if isinstance(self.loop, PromptLoop):
-            self._begun_in, self._begun, self._goes_on = self.loop.turn, 0, False
+        if self._news is not None:
+            self._begun_in, self._begun, self._goes_on = self._news.turns, 0, False
 
     def forget(self, one: T) -> None:
-        """It does not begin any more, if it has not."""
-        if one.is_queued:
-            one.is_queued = False
-            self._next.remove(one.principal, one.key)
+        """It was queued, and does not begin any more."""
+        one.is_queued = False
+        self._next.remove(one.principal, one.key)
 
     def _has_turn(self) -> bool:
         """Whether the next one may begin in this turn of the loop.
@@ -86,18 +91,18 @@ class Beginnings(Generic[T]):
         """
         if self._is_beginning:
             return False
-        loop = self.loop
-        if not isinstance(loop, PromptLoop):
+        news = self._news
+        if news is None:
             self._is_beginning = True
-            loop.call_soon(self._begin_more)
+            self.loop.call_soon(self._begin_more)
             return True
-        if loop.turn != self._begun_in:
-            self._begun_in, self._begun, self._goes_on = loop.turn, 0, True
+        if news.turns != self._begun_in:
+            self._begun_in, self._begun, self._goes_on = news.turns, 0, True
         self._begun += 1
         return self._goes_on and self._begun <= self.settings.service_weight
 
     def _start(self, one: T) -> None:
-        promptly(self.loop, self.make_task, one)
+        self._promptly(self.make_task, one)
         self._goes_on = not is_client(one.principal) and not _may_have_much_to_read(one)
 
     def _begin_more(self) -> None:

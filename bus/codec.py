@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from msgspec.msgpack import Decoder, Encoder
@@ -13,14 +14,11 @@ from hobus.bus.messages.base import Message, faults_in
 
 M = TypeVar("M", bound=Message)
 
-_HEADER, _PACKER = Decoder(Header), Encoder()
+_HEADER = Decoder(Header)
 HEADER_MAX_BYTES = 4096
 """A header holds ids and names only; the format's own bound, not a setting."""
-
-
-def pack_header(header: Header) -> bytes:
-    """The wire bytes of a header."""
-    return _PACKER.encode(header)
+pack_header: Callable[[Header], bytes] = Encoder().encode
+"""The wire bytes of a header."""
 
 
 def unpack_header(data: bytes) -> Header:

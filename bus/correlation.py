@@ -7,7 +7,6 @@ server's epoch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -40,13 +39,14 @@ class OwnRequest(Generic[W]):
 class PendingTable(Generic[W]):
     """message id -> OwnRequest, in the order of sending.
 
-    `window_bytes`: so much of one connection is under way at once, or one larger request; further ones are held.
+    `window_bytes`: so much of one connection is under way at once, or one larger request; further ones are held. None:
+    as much as there is, uncounted. Said before the first request comes.
     """
 
-    window_bytes: float = math.inf
+    window_bytes: int | None = None
     _pending: dict[str, OwnRequest[W]] = field(default_factory=dict[str, OwnRequest[W]])
     _under_way: dict[str, int] = field(default_factory=dict[str, int])  # connection -> bytes of bodies
-    _held: dict[str, dict[str, None]] = field(default_factory=dict[str, "dict[str, None]"])  # connection -> ids
+    _held: dict[str, dict[str, None]] = field(default_factory=dict[str, "dict[str, None]"])  # connection -> ids, if any
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -65,19 +65,26 @@ class PendingTable(Generic[W]):
         pending = self._pending.get(message_id)
         if pending is None or pending.connection != connection:
             return None
-        return self.drop(message_id)
-
-    def drop(self, message_id: str) -> OwnRequest[W] | None:
-        """Takes it out whatever it waits for (deadline, cancel)."""
-        pending = self._pending.pop(message_id, None)
-        if pending is not None:
-            self._uncount(pending)
-            self._held.get(pending.connection, {}).pop(message_id, None)
+        self._take_out(pending)
         return pending
+
+    def drop(self, message_id: str) -> None:
+        """Takes it out whatever it waits for (deadline, cancel)."""
+        pending = self._pending.get(message_id)
+        if pending is not None:
+            self._take_out(pending)
+
+    def _take_out(self, pending: OwnRequest[W]) -> None:
+        del self._pending[pending.header.message_id]
+        if self.window_bytes is not None:
+            self._uncount(pending)
+            self._hold_no_longer(pending)
 
     def may_leave(self, pending: OwnRequest[W], *, in_turn: bool = True) -> bool:
         """Whether there is room for it on its way; in turn: and nothing is held before it."""
-        if in_turn and self._held.get(pending.connection):
+        if self.window_bytes is None:
+            return True
+        if in_turn and pending.connection in self._held:
             return False
         under_way = self._under_way.get(pending.connection, 0)
         return not under_way or under_way + len(pending.body) <= self.window_bytes
@@ -86,21 +93,27 @@ class PendingTable(Generic[W]):
         """It leaves when there is room."""
         self._held.setdefault(pending.connection, {})[pending.header.message_id] = None
 
+    def _hold_no_longer(self, pending: OwnRequest[W]) -> None:
+        held = self._held.get(pending.connection)
+        if held is not None:
+            held.pop(pending.header.message_id, None)
+            if not held:
+                del self._held[pending.connection]
+
     def next_held(self, connection: str) -> OwnRequest[W] | None:
         """The one held longest, if there is room for it now; held no longer."""
-        held = self._held.get(connection)
-        if not held:
+        if connection not in self._held:
             return None
-        pending = self._pending[next(iter(held))]
+        pending = self._pending[next(iter(self._held[connection]))]
         if not self.may_leave(pending, in_turn=False):
             return None
-        del held[pending.header.message_id]
+        self._hold_no_longer(pending)
         return pending
 
     def sent(self, pending: OwnRequest[W], epoch: str) -> None:
         """It is on its way, to this incarnation of the server."""
         pending.sent_epoch = epoch
-        if not pending.is_counted:
+        if self.window_bytes is not None and not pending.is_counted:
             pending.is_counted = True
             self._under_way[pending.connection] = self._under_way.get(pending.connection, 0) + len(pending.body)
 

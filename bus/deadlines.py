@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _SLACK = 64
-"""Forgotten entries tolerated beside twice the living ones before the heap is rebuilt."""
+"""Forgotten entries tolerated beside twice those that lived at the last look, before the heap is rebuilt."""
 
 
 class Deadlines(Generic[K]):
@@ -20,6 +20,7 @@ class Deadlines(Generic[K]):
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
+        self._look_at = _SLACK
 
     def __len__(self) -> int:
         return len(self._due)
@@ -29,9 +30,15 @@ class Deadlines(Generic[K]):
         self._count += 1
         self._due[key] = due
         heapq.heappush(self._heap, (due, self._count, key))
+        if self._count >= self._look_at:
+            self._drop_forgotten()
+
+    def _drop_forgotten(self) -> None:
+        """If they are too many; looks again when they can be so the next time."""
         if len(self._heap) > 2 * len(self._due) + _SLACK:
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
+        self._look_at = self._count + 2 * len(self._due) + _SLACK + 1 - len(self._heap)
 
     def hasten(self, key: K, due: float) -> None:
         """`key` is due at `due` at the latest."""

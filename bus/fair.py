@@ -14,9 +14,10 @@ using deficit round robin", 1995.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from hobus.bus.catalog import CLIENT_ROLES
@@ -24,6 +25,8 @@ from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+_KEPT = 1024
+"""Of the principals that asked last; each request names one."""
 _CLIENT = "client/"
 _HTTP = "http"  # numbered by its launcher; the other clients are named by their process
 
@@ -37,6 +40,7 @@ def principal_of(instance: str) -> str:
     return _CLIENT + (name if role == _HTTP else number.partition(".")[0])
 
 
+@lru_cache(maxsize=_KEPT)
 def is_client(principal: str) -> bool:
     """Whether it is a client's process, and not a service."""
     return principal.startswith(_CLIENT)
@@ -153,8 +157,12 @@ class FairGate(Generic[K]):
 
     def enter(self, principal: str, key: K) -> bool:
         """Whether it may begin now; if not, a later `leave` names it."""
+        is_full = self._of.get(principal, 0) >= self._each_max
+        if not is_full and len(self._at_work) < self._all_max and not self._waiting:
+            self._begin(principal, key)
+            return True
         self._waiting.add(principal, key, key)
-        if self._of.get(principal, 0) >= self._each_max:
+        if is_full:
             self._waiting.hold(principal)
         return key in self._let_in()
 
@@ -166,6 +174,8 @@ class FairGate(Generic[K]):
         self._of[principal] -= 1
         if not self._of[principal]:
             del self._of[principal]
+        if not self._waiting:
+            return []
         self._waiting.release(principal)
         return self._let_in()
 
@@ -176,12 +186,16 @@ class FairGate(Generic[K]):
         let_in: list[K] = []
         while len(self._at_work) < self._all_max and (taken := self._waiting.take()) is not None:
             principal, key = taken
-            self._at_work[key] = principal
-            self._of[principal] = self._of.get(principal, 0) + 1
-            if self._of[principal] >= self._each_max:
+            if self._begin(principal, key) >= self._each_max:
                 self._waiting.hold(principal)
             let_in.append(key)
         return let_in
+
+    def _begin(self, principal: str, key: K) -> int:
+        """It is at work; how many of its principal are."""
+        self._at_work[key] = principal
+        count = self._of[principal] = self._of.get(principal, 0) + 1
+        return count
 
 
 @dataclass(slots=True)
@@ -198,7 +212,7 @@ class Shares:
 
     size_bytes: int = 0
     """Of all of them."""
-    _open: dict[str, Share] = field(default_factory=dict[str, Share])
+    _open: defaultdict[str, Share] = field(default_factory=lambda: defaultdict(Share))
 
     def of(self, principal: str) -> Share:
         """What is open of it."""
@@ -206,9 +220,7 @@ class Shares:
 
     def take(self, principal: str, size_bytes: int) -> None:
         """One more is open."""
-        share = self._open.get(principal)
-        if share is None:
-            share = self._open[principal] = Share()
+        share = self._open[principal]
         share.count += 1
         share.size_bytes += size_bytes
         self.size_bytes += size_bytes
@@ -236,14 +248,15 @@ class Shares:
 
         Whatever the others have open, whoever has nothing may ask for something of at most `least_bytes`.
         """
-        held = self.of(share)
-        count_max = settings.client_open_max if is_client else settings.service_open_max
-        if held.count >= count_max:
-            name = "client_open_max" if is_client else "service_open_max"
-            return f"{held.count} requests of {share} are open (bus.{name})"
-        if held.count and held.size_bytes + size_bytes > settings.client_open_max_bytes:
-            return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
-        is_least = held.count == 0 and size_bytes <= least_bytes
+        held = self._open.get(share)
+        if held is not None:
+            count_max = settings.client_open_max if is_client else settings.service_open_max
+            if held.count >= count_max:
+                name = "client_open_max" if is_client else "service_open_max"
+                return f"{held.count} requests of {share} are open (bus.{name})"
+            if held.size_bytes + size_bytes > settings.client_open_max_bytes:
+                return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
+        is_least = held is None and size_bytes <= least_bytes
         if not is_least and self.size_bytes + size_bytes > settings.clients_open_max_bytes:
             return f"{self.size_bytes} bytes are open (bus.clients_open_max_bytes)"
         return ""

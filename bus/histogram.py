@@ -36,7 +36,7 @@ class Histogram:
 
     def add(self, elapsed_s: float) -> None:
         """One more; a clock that went back took nothing."""
-        elapsed_ms = max(0.0, elapsed_s * 1000)
+        elapsed_ms = elapsed_s * 1000 if elapsed_s > 0 else 0.0
         self._counts[bisect_left(BOUNDS_MS, elapsed_ms)] += 1
         self._sum_ms += elapsed_ms
 

@@ -64,7 +64,6 @@ class Running:
     principal: str = ""  # it was admitted for this one: a later requester changes the header
     size_bytes: int = 0
     is_queued: bool = False  # its task is not made yet: others begin first
-    afterwards: list[Callable[[], Awaitable[None]]] = field(default_factory=list["Callable[[], Awaitable[None]]"])
 
 
 @dataclass(slots=True)
@@ -79,6 +78,7 @@ class Inbox:
     counters: Counters = field(default_factory=counters("handled", "failed", "duplicates", "refused", "discarded"))
     deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
+    _taken: dict[str, tuple[Row, type[Message], Handler]] = field(init=False)  # by type: what this role answers
     beginnings: Beginnings[Running] = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _shares: Shares = field(default_factory=Shares)  # of them, by principal
@@ -86,6 +86,8 @@ class Inbox:
     _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
 
     def __post_init__(self) -> None:
+        rows = {name: row_of(self.role, name) for name in self.handlers}
+        self._taken = {name: (row, *self.handlers[name]) for name, row in rows.items() if row is not None}
         self.beginnings = Beginnings(self.settings, self._make_task)
         self.window = DuplicateWindow(
             ids_max=self.settings.dedupe_window, bytes_max=self.settings.dedupe_window_max_bytes
@@ -98,44 +100,43 @@ class Inbox:
         sender_role = role_of(header.sender)
         asker = header.sender if sender_role in CLIENT_ROLES else sender_role
         key = (asker, header.type, header.message_id)
+        principal, size_bytes = header.principal or principal_of(header.sender), len(body)
         try:
-            row, (cls, handler) = self._allowed(header, sender_role, route)
+            row, cls, handler = self._allowed(header, sender_role, route)
             if self._is_duplicate(key, header, body, route):
                 return
             deadline = self._deadline(header)
             if row.mode == "immediate":
-                self._demand_room(header, sender_role, len(body))
+                self._demand_room(principal, sender_role, size_bytes)
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
             self.counters["refused"] += 1
             self._refuse(header, route, fault)
             return
-        principal = header.principal or principal_of(header.sender)
         self._admit(
-            Running(key, header, row, message, handler, deadline, route, principal=principal, size_bytes=len(body))
+            Running(key, header, row, message, handler, deadline, route, principal=principal, size_bytes=size_bytes)
         )
 
-    def _allowed(
-        self, header: Header, sender_role: str, route: ReplyRoute
-    ) -> tuple[Row, tuple[type[Message], Handler]]:
+    def _allowed(self, header: Header, sender_role: str, route: ReplyRoute) -> tuple[Row, type[Message], Handler]:
         """The policy once more at the receiving edge, from the same table as the broker's."""
-        row, handler = row_of(self.role, header.type), self.handlers.get(header.type)
-        if row is None or handler is None:
+        taken = self._taken.get(header.type)
+        if taken is None:
             raise BusError("denied", f"{self.role} does not answer {header.type!r}")
+        row = taken[0]
         if (row.reply is None) != (header.kind == _POST):
             raise BusError("malformed", f"{header.type} is a {'post' if row.reply is None else 'request'}")
         if sender_role not in row.senders:
             raise BusError(
                 "denied", f"{header.sender} may not send {header.type} to {self.role} ({route.lane or 'broker'})"
             )
-        return row, handler
+        return taken
 
-    def _demand_room(self, header: Header, sender_role: str, size_bytes: int) -> None:
+    def _demand_room(self, principal: str, sender_role: str, size_bytes: int) -> None:
         """Room for all, and for each: a principal that fills its own part keeps nobody else out.
 
         In bytes each may have one request whatever the others have.
         """
-        principal, settings = header.principal or principal_of(header.sender), self.settings
+        settings = self.settings
         if over := self._shares.excess(principal, size_bytes, settings, is_client=sender_role in CLIENT_ROLES):
             raise self._busy(f"{self.role}: {over}")
         if len(self._running) >= settings.mailbox_max:
@@ -202,9 +203,10 @@ class Inbox:
     async def _run(self, running: Running) -> None:
         """Runs the handler and answers; also after a cancel, when the handler has cleaned up."""
         running.is_started = True
+        afterwards: list[Callable[[], Awaitable[None]]] = []
         CAUSE.set(running.header)
         try:
-            reply = await running.handler(running.message, self._call(running))
+            reply = await running.handler(running.message, self._call(running, afterwards.append))
             answer = self._encoded(running, reply)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -223,10 +225,10 @@ class Inbox:
             answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
-        if running.afterwards and not isinstance(answer, RuntimeFault) and running.again is None:
-            await follow_up(running.header, running.afterwards)
+        if afterwards and not isinstance(answer, RuntimeFault) and running.again is None:
+            await follow_up(running.header, afterwards)
 
-    def _call(self, running: Running) -> Call:
+    def _call(self, running: Running, after_reply: Callable[[Callable[[], Awaitable[None]]], None]) -> Call:
         header = running.header
 
         def stream(message: Message) -> None:
@@ -238,7 +240,7 @@ class Inbox:
 
         return Call(
             header.sender, role_of(header.sender), header.message_id, header.attempt, header.key, header.trace,
-            running.deadline, running.route.lane, stream, running.afterwards.append,
+            running.deadline, running.route.lane, stream, after_reply,
         )  # fmt: skip
 
     def _encoded(self, running: Running, reply: Message | None) -> KeptReply | None:
@@ -261,7 +263,8 @@ class Inbox:
         running.task = None  # one that was cancelled holds its frame, and that this one: a body until the next GC
         if self._running.pop(running.key, None) is not None:
             self._shares.give_back(running.principal, running.size_bytes)
-        self.beginnings.forget(running)
+        if running.is_queued:
+            self.beginnings.forget(running)
         self.deadlines.forget(running.key)
         if running.row.mode == "ordered":
             self._next_of(running)

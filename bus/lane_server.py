@@ -16,10 +16,10 @@ from functools import partial
 import structlog
 
 from hobus.bus.broker.admission import malformation_of, refusal_of
-from hobus.bus.catalog import CLIENT_ROLES, row_of
+from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.conduct import Conduct
-from hobus.bus.envelope import Header, Kind, header, header_of
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.histogram import Counters, counters
@@ -71,12 +71,15 @@ class LaneServer:
     _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
     _count: int = 0
     service: str = field(init=False)  # whose lane this is
+    _rows: dict[str, Row] = field(init=False)  # of what it takes, by type
     _conduct: Conduct = field(init=False)
     _others: Others = field(init=False)
     _pacing: ClientIntake[_Client] = field(init=False)
 
     def __post_init__(self) -> None:
         self.service = role_of(self.instance)
+        rows = {name: row_of(self.service, name) for name in LANE_TYPES.get(self.service, ())}
+        self._rows = {name: row for name, row in rows.items() if row is not None}
         self._conduct = Conduct(self.settings)
         self._others = Others(self.settings.contended_ms / 1000, lambda _: False)  # the cluster's own ask often
         self._pacing = ClientIntake(self.settings, self._others.are_about)
@@ -126,16 +129,16 @@ class LaneServer:
             self._unbind(client)
 
     def _receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        if len(frames) == 1 and not frames[0] and routing not in self._by_routing:
-            self._send(routing, Kind.WELCOME, Rehello())  # a new connection: who is it?
+        if len(frames) != 2:  # noqa: PLR2004 - header and body
+            if len(frames) == 1 and not frames[0] and routing not in self._by_routing:
+                self._send(routing, Kind.WELCOME, Rehello())  # a new connection: who is it?
+            else:
+                self._garbage(routing, frames)
             return
         try:
-            if len(frames) != 2:  # noqa: PLR2004 - header and body
-                raise BusError("malformed", f"{len(frames)} frames instead of header and body")
             head = unpack_header(frames[0])
         except BusError:
-            self._malformed(routing)
-            self._heard_unbound(routing, frames)
+            self._garbage(routing, frames)
             return
         if head.kind == _HELLO:
             self._hello(routing, frames[1])
@@ -194,8 +197,8 @@ class LaneServer:
         limit = self.settings.body_max_bytes
         if len(body) > limit:
             return BusError("too_large", f"a body of {len(body)} bytes; the limit is {limit} (bus.body_max_bytes)")
-        row = row_of(self.service, head.type)
-        if row is None or head.type not in LANE_TYPES.get(self.service, frozenset()):
+        row = self._rows.get(head.type)
+        if row is None:
             return BusError("denied", f"the {self.service} lane does not take {head.type!r}")
         if role_of(head.sender) not in row.senders:
             return BusError("denied", f"{head.sender} may not send {head.type} to {self.service}")
@@ -207,11 +210,11 @@ class LaneServer:
 
     def _has_turn(self, client: _Client, head: Header, body: bytes) -> bool:
         """Whether this goes on now: a client's request may have to wait, or be refused (`bus/pacing.py`)."""
-        now, principal = self.clock.monotonic(), client.principal
+        now, principal = client.heard_at, client.principal
         self._others.heard(principal, now)
         if role_of(client.instance) not in CLIENT_ROLES:
             return True
-        row = row_of(self.service, head.type)
+        row = self._rows.get(head.type)
         verdict = self._pacing.takes(
             client, head, 0, body, instance=client.instance, principal=principal, share=principal,
             work=row.work if row is not None else 1, now=now,
@@ -253,6 +256,10 @@ class LaneServer:
             self._arm(at)
 
     # --- who misbehaves ---------------------------------------------------------------------------------------------
+
+    def _garbage(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        self._malformed(routing)
+        self._heard_unbound(routing, frames)
 
     def _malformed(self, routing: bytes) -> None:
         self.counters["malformed"] += 1
@@ -372,19 +379,12 @@ class LaneServer:
         units = len(answer.body) // self.settings.fair_unit_bytes
         if units and role_of(instance) in CLIENT_ROLES:
             self._pacing.charge(client.principal, client.principal, units, self.clock.monotonic())
-        row = row_of(self.service, request.type)
-        head = header(
-            answer.kind,
-            self._next_id(),
-            correlation_id=request.message_id,
-            causation_id=request.message_id,
-            type=answer.type,
-            type_version=answer.type_version,
-            destination=instance,
-            sensitive=row is not None and row.sensitive,
-            trace=request.trace,
-            sender=self.instance,
-        )
+        row = self._rows.get(request.type)
+        head = header_of((
+            HEADER_VERSION, int(answer.kind), self._next_id(), request.message_id, request.message_id, answer.type,
+            answer.type_version, instance, "", 0, 1, row is not None and row.sensitive, request.trace, "",
+            self.instance,
+        ))  # fmt: skip
         if self._hand_over(client.routing, pack_header(head), answer.body):
             self._tapped("delivered", head, answer.body)
 

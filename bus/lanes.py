@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from hobus.bus.catalog import ROWS
+from hobus.bus.catalog import ROWS, Row, row_of
 from hobus.bus.messages.gateway import DegradedPrompt
 
 INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
@@ -19,9 +19,14 @@ LANE_TYPES: dict[str, frozenset[str]] = {
 """service -> types that its lane takes: all of the ledger's; of the gateway's the session host's last resort alone."""
 
 
-def lane_for(service: str, type_name: str) -> str:
-    """The lane that a message to this service takes where the sender has a link to it; "" for the broker."""
-    return service if type_name in LANE_TYPES.get(service, frozenset()) else ""
+@lru_cache(maxsize=_ROLES_KEPT)
+def way_of(service: str, type_name: str) -> tuple[Row | None, str]:
+    """The row of a message to this service, or to an instance; and its lane, where the sender has a link to it.
+
+    "" for the broker.
+    """
+    lane = service if type_name in LANE_TYPES.get(service, frozenset()) else ""
+    return row_of(role_of(service), type_name), lane
 
 
 def is_foreign(message_id: str, instance: str) -> bool:

@@ -54,14 +54,10 @@ class PromptLoop(asyncio.SelectorEventLoop):
     """The loop of every process that serves."""
 
     def __init__(self, selector: CountingSelector | None = None) -> None:
-        self._news = selector if selector is not None else PatientSelector()
+        self.news = selector if selector is not None else PatientSelector()
+        """Whom each turn asks for news, and who counts them."""
         self._steps: list[HeldStep] = []
-        super().__init__(self._news)
-
-    @property
-    def turn(self) -> int:
-        """The number of the turn that runs."""
-        return self._news.turns
+        super().__init__(self.news)
 
     def promptly(self, act: Callable[..., object], *args: Any) -> None:
         """`act(*args)`, then at once, in order, what that has handed to `call_soon`.
@@ -81,16 +77,15 @@ class PromptLoop(asyncio.SelectorEventLoop):
             self._run_steps(steps)
 
     def _run_steps(self, steps: list[HeldStep]) -> None:
-        steps.reverse()
-        try:
-            while steps:
-                handle, callback, args, context = steps.pop()
+        for count, (handle, callback, args, context) in enumerate(steps, 1):
+            try:
                 if not handle.cancelled():
                     self._step(callback, args, context)
-        finally:  # something ends the process: the others come in their turn, as asyncio leaves them
-            for handle, callback, args, context in reversed(steps):
-                if not handle.cancelled():
-                    self.call_soon(callback, *args, context=context)
+            except BaseException:  # it ends the process: the others come in their turn, as asyncio leaves them
+                for later, act, its_args, its_context in steps[count:]:
+                    if not later.cancelled():
+                        self.call_soon(act, *its_args, context=its_context)
+                raise
 
     def _hold(self, callback: Step, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
         """`call_soon` meanwhile."""
@@ -107,12 +102,17 @@ class PromptLoop(asyncio.SelectorEventLoop):
             self.call_exception_handler({"message": f"Exception in callback {callback!r}", "exception": error})
 
 
-def promptly(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
-    """`PromptLoop.promptly` where this is one, else `act(*args)`."""
-    if isinstance(loop, PromptLoop):
-        loop.promptly(act, *args)
-    else:
-        act(*args)
+Promptly = Callable[..., None]
+"""Of an act and what it is called with."""
+
+
+def promptly_on(loop: asyncio.AbstractEventLoop) -> Promptly:
+    """`PromptLoop.promptly` where this is one, else what calls `act(*args)`."""
+    return loop.promptly if isinstance(loop, PromptLoop) else _act
+
+
+def _act(act: Callable[..., object], *args: Any) -> None:
+    act(*args)
 
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:

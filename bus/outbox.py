@@ -11,9 +11,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row, row_of
+from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.conversation import Connection, send_or_drop
 from hobus.bus.correlation import OwnRequest, PendingTable
@@ -22,8 +22,8 @@ from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.errors import BusError, RuntimeFault, fault_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
-from hobus.bus.lanes import lane_for, role_of
-from hobus.bus.loop import promptly
+from hobus.bus.lanes import role_of, way_of
+from hobus.bus.loop import Promptly, promptly_on
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
@@ -38,11 +38,12 @@ Outcome = tuple[Header, bytes]
 
 
 @dataclass(slots=True, eq=False)
-class Callback:
+class Callback(Generic[R]):
     """Waits like a future, but is told its outcome at once: no task, and no turn of the loop in between."""
 
-    on_reply: Callable[[Header, bytes], None]
-    on_fault: Callable[[BaseException], None]
+    expect: type[R]
+    decoded: Callable[[Header, bytes, type[R]], R]
+    on_outcome: Callable[[R | RuntimeFault], None]
     is_told: bool = False
 
     def done(self) -> bool:
@@ -52,15 +53,20 @@ class Callback:
     def set_result(self, outcome: Outcome) -> None:
         """A reply or a failure came."""
         self.is_told = True
-        self.on_reply(*outcome)
+        try:
+            reply = self.decoded(*outcome, self.expect)
+        except RuntimeFault as fault:
+            self.on_outcome(fault)
+        else:
+            self.on_outcome(reply)
 
     def set_exception(self, fault: BaseException) -> None:
         """None will come."""
         self.is_told = True
-        self.on_fault(fault)
+        self.on_outcome(fault if isinstance(fault, RuntimeFault) else BusError("internal", type(fault).__name__))
 
 
-Waiter = asyncio.Future[Outcome] | Callback
+Waiter = asyncio.Future[Outcome] | Callback[Any]
 
 
 class _Cancel(NamedTuple):
@@ -86,7 +92,8 @@ class Outbox:
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
-    loop: asyncio.AbstractEventLoop | None = None  # see Beginnings; the one that runs where there was none before
+    _loop: asyncio.AbstractEventLoop | None = None  # the one that runs where none was told
+    _promptly: Promptly | None = None
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
     _count: int = 0
@@ -94,6 +101,10 @@ class Outbox:
     def __post_init__(self) -> None:
         if role_of(self.instance) in CLIENT_ROLES:  # more than that is `busy`, and too much of it cut off
             self._pending.window_bytes = self.settings.client_open_max_bytes
+
+    def use(self, loop: asyncio.AbstractEventLoop) -> None:
+        """As `Beginnings.use`."""
+        self._loop, self._promptly = loop, promptly_on(loop)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -121,7 +132,7 @@ class Outbox:
     ) -> R:
         """The decoded reply, or the fault behind the failure; see `bus.port.Bus.request`."""
         body = self._encoded(message)
-        loop = self.loop or asyncio.get_running_loop()
+        loop = self._loop or asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
         pending = self._pending.get(message_id) if message_id is not None else None
         if pending is not None:
@@ -152,19 +163,7 @@ class Outbox:
     ) -> None:
         """`request` without a task; `on_outcome` gets what that returns or raises. See `bus.port.Bus.ask`."""
         body = self._encoded(message)
-
-        def on_reply(head: Header, body: bytes) -> None:
-            try:
-                outcome = self._decoded(head, body, expect)
-            except RuntimeFault as fault:
-                on_outcome(fault)
-            else:
-                on_outcome(outcome)
-
-        def on_fault(fault: BaseException) -> None:
-            on_outcome(fault if isinstance(fault, RuntimeFault) else BusError("internal", type(fault).__name__))
-
-        self._open(service, message, body, Callback(on_reply, on_fault), timeout_s, trace=trace)
+        self._open(service, message, body, Callback(expect, self._decoded, on_outcome), timeout_s, trace=trace)
 
     def _encoded(self, message: Message) -> bytes:
         body = encode(message, self.settings.body_max_bytes)
@@ -187,13 +186,12 @@ class Outbox:
         on_stream: Callable[[Message], None] | None = None,
         reached_within_s: float | None = None,
     ) -> OwnRequest[Waiter]:
-        row = row_of(role_of(service), message.TYPE)
+        row, lane = way_of(service, message.TYPE)
+        connection = self.connections.get(lane) or self.connections[""]
         head = self._header(
-            _REQUEST, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
+            _REQUEST, connection, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
             deadline_ms=max(1, int(timeout_s * 1000)),
         )  # fmt: skip
-        name = lane_for(service, head.type)
-        connection = self.connections.get(name) or self.connections[""]
         now = self.clock.monotonic()
         if self.before_send is not None:
             self.before_send(now)
@@ -297,8 +295,10 @@ class Outbox:
         if pending.after_cancel and head.kind == _FAILURE and self._is_asked_again(connection, pending, body):
             return
         self.deadlines.forget(head.correlation_id)
-        self._send_held(connection)
-        promptly(self.loop or asyncio.get_running_loop(), _tell, pending.waiters, (head, body))
+        if self._pending.window_bytes is not None:
+            self._send_held(connection)
+        promptly = self._promptly or promptly_on(asyncio.get_running_loop())
+        promptly(_tell, pending.waiters, (head, body))
 
     def _is_asked_again(self, connection: Connection, pending: OwnRequest[Waiter], body: bytes) -> bool:
         """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.
@@ -407,21 +407,21 @@ class Outbox:
         connection = self.connections[""]
         if self.is_closed or not connection.is_bound:
             raise BusError("no_route", f"{message.TYPE} was not handed over: {connection.why_down()}")
-        row = row_of(role_of(service), message.TYPE)
-        head = self._header(int(kind), service, message, row, key=key, message_id=None, attempt=1, trace=trace)
+        row, _ = way_of(service, message.TYPE)
+        head = self._header(
+            int(kind), connection, service, message, row, key=key, message_id=None, attempt=1, trace=trace
+        )
         connection.link.send(pack_header(head), body)
         self.counters["posts"] += 1
 
     def _header(  # noqa: PLR0913 - an envelope has these fields
-        self, kind: int, service: str, message: Message, row: Row | None, *, key: str, message_id: str | None,
-        attempt: int, trace: str, deadline_ms: int = 0,
+        self, kind: int, connection: Connection, service: str, message: Message, row: Row | None, *, key: str,
+        message_id: str | None, attempt: int, trace: str, deadline_ms: int = 0,
     ) -> Header:  # fmt: skip
         cause = CAUSE.get()
         # A derived id names its turn itself; a counted one gets a trace that does, so that its answer has it too.
-        if not trace and cause is not None and message_id is None:
-            lane = lane_for(service, message.TYPE)
-            if not lane or lane not in self.connections:  # what goes by a lane is not on the tap, and needs none
-                trace = cause.trace or trace_from(cause.message_id)
+        if not trace and cause is not None and message_id is None and not connection.name:
+            trace = cause.trace or trace_from(cause.message_id)  # what goes by a lane is not on the tap, and needs none
         return header_of((
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,

@@ -97,6 +97,8 @@ class PacedIntake(Generic[T]):
         self._shares_max = shares_max
         self._flows: OrderedDict[str, _Flow[T]] = OrderedDict()
         self._due: Deadlines[str] = Deadlines()
+        self.next_at = self._due.earliest
+        """When to `take` again; None if nothing waits."""
         self.sizes = Shares()
         """Bytes of what waits, by share."""
 
@@ -180,10 +182,6 @@ class PacedIntake(Generic[T]):
         """The one that has waited longest goes on now, at no cost; None if none waits."""
         flow = self._flows.get(share)
         return self.leave(share, next(iter(flow.waiting))) if flow is not None and flow.waiting else None
-
-    def next_at(self) -> float | None:
-        """When to `take` again; None if nothing waits."""
-        return self._due.earliest()
 
     def _opened(self, share: str, principal: str, now: float) -> _Flow[T]:
         while len(self._flows) >= self._shares_max:

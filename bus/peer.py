@@ -78,7 +78,8 @@ class Peer:
         }
         self._broker = self._connections[""]
         self._outbox = Outbox(instance, settings, clock, self._connections, self._arm)
-        self.request, self.ask = self._outbox.request, self._outbox.ask  # see `bus.port.Bus`
+        self.request, self.ask = self._outbox.request, self._outbox.ask  # see `bus.port.Bus`, as for these:
+        self.now, self.new_id = clock.now, clock.new_id
         self._conversation = Conversation(
             self,
             instance=instance,
@@ -139,14 +140,6 @@ class Peer:
         """Readiness as the peers see it, and why."""
         return self._readiness.state, self._readiness.reason
 
-    def now(self) -> float:
-        """Wall-clock seconds since 1970 UTC."""
-        return self.clock.now()
-
-    def new_id(self) -> str:
-        """A fresh UUID."""
-        return self.clock.new_id()
-
     async def sleep(self, seconds: float) -> None:
         """Returns after `seconds` of the running loop's time."""
         await asyncio.sleep(seconds)
@@ -174,7 +167,9 @@ class Peer:
 
         Raises BusError: no_route if the broker did not answer within `timeout_s`, denied if it refused this instance.
         """
-        self._inbox.beginnings.loop = self._outbox.loop = loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        self._inbox.beginnings.use(loop)
+        self._outbox.use(loop)
         self._welcome = loop.create_future()
         self._conversation.open()
         try:

@@ -125,8 +125,9 @@ class Turnstile:
 
     def _begin(self, ticket: Ticket) -> None:
         """There is room for it: it goes on, beside others of its principal at its rate."""
-        pacing, principal, now = self._pacing, ticket.principal, _now()
+        pacing, principal = self._pacing, ticket.principal
         if pacing is not None and is_client(principal) and self._going.of(principal).count:
+            now = _now()
             if not pacing.arrives(principal, principal, now):
                 pacing.wait(principal, ticket.key, ticket)
                 self._look_later(pacing)

@@ -47,6 +47,8 @@ class DuplicateWindow:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._answers: OrderedDict[RequestKey, KeptReply] = OrderedDict()  # its front goes in constant time
+        self.recorded = self._answers.get
+        """The answer that was given to a request, if it is still remembered."""
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -61,10 +63,6 @@ class DuplicateWindow:
         while len(self._answers) > self._ids_max or self._bytes > self._bytes_max:
             _, oldest = self._answers.popitem(last=False)
             self._bytes -= len(oldest.body)
-
-    def recorded(self, key: RequestKey) -> KeptReply | None:
-        """The answer that was given to this request, if it is still remembered."""
-        return self._answers.get(key)
 
     def recent_ids(self, count: int) -> list[str]:
         """The message ids answered last, oldest of them first."""

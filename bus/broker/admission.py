@@ -73,9 +73,10 @@ def malformation_of(frame: Header, header_bytes: int) -> str:
     """What is wrong with a well-typed header; '' if nothing."""
     if header_bytes > HEADER_MAX_BYTES - HEADER_ROOM_BYTES:
         return f"a header of {header_bytes} bytes; at most {HEADER_MAX_BYTES - HEADER_ROOM_BYTES}"
-    if not 0 < len(frame.message_id) <= ID_MAX_CHARS:
+    is_long = header_bytes > ID_MAX_CHARS  # else nothing in it can be too long
+    if not frame.message_id or (is_long and len(frame.message_id) > ID_MAX_CHARS):
         return f"the message id must have 1 to {ID_MAX_CHARS} characters"
-    if max(len(frame.key), len(frame.trace), len(frame.principal)) > ID_MAX_CHARS:
+    if is_long and max(len(frame.key), len(frame.trace), len(frame.principal)) > ID_MAX_CHARS:
         return f"key, trace and principal may have {ID_MAX_CHARS} characters"
     if not 0 < frame.attempt <= ATTEMPT_MAX:
         return f"the attempt must be 1 to {ATTEMPT_MAX}"

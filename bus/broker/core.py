@@ -26,7 +26,7 @@ from hobus.bus.broker.events import (
     FrameGarbage,
     FrameReceived,
     Origin,
-    UnknownKey,
+    Tick,
 )
 from hobus.bus.broker.membership import TOLD, Membership
 from hobus.bus.broker.operations import Operations
@@ -112,6 +112,8 @@ class BrokerCore:
         actions = state.actions = []
         if isinstance(event, FrameReceived):
             self._frame(event.connection, event.header, event.body, event.origin)
+        elif isinstance(event, Tick):
+            self._tick()
         elif isinstance(event, ConnectionLost):
             peer = state.connections.get(event.connection)
             if peer is not None:
@@ -120,15 +122,14 @@ class BrokerCore:
             self._membership.connected(event.connection)
         elif isinstance(event, FrameGarbage):
             self._garbage(event.connection, event.detail, event.size_bytes)
-        elif isinstance(event, UnknownKey):
-            self._enrolment.key_refused(event.fingerprint, event.address)
         else:
-            self._tick()
+            self._enrolment.key_refused(event.fingerprint, event.address)
         if state.own_answers:
             for answer, body in state.own_answers:
                 self._records.settle(answer, body)
             state.own_answers.clear()
-        self._membership.tell_readiness()
+        if state.is_readiness_new:
+            self._membership.tell_readiness()
         return actions
 
     def survive(self, event: Event, now: float) -> list[Action]:
@@ -282,9 +283,8 @@ class Liveness:
 
     def next_at(self) -> float:
         """When to look next."""
-        if self._state.in_flight:
-            return min(self._next_scan, self._next_probe)
-        return self._next_scan
+        is_probing = self._state.in_flight and self._next_probe < self._next_scan
+        return self._next_probe if is_probing else self._next_scan
 
     def tick(self) -> None:
         """Loses peers that were silent too long; probes silent ones that have work."""

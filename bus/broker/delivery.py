@@ -15,7 +15,7 @@ from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
 from hobus.bus.codec import pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.fair import is_client
-from hobus.bus.lanes import is_foreign
+from hobus.bus.lanes import is_foreign, role_of
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import order_of_call
 from hobus.bus.window import remember
@@ -42,7 +42,7 @@ class Delivery:
             # The id may be what is wrong, so only a usable one is answered.
             self._endings.refuse(peer, frame._replace(message_id=frame.message_id[:400]), "malformed", fault)
             return None
-        row = row_for(frame.destination.partition("/")[0], frame)
+        row = row_for(role_of(frame.destination), frame)
         reason = denial_of(row, peer.role, frame)
         if reason or row is None:
             detail = f"{peer.role} may not send this type to this destination ({reason}); see bus/PROTOCOL.md"
@@ -70,7 +70,7 @@ class Delivery:
         """A request or post that may pass is delivered, waits, or fails."""
         state = self._state
         is_post = frame.kind == _POST
-        service = state.services.get(frame.destination.partition("/")[0])
+        service = state.services.get(role_of(frame.destination))
         if service is None:
             self._endings.deny(peer, frame, body, "unknown_service", "no such service; see bus/PROTOCOL.md")
             return

@@ -152,8 +152,6 @@ class Membership:
     def tell_readiness(self) -> None:
         """Everybody learns at once when a role gains its first ready peer, or loses its last."""
         state = self._state
-        if not state.is_readiness_new:
-            return
         state.is_readiness_new, word = False, state.word_on_readiness
         ready = sorted({peer.role for peer in state.connections.values() if peer.shown_state == "ready"})
         said = Beat(ready_roles=ready, is_whole=not state.is_collecting, config_digest=state.me.config_digest)

@@ -167,7 +167,7 @@ class OpenRequest:
     came_at: float
     state: RequestState = "placing"
     waits_since: float = field(init=False)  # for a worker
-    also: list[BoundPeer] = field(default_factory=list[BoundPeer])
+    also: tuple[BoundPeer, ...] = ()
     """Earlier requesters that still live: whoever asks gets the answer."""
     direct: str = field(init=False)  # the one instance that it is for; "": any
     tool: str = field(init=False)  # the one that its worker must have announced; "": none
@@ -207,16 +207,18 @@ class OpenRequest:
         """One more requester, or a known one again; none loses its answer because another one came."""
         if peer is self.requester:
             return
-        self.also = [other for other in (*self.also, self.requester) if other is not peer and not other.is_lost]
+        self.also = self._others_than(peer)
         self.requester = peer
 
     def leave(self, peer: BoundPeer) -> bool:
         """This requester wants no answer any more; whether nobody else does."""
-        left = [other for other in (*self.also, self.requester) if other is not peer and not other.is_lost]
+        left = self._others_than(peer)
         if left:
-            self.requester = left.pop()
-            self.also = left
+            self.also, self.requester = left[:-1], left[-1]
         return not left and self.requester is peer
+
+    def _others_than(self, peer: BoundPeer) -> tuple[BoundPeer, ...]:
+        return tuple(other for other in (*self.also, self.requester) if other is not peer and not other.is_lost)
 
     def header_for_tap(self) -> Header:
         """The header with the catalog's word on whether its body is sensitive; the sender's counts for nothing."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import msgpack
+from msgspec.msgpack import Encoder
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hobus.bus.text import cut
@@ -14,7 +15,10 @@ from hobus.bus.text import cut
 T = TypeVar("T")
 _NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN = 64, 8, 5
 """A field that no message has is named by its sender, at any length and depth."""
-_set = object.__setattr__  # of a frozen model, as pydantic does it
+_fill = object.__setattr__  # of a frozen model, as pydantic does it
+_fill_set, _fill_extra, _fill_private = (
+    getattr(BaseModel, f"__pydantic_{slot}__").__set__ for slot in ("fields_set", "extra", "private")
+)
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Count = Annotated[int, Field(ge=0)]
@@ -51,30 +55,30 @@ class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its ha
 
     @classmethod
     def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
-        """The record with these fields, which are not checked; where all are named, none is looked for."""
-        fields = cls.__pydantic_fields__
-        if _fields_set is not None or values.keys() != fields.keys():
+        """The record with these fields, which are not checked; where all are named in order, none is looked for."""
+        if _fields_set is not None or [*values] != [*cls.__pydantic_fields__]:
             return super().model_construct(_fields_set, **values)
-        return cls._made({name: values[name] for name in fields}, set(fields))
+        return cls._made(values, set(values))
 
     @classmethod
     def _made(cls, values: dict[str, Any], fields_set: set[str]) -> Self:
         made = cls.__new__(cls)
-        _set(made, "__dict__", values)
-        _set(made, "__pydantic_fields_set__", fields_set)
-        _set(made, "__pydantic_extra__", None)
-        _set(made, "__pydantic_private__", None)
+        _fill(made, "__dict__", values)
+        _fill_set(made, fields_set)
+        _fill_extra(made, None)
+        _fill_private(made, None)
         return made
 
 
 def _positional(value: Any) -> list[Any]:
     """A record within a value that is packed: its fields, in their order. MessagePack asks for all that it has not."""
     if isinstance(value, Record):
-        return [getattr(value, name) for name in type(value).model_fields]
+        return [*value.__dict__.values()]  # fields alone, and in their order, however it was made
     raise OverflowError("more than 64 bits") if isinstance(value, int) else TypeError(f"a {type(value).__name__}")
 
 
-_PACKER = msgpack.Packer(use_bin_type=True, default=_positional)
+pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, default=_positional).pack
+"""MessagePack bytes of a JSON-like value (bytes and records allowed); dicts keep their insertion order."""
 
 
 class Message(Record):
@@ -89,8 +93,7 @@ class Message(Record):
 
     def to_bytes(self) -> bytes:
         """The body on the wire. Raises OverflowError for a number that needs more than 64 bits."""
-        packed: bytes = _PACKER.pack(self.__pydantic_serializer__.to_python(self))  # model_dump() does it directly
-        return packed
+        return pack(self.__pydantic_serializer__.to_python(self))  # model_dump() does it directly
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -104,12 +107,6 @@ def faults_in(error: ValidationError) -> str:
     found = error.errors(include_input=False, include_url=False, include_context=False)[:_FAULTS_SHOWN]
     places = [".".join(cut(str(part), _NAME_SHOWN) for part in fault["loc"][:_DEPTH_SHOWN]) for fault in found]
     return "; ".join(f"{place or 'body'}: {fault['msg']}" for place, fault in zip(places, found, strict=True))
-
-
-def pack(value: Any) -> bytes:
-    """MessagePack bytes of a JSON-like value (bytes and records allowed); dicts keep their insertion order."""
-    packed: Any = _PACKER.pack(value)  # msgpack ships no types; this one is bytes
-    return packed
 
 
 def unpack(data: bytes) -> Any:
@@ -135,7 +132,11 @@ def named(value: Any) -> Any:
 
 def made_of(cls: type[T], *sources: object, **own: Any) -> T:
     """A value of this class: `own` fields, and others that a source has under the same name; the first one's counts."""
-    found = {name: getattr(source, name) for source in reversed(sources) for name in _common(cls, type(source))}
+    found: dict[str, Any] = {}
+    for source in reversed(sources):
+        held = getattr(source, "__dict__", {})  # where a model's fields are found sooner
+        for name in _common(cls, type(source)):
+            found[name] = held[name] if name in held else getattr(source, name)
     return cls(**(found | own))
 
 
@@ -155,19 +156,10 @@ def _field_names(cls: type) -> Iterable[str]:
     return next(filter(None, known), ())
 
 
+canonical_value: Callable[[Any], bytes] = Encoder(order="deterministic").encode
+"""The canonical bytes of a record that was dumped already (`mode="json"`)."""
+
+
 def canonical_bytes(record: BaseModel) -> bytes:
     """The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
     return canonical_value(record.model_dump(mode="json"))
-
-
-def canonical_value(value: Any) -> bytes:
-    """The canonical bytes of a record that was dumped already (`mode="json"`)."""
-    return pack(_sorted(value))
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value

@@ -47,30 +47,33 @@ class DrainedSocket:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable ROUTER peer."""
-        return self._sent(frames[:-1], lambda: self._send(frames[-1], NOBLOCK))
-
-    def _sent(self, before: Sequence[bytes], send_last: Callable[[], None]) -> bool:
         send = self._send
         try:
-            for frame in before:  # the first part decides: ZeroMQ takes a message whole or not at all
+            for frame in frames[:-1]:  # the first part decides: ZeroMQ takes a message whole or not at all
                 send(frame, NOBLOCK_MORE)
-            send_last()
+            send(frames[-1], NOBLOCK)
         except zmq.Again:
             return False
         finally:
-            if self._again is None and not self._is_draining and self._option(EVENTS) & POLLIN:
-                self._look_again()
+            if self._again is None and not self._is_draining:
+                self._look_after_send()
         return True
 
     def send_tracked(self, frames: Sequence[bytes]) -> zmq.MessageTracker | None:
         """As `send`, without a copy of the last frame; done once that has left. None at EAGAIN."""
-        tracker: zmq.MessageTracker | None = None
+        try:
+            for frame in frames[:-1]:
+                self._send(frame, NOBLOCK_MORE)
+            return self._socket.send(frames[-1], NOBLOCK, copy=False, track=True)
+        except zmq.Again:
+            return None
+        finally:
+            if self._again is None and not self._is_draining:
+                self._look_after_send()
 
-        def send_last() -> None:
-            nonlocal tracker
-            tracker = self._socket.send(frames[-1], NOBLOCK, copy=False, track=True)
-
-        return tracker if self._sent(frames[:-1], send_last) else None
+    def _look_after_send(self) -> None:
+        if self._option(EVENTS) & POLLIN:
+            self._look_again()
 
     def _look_again(self) -> None:
         if self._again is None:

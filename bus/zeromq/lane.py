@@ -91,6 +91,8 @@ class Unsent:
         self._socket = socket
         self._connections_max = connections_max
         self._of: OrderedDict[bytes, _Marks] = OrderedDict()
+        self._marked: dict[bytes, _Marks] = {}
+        """Those of them that had something to take at the last look."""
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
         """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable peer."""
@@ -106,6 +108,7 @@ class Unsent:
             size, marks.since = marks.since + len(body), 0
             marks.size_bytes += size
             marks.waiting.append((tracker, size))
+            self._marked[routing] = marks
         self._of[routing] = marks
         self._of.move_to_end(routing)
         if len(self._of) > self._connections_max:
@@ -117,10 +120,10 @@ class Unsent:
 
     def by_connection(self) -> dict[bytes, int]:
         """Bytes that have not left yet, of those connections that have any."""
-        left: dict[bytes, int] = {}
-        for routing, marks in self._of.items():
+        if not self._marked:  # as a rule
+            return {}
+        for marks in self._marked.values():
             while marks.waiting and marks.waiting[0][0].done:
                 marks.size_bytes -= marks.waiting.popleft()[1]
-            if marks.size_bytes:
-                left[routing] = marks.size_bytes
-        return left
+        self._marked = {routing: marks for routing, marks in self._marked.items() if marks.waiting}
+        return {routing: marks.size_bytes for routing, marks in self._marked.items()}

@@ -279,7 +279,7 @@ def test_of_clients_one_has_been_answered_when_their_requests_were_taken_in(clus
         shelf.go.set()
         peer = await cluster.start(shelf, role="ledger")
         loop, turns = asyncio.get_running_loop(), []
-        shelf.begun = Noting(lambda: turns.append(loop.turn))
+        shelf.begun = Noting(lambda: turns.append(loop.news.turns))
         at_once, _ = await received(peer, *(GetBody(ref=f"{n}") for n in range(3)), sender="door/1@a")
         assert at_once == ["q0"] and turns == [turns[0], turns[0] + 1, turns[0] + 2]
 
@@ -307,7 +307,7 @@ def test_a_read_that_waits_lets_the_next_one_begin_in_the_next_turn(cluster):
         shelf = Shelf()
         peer = await cluster.start(shelf, role="ledger")
         loop, turns = asyncio.get_running_loop(), []
-        shelf.begun = Noting(lambda: turns.append(loop.turn))
+        shelf.begun = Noting(lambda: turns.append(loop.news.turns))
         await received(peer, *(GetBody(ref=f"{n}") for n in range(3)))
         assert turns == [turns[0], turns[0] + 1, turns[0] + 2]
         shelf.go.set()

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from hobus.bus.loop import PatientSelector, PromptLoop, promptly, run_loop
+from hobus.bus.loop import PatientSelector, PromptLoop, promptly_on, run_loop
 
 NAME: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="")
 
@@ -29,7 +29,7 @@ def from_a_callback(act):
 def begun(coroutine):
     """Its task, begun promptly."""
     made = []
-    promptly(asyncio.get_running_loop(), lambda: made.append(asyncio.get_running_loop().create_task(coroutine)))
+    promptly_on(asyncio.get_running_loop())(lambda: made.append(asyncio.get_running_loop().create_task(coroutine)))
     return made[0]
 
 
@@ -102,7 +102,7 @@ def test_whoever_waits_for_a_future_goes_on_at_once():
         future = asyncio.get_running_loop().create_future()
         for name in "ab":
             begun(wait(future, name))
-        promptly(asyncio.get_running_loop(), future.set_result, 1)
+        promptly_on(asyncio.get_running_loop())(future.set_result, 1)
         assert seen == [("a", 1), ("b", 1)]
 
     from_a_callback(act)
@@ -140,7 +140,7 @@ def test_a_fault_of_a_callback_is_the_loops_and_the_next_one_runs():
             loop.call_soon(seen.append, "cancelled").cancel()
             loop.call_soon(seen.append, "next")
 
-        promptly(loop, schedule)
+        promptly_on(loop)(schedule)
         assert seen == ["next"] and faults == [ValueError]
 
     from_a_callback(act)
@@ -162,7 +162,7 @@ def test_what_ends_the_process_loses_no_step_of_others():
             loop.call_soon(seen.append, "b")
 
         with pytest.raises(SystemExit):
-            promptly(loop, schedule)
+            promptly_on(loop)(schedule)
         assert seen == []
 
     from_a_callback(act)

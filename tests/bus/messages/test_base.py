@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hobus.bus.messages.base import Record, made_of
+from hobus.bus.messages.base import Record, canonical_value, made_of
 
 
 class Told(Record):
@@ -57,3 +60,23 @@ def test_a_value_takes_of_each_source_what_it_has_under_the_same_name():
     assert made_of(Told, Told(text="first"), Noted("second")) == Told(text="first", count=3, note=None)
     assert made_of(Told, Noted("a"), text="own", note=None) == Told(text="own", note=None)
     assert made_of(Counted, Told(text="t", count=9)) == Counted(9)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=30,
+)
+
+
+def in_order(value: Any) -> Any:
+    """With the keys of every mapping in it sorted."""
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(item) for item in value] if isinstance(value, list) else value
+
+
+@given(JSON_VALUES)
+def test_canonical_bytes_are_messagepack_with_sorted_keys(value: Any):
+    """At every depth, by code points, each value in its shortest form: hashes of years ago depend on it."""
+    assert canonical_value(value) == msgpack.packb(in_order(value))
