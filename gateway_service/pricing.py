@@ -57,9 +57,11 @@ def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
     # Tools with their schemas are the same in nearly every prompt; known by their bytes, in which 1 is not 1.0.
     tools = pack([(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools])
     chars = (_counted if len(tools) > _TOOLS_KEPT_BYTES else _counted_once)(tools)
-    chars += sum(map(len, [segment.text for message in prompt.messages for segment in message.segments]))
-    for call in [call for message in prompt.messages for call in message.tool_calls]:
-        chars += len(call.tool_id) + len(_json(call.arguments))
+    for message in prompt.messages:
+        for segment in message.segments:
+            chars += len(segment.text)
+        for call in message.tool_calls:
+            chars += len(call.tool_id) + len(_json(call.arguments))
     if prompt.structured_output:
         chars += len(_json(prompt.output_schema))
     return max(1, -(-chars // chars_per_token))
