@@ -112,7 +112,7 @@ class Life:
         entry = WriteEntry(
             submission_id=submission_id,
             stream=f"session/{SESSION}",
-            event_type=enveloped.entry_name,
+            event_type=enveloped.event.entry_name,
             provenance=Provenance(agent_id="ADMIN", session_id=SESSION),
             at_us=1,
             bodies=[pack_event(enveloped, submission_id, 1), *bodies],

@@ -5,7 +5,7 @@ Files are found by `files.py`, read by `load.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
@@ -52,12 +52,11 @@ class Asset(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def names(patterns: Iterable[str], tool_id: str) -> bool:
+def names(patterns: Collection[str], tool_id: str) -> bool:
     """Whether a list of tools names this one: by its id, by `<server>__*`, or by `*`."""
-    return any(
-        pattern in (tool_id, "*") or (pattern.endswith("__*") and tool_id.startswith(pattern[:-1]))
-        for pattern in patterns
-    )
+    if tool_id in patterns or "*" in patterns:
+        return True
+    return "__" in tool_id and any(p.endswith("__*") and tool_id.startswith(p[:-1]) for p in patterns)
 
 
 def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:
@@ -124,16 +123,16 @@ class Agent(Asset):
 
         So no wildcard hands out a tool that changes something, and none that a server adds one day.
         """
-        permitted = tool_id in self.permissions.tools if writes else self.permissions.allows("tools", tool_id)
-        return permitted and names(self.tools, tool_id)
+        permitted = self.permissions.tools
+        return (tool_id in permitted if writes else names(permitted, tool_id)) and names(self.tools, tool_id)
 
     def is_withheld(self, tool_id: str, *, writes: bool) -> bool:
         """Whether it has the tool and wildcards alone permit it, which is not enough for one that writes."""
         return (
             writes
-            and names(self.tools, tool_id)
-            and self.permissions.allows("tools", tool_id)
             and tool_id not in self.permissions.tools
+            and names(self.permissions.tools, tool_id)
+            and names(self.tools, tool_id)
         )
 
 

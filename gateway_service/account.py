@@ -68,14 +68,16 @@ class BudgetAccount:
         """The attempt as it will be sent: its answer capped by what its order has left, where that is enforced."""
         config, prompt, route = self._config, ask.prompt, ask.route
         limits = budget.scopes_of(prompt, route, self._agents[prompt.agent_id], config.budget)
+        known = self._state.scopes
         for scope, limit in limits:
-            self._allocate(scope, limit)
+            if scope not in known or known[scope].limit != limit:
+                self._allocate(scope, limit)
         mode = budget.mode_of(config.budget.budget_mode, prompt.budget_mode)
         room = budget.answer_room(self._state, prompt, estimate, mode)
         reservation = Reservation(
             reservation_id=records.attempt_name(prompt.idempotency_key, number),
             tokens=estimate + room,
-            scopes=tuple(scope for scope, _limit in limits),
+            scopes=tuple([scope for scope, _limit in limits]),
         )
         ask = records.with_answer_cap(ask, room)
         attempt = Attempt(ask, number, reservation, estimate, mode)
@@ -89,11 +91,8 @@ class BudgetAccount:
 
     def _allocate(self, scope: str, limit: int) -> None:
         """Every configured limit is enforced from a scope's first use; a changed one from its next use."""
-        known = self._state.scopes.get(scope)
-        if known is None or known.limit != limit:
-            self._state.allocate(scope, limit)
-            if budget.is_order(scope):
-                return  # as long-lived as its calls: their PROMPT_SENT says it
+        self._state.allocate(scope, limit)
+        if not budget.is_order(scope):  # as long-lived as its calls: their PROMPT_SENT says it
             self._note("BUDGET_ALLOCATED", f"{scope}/{limit}", BudgetAllocated(scope, limit))
 
     def _note_crossing(self, attempt: Attempt, effect: BudgetCrossed) -> None:
@@ -112,7 +111,7 @@ class BudgetAccount:
         self, event_type: str, about: str, payload: tuple[Any, ...], attempt: Attempt | None = None, **said: Any
     ) -> None:
         if attempt is not None:
-            said |= {"provenance": records.provenance_of(attempt.ask.prompt), "trace": attempt.ask.trace}
+            said |= {"provenance": attempt.ask.about, "trace": attempt.ask.trace}
         self._keeper.submit(records.entry(event_type, about, payload=payload, at=self._bus.now(), **said), keep=False)
 
 

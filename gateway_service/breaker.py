@@ -54,7 +54,7 @@ def ended(breaker: BreakerState, era: int, said: Said, now: float, config: Break
         return breaker
     if breaker.state == "closed":
         if said == "success":
-            return replace(breaker, failures=0)
+            return replace(breaker, failures=0) if breaker.failures else breaker
         if said == "nothing":
             return breaker
         failed = replace(breaker, failures=breaker.failures + 1)

@@ -24,6 +24,7 @@ from hobus.gateway_service import breaker, records
 from hobus.gateway_service.breaker import BreakerState, Said
 
 _log = structlog.get_logger("gateway")
+_CLOSED = BreakerState()
 
 
 @dataclass(eq=False, repr=False)
@@ -55,9 +56,7 @@ class BreakerDesk:
             left_s = min(max(0.0, said.until_us / 1_000_000 - wall), self.config.open_ms / 1000)
             # Half open, it was asked by nobody who could still tell.
             is_closed = said.after == "closed"
-            self._breakers[key] = (
-                BreakerState() if is_closed else BreakerState("open", said.failures, until=now + left_s)
-            )
+            self._breakers[key] = _CLOSED if is_closed else BreakerState("open", said.failures, until=now + left_s)
 
     def is_open(self, route: Route) -> bool:
         """Whether nothing passes now."""
@@ -70,11 +69,12 @@ class BreakerDesk:
 
         Left without a word, the call says nothing about its provider.
         """
-        before, now = self._breakers.get(_key(route), BreakerState()), self.bus.clock.monotonic()
+        key, now = _key(route), self.bus.clock.monotonic()
+        before = self._breakers.get(key, _CLOSED)
         after, retry_after_s = breaker.entered(before, now, self.config)
-        self._become(route, after, code="")
+        self._become(key, after, code="")
         if retry_after_s is not None:
-            said = self._said.get(_key(route), "")
+            said = self._said.get(key, "")
             raise GatewayError(
                 "CIRCUIT_OPEN",
                 f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row and is left alone for "
@@ -87,9 +87,9 @@ class BreakerDesk:
             yield passage
         finally:
             if passage.said == "fault":
-                self._said[_key(route)] = passage.detail
-            before, now = self._breakers[_key(route)], self.bus.clock.monotonic()
-            self._become(route, breaker.ended(before, passage.era, passage.said, now, self.config), code=passage.code)
+                self._said[key] = passage.detail
+            before, now = self._breakers[key], self.bus.clock.monotonic()
+            self._become(key, breaker.ended(before, passage.era, passage.said, now, self.config), code=passage.code)
 
     def rows(self) -> list[Row]:
         """One row per breaker that was ever asked, sorted by provider and model."""
@@ -98,20 +98,18 @@ class BreakerDesk:
             for (provider_id, model_id), one in sorted(self._breakers.items())
         ]
 
-    def _become(self, route: Route, after: BreakerState, *, code: str) -> None:
-        before = self._breakers.get(_key(route), BreakerState())
-        self._breakers[_key(route)] = after
+    def _become(self, key: tuple[str, str], after: BreakerState, *, code: str) -> None:
+        before = self._breakers.get(key, _CLOSED)
+        self._breakers[key] = after
         if after.state != before.state:
-            self._note(route, before, after, code)
+            self._note(key, before, after, code)
 
-    def _note(self, route: Route, before: BreakerState, after: BreakerState, code: str) -> None:
+    def _note(self, key: tuple[str, str], before: BreakerState, after: BreakerState, code: str) -> None:
         self._changes += 1
-        _log.warning(
-            "breaker_changed", provider=route.provider_id, model=route.model_id, before=before.state, after=after.state
-        )
+        _log.warning("breaker_changed", provider=key[0], model=key[1], before=before.state, after=after.state)
         wall, now = self.bus.now(), self.bus.clock.monotonic()
         until_us = round((wall + max(0.0, after.until - now)) * 1_000_000)
-        payload = BreakerChanged(*_key(route), before.state, after.state, after.failures, until_us)
+        payload = BreakerChanged(*key, before.state, after.state, after.failures, until_us)
         about, decision = f"{self.bus.instance}.{self._changes}", after.state.upper()
         entry = records.entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)
         self.keeper.submit(entry, keep=False)

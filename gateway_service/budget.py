@@ -79,10 +79,11 @@ class BudgetState:
             for name in filter(is_order, reservation.scopes):
                 self._forget_unused(name)
             return [refusal]
+        if mode != "warn":
+            self._hold(reservation)
+            return []
         before = [self.scopes.get(name, _UNLIMITED).is_over for name in reservation.scopes]
         self._hold(reservation)
-        if mode != "warn":
-            return []
         crossed: list[Effect] = []
         for name, was_over in zip(reservation.scopes, before, strict=True):
             scope = self.scopes[name]
@@ -105,8 +106,9 @@ class BudgetState:
             used, reserved = used + settlement.tokens, reserved - reservation.tokens
             calls, unknown = calls + settlement.was_sent, unknown + settlement.is_unknown
             cost = None if cost is None or settlement.cost_usd is None else cost + settlement.cost_usd
-            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, _is_over(limit, used + reserved))
-            if is_order(name) and not reserved:
+            is_over = limit is not None and used + reserved > limit
+            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, is_over)
+            if not reserved and is_order(name):
                 self._rest(name)
 
     def _refusal(self, reservation: Reservation) -> NotReserved | None:
@@ -130,8 +132,10 @@ class BudgetState:
         for name in reservation.scopes:
             limit, used, reserved, calls, cost, unknown, _ = self.scopes.get(name, _UNLIMITED)
             reserved += reservation.tokens
-            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, _is_over(limit, used + reserved))
-            self.idle_orders.pop(name, None)
+            is_over = limit is not None and used + reserved > limit
+            self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, is_over)
+            if name in self.idle_orders:
+                del self.idle_orders[name]
 
     def _rest(self, order: str) -> None:
         """The order has no call in flight; of those that rest, the one longest at rest is forgotten for it."""
@@ -151,10 +155,6 @@ def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_or
     return BudgetState(
         idle_orders_max, dict(figures), {reservation.reservation_id: reservation for reservation in open_}
     )
-
-
-def _is_over(limit: int | None, tokens: int) -> bool:
-    return limit is not None and tokens > limit
 
 
 # --- what a prompt draws on ---------------------------------------------------------------------------------------

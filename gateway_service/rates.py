@@ -80,11 +80,10 @@ class Rates:
                 self._take(share.bucket, used - share.cost)
 
     async def _enter(self, shares: list[_Share], until: float) -> None:
+        if not shares:
+            return
         now = self._bus.clock.monotonic()
-        wait_s, slowest = max(
-            ((self._buckets[share.bucket].wait_s(share.cost, now), share.setting) for share in shares),
-            default=(0.0, ""),
-        )
+        wait_s, slowest = max((self._buckets[share.bucket].wait_s(share.cost, now), share.setting) for share in shares)
         if wait_s > 0 and (self._config.on_rate_limit == "refuse" or now + wait_s >= until):
             raise GatewayError(
                 "RATE_LIMITED",
@@ -112,16 +111,14 @@ class Rates:
         shares: list[_Share] = []
         for scope, rate, setting in limits:
             for kind, cost in (("requests", 1), ("tokens", attempt.reservation.tokens)):
-                if self._ensure((scope, kind), rate):
+                if rate is not None and self._ensure((scope, kind), rate):
                     shares.append(_Share((scope, kind), cost, f"{setting}.{kind}_per_minute"))
         while len(self._buckets) > max(self._config.recent_calls_max, len(shares)):  # never one of this very call
             self._buckets.popitem(last=False)
         return shares
 
-    def _ensure(self, key: tuple[str, str], rate: RateConfig | None) -> bool:
+    def _ensure(self, key: tuple[str, str], rate: RateConfig) -> bool:
         """Whether there is such a limit; its bucket is there then, full at first."""
-        if rate is None:
-            return False
         of_requests = rate.requests_per_minute, rate.requests_burst
         of_tokens = rate.tokens_per_minute, rate.tokens_burst
         per_minute, burst = of_requests if key[1] == "requests" else of_tokens

@@ -16,7 +16,7 @@ from hobus.bus.messages.base import made_of, pack
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.ids import body_ref, call_id, dispatched_id, entry_id, got_key, sent_key
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
-from hobus.bus.messages.work_order import BudgetMode, Segment, ToolCall
+from hobus.bus.messages.work_order import BudgetMode, ToolCall
 from hobus.bus.record.entry import checked
 from hobus.bus.record.payload import pack_payload, payload_in, payload_of
 from hobus.bus.record.payloads.prompts import (
@@ -75,6 +75,8 @@ class PromptCall:
     is_degraded: bool
     said: bytes
     """The transcript, as it is digested."""
+    about: Provenance
+    """Who and what its records are about."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,10 +114,11 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> Pr
     know other tools than who asked first, as one that has just started does, and the gateway may be routed otherwise
     since: that makes no other request of it.
     """
-    said = pack([_said(message) for message in prompt.messages])
+    said = pack([[one.role, one.text, one.tool_calls, one.tool_call_id] for one in prompt.messages])
     key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
     asked = hashlib.sha256(key_of + said + _manner(prompt)).digest()
-    return PromptCall(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said)
+    about = provenance_of(prompt)
+    return PromptCall(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said, about)
 
 
 def with_answer_cap(ask: PromptCall, max_tokens: int) -> PromptCall:
@@ -137,10 +140,6 @@ def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
     """SHA-256 of the exact bytes that stand for this request at its provider."""
     tools = [(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]
     return hashlib.sha256(pack([route.provider_id, route.model_id, tools]) + said + _manner(prompt)).digest()
-
-
-def _said(message: PromptMessage) -> list[Any]:
-    return [message.role, message.text, message.tool_calls, message.tool_call_id]
 
 
 def _manner(prompt: Prompt) -> bytes:
@@ -174,19 +173,19 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
         budget_mode=attempt.mode,
         reserved_tokens=attempt.reservation.tokens,
         estimated_tokens=attempt.estimate,
-        tools=tuple(tool.tool_id for tool in prompt.tools),
+        tools=tuple([tool.tool_id for tool in prompt.tools]),
         domain_tags=tuple(prompt.domain_tags),
         degraded=ask.is_degraded,
     )
     of_pack = packs.of(prompt)
-    request = SentRequest(ask.digest, ask.asked, tuple(_message(message, of_pack) for message in prompt.messages))
+    request = SentRequest(ask.digest, ask.asked, tuple([_message(message, of_pack) for message in prompt.messages]))
     return entry(
         "PROMPT_SENT",
         attempt.name,
         pack_payload(request),
         payload=payload,
         at=at,
-        provenance=provenance_of(prompt),
+        provenance=ask.about,
         parents=[] if ask.is_degraded else [dispatched_id(prompt.work_order_id)],
         trace=ask.trace,
         once=sent_key(attempt.name),
@@ -251,8 +250,8 @@ def provenance_of(prompt: Prompt) -> Provenance:
 def _end_of(
     attempt: Attempt, event_type: str, payload: tuple[Any, ...], *behind: bytes, reason: str = "", at: float
 ) -> WriteEntry:
-    about, trace = provenance_of(attempt.ask.prompt), attempt.ask.trace
-    return _end(attempt.name, event_type, payload, *behind, reason=reason, provenance=about, trace=trace, at=at)
+    ask = attempt.ask
+    return _end(attempt.name, event_type, payload, *behind, reason=reason, provenance=ask.about, trace=ask.trace, at=at)
 
 
 def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, **facts: Any) -> WriteEntry:
@@ -261,15 +260,15 @@ def _end(name: str, event_type: str, payload: tuple[Any, ...], *behind: bytes, *
 
 
 def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
-    parts = tuple(_part(segment, of_pack) for segment in message.segments)
-    return SentMessage(message.role, parts, tuple(message.tool_calls), message.tool_call_id)
-
-
-def _part(segment: Segment, of_pack: Mapping[str, int]) -> int | SentText:
-    if segment.ref is not None:
-        return SentText(segment.name, segment.ref)
-    number = of_pack.get(segment.text)
-    return SentText(segment.name, None, segment.text) if number is None else number
+    parts = [
+        SentText(segment.name, segment.ref)
+        if segment.ref is not None
+        else of_pack[segment.text]
+        if segment.text in of_pack
+        else SentText(segment.name, None, segment.text)
+        for segment in message.segments
+    ]
+    return SentMessage(message.role, tuple(parts), tuple(message.tool_calls), message.tool_call_id)
 
 
 def name_in(entry: Entry) -> str:

@@ -168,9 +168,8 @@ class LastFaults:
 
     def answered(self, session_id: str) -> str:
         """What failed it before, for the last time: it is no news any more. Empty: nothing."""
-        said = self.said(session_id)
-        self._failed.pop(session_id, None)
-        return told(said) if said else ""
+        failed = self._failed.pop(session_id, None)
+        return told(list(failed.values())) if failed else ""
 
     def said(self, session_id: str) -> list[str]:
         """The words of those that have just failed this session, the newest last."""

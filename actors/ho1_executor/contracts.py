@@ -27,7 +27,7 @@ class CheckedContract:
     contract: Contract
     inputs: Validator
     output: Validator | None
-    defaults: Mapping[str, Segment]
+    defaults: Mapping[str, Sequence[Segment]]
     """Inputs that the input schema declares a default for."""
     read_as_json: Mapping[str, Any]
     """Inputs that the input schema wants as something else than text, and what as."""
@@ -58,7 +58,7 @@ def check_contract(contract: Contract) -> CheckedContract:
         if contract.output_schema is None
         else _validator(contract, "output_schema", contract.output_schema),
         defaults={
-            name: Segment(name=name, text=_as_text(schema["default"]))
+            name: [Segment(name=name, text=_as_text(schema["default"]))]
             for name, schema in _properties(contract).items()
             if isinstance(schema, dict) and "default" in schema
         },
@@ -88,20 +88,20 @@ def label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:
 
 def gather_inputs(
     checked: CheckedContract, given: Sequence[Segment], standing: Mapping[str, Sequence[Segment]]
-) -> dict[str, list[Segment]]:
+) -> dict[str, Sequence[Segment]]:
     """Everything a pack may name, by name.
 
     What the order gives (segments of one name in order) wins over what stands in configuration, and that over the
     defaults that the input schema declares. Raises WorkOrderFault(input_schema_invalid), naming inputs and rules and
     never their texts.
     """
-    inputs: dict[str, list[Segment]] = {}
+    own: dict[str, list[Segment]] = {}
     for segment in given:
-        inputs.setdefault(segment.name, []).append(segment)
-    for name, segments in standing.items():
-        inputs.setdefault(name, list(segments))
-    for name, segment in checked.defaults.items():
-        inputs.setdefault(name, [segment])
+        if segment.name in own:
+            own[segment.name].append(segment)
+        else:
+            own[segment.name] = [segment]
+    inputs: dict[str, Sequence[Segment]] = {**checked.defaults, **standing, **own}
     document: dict[str, Any] = {
         name: segments[0].text if len(segments) == 1 else "".join([segment.text for segment in segments])
         for name, segments in inputs.items()

@@ -79,6 +79,8 @@ class KnownTools:
 
     def _wanted_by(self, allowed: Sequence[str], agent: Agent) -> dict[str, str]:
         """`wanted_by`, made anew only when something changed."""
+        if not allowed:
+            return {}
         last = self._wanted.get(agent.agent_id)
         if last is None or last[0] is not agent or last[1] != allowed:
             last = self._wanted[agent.agent_id] = (agent, allowed, wanted_by(allowed, agent, self._config))
@@ -97,7 +99,7 @@ class KnownTools:
         self._read = {tool_id: read for tool_id, read in self._read.items() if tool_id in self._others}
         self._sources = told.sources
 
-    async def _of_others(self, wanted: Iterable[str], ends_at: float) -> dict[str, ToolDefinition]:
+    async def _of_others(self, wanted: Collection[str], ends_at: float) -> dict[str, ToolDefinition]:
         """What others have of it and this worker has not: its own tools are what it says itself.
 
         A word is read once, and one at a time holds this worker up, however many there are.
@@ -158,7 +160,7 @@ def _server_of(name: str) -> str:
     return server if separator else ""
 
 
-def _reach(patterns: Iterable[str], name: str) -> bool:
+def _reach(patterns: Collection[str], name: str) -> bool:
     """Whether a list of tools names this one or, of a server's `<server>__*`, any."""
     if not name.endswith("*"):
         return names(patterns, name)

@@ -26,7 +26,7 @@ from hobus.actors.ho1_executor.contracts import (
 )
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
-from hobus.actors.ho1_executor.prompts import Offers, load_pack, render, told_tools, withheld_tools
+from hobus.actors.ho1_executor.prompts import Offers, load_pack, render, told_tools
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
@@ -86,17 +86,17 @@ class ModelStep:
     """(snapshot digest, contract id) -> contract, checked once."""
     standing: dict[tuple[str, str], Inputs] = field(default_factory=dict[tuple[str, str], Inputs])
     """(snapshot digest, agent id) -> what the configuration says to every prompt of this agent."""
-    withheld: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # agent id -> what was logged last
+    withheld: dict[str, Sequence[str]] = field(
+        default_factory=dict[str, Sequence[str]]
+    )  # agent -> what was logged last
 
-    def _withheld(self, order: WorkOrder, agent: Agent | None, known: KnownToOrder) -> list[str]:
-        """What the model was not told of on purpose; said in the log whenever that changes."""
-        found = withheld_tools(order, agent, known.tools)
-        if found != self.withheld.get(order.agent_id, []) and order.constraints.tools_allowed:
+    def _tell_withheld(self, order: WorkOrder, found: Sequence[str]) -> None:
+        """What the model was not told of on purpose is said in the log whenever that changes."""
+        if order.constraints.tools_allowed and found != self.withheld.get(order.agent_id, []):
             self.withheld[order.agent_id] = found
             for tool_id in found:
                 reason = why_withheld(order.agent_id, tool_id)
                 _log.warning("tool_withheld", agent=order.agent_id, tool=tool_id, reason=reason)
-        return found
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
         """The answer that the contract wants, or the tools that the model asks for.
@@ -114,7 +114,8 @@ class ModelStep:
             checked = with_form(checked, schema)
             messages = with_form_told(messages, schema)
         known = await self._known(job, agent)
-        tools = told_tools(order, self.offers.to(order, agent, known.tools))
+        offer = self.offers.to(order, agent, known.tools)
+        tools = told_tools(order, offer.told)
         number = 0
         while True:
             number += 1
@@ -133,7 +134,8 @@ class ModelStep:
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
-            answer = result_of(response, known, tools, withheld=self._withheld(order, agent, known))
+            self._tell_withheld(order, offer.withheld)
+            answer = result_of(response, known, tools, withheld=offer.withheld)
             if answer.tool_calls:
                 return answer
             if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():

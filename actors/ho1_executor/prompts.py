@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from operator import is_
+from typing import NamedTuple
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import ConfigError, WorkOrderFault
@@ -60,28 +61,38 @@ def _round(exchange: Exchange) -> list[PromptMessage]:
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
+class Offer(NamedTuple):
+    """What an agent's model is told of, and the names of what it is not told of on purpose."""
+
+    told: Sequence[ToolSpec] = ()
+    withheld: Sequence[str] = ()
+
+
+_NOTHING = Offer()
+
+
 class Offers:
-    """`offered_tools`, made anew only when something changed: of an agent nearly every order is told the same."""
+    """Made anew only when something changed: of an agent nearly every order that allows tools is told the same."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[Agent, list[str], list[ToolDefinition], list[ToolSpec]]] = {}  # by agent id
+        self._last: dict[str, tuple[Agent, list[str], list[ToolDefinition], Offer]] = {}  # by agent id
 
-    def to(self, order: WorkOrder, agent: Agent | None, known: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
+    def to(self, order: WorkOrder, agent: Agent | None, known: Mapping[str, ToolDefinition]) -> Offer:
         """What the model of this order is told of the agent's own tools."""
-        if agent is None:
-            return []
-        last, allowed, tools = self._last.get(agent.agent_id), order.constraints.tools_allowed, list(known.values())
+        allowed = order.constraints.tools_allowed
+        if agent is None or not allowed:
+            return _NOTHING
+        last, tools = self._last.get(agent.agent_id), list(known.values())
         # By identity: equal schemas may differ in their bytes.
         is_same = last is not None and agent is last[0] and allowed == last[1] and len(tools) == len(last[2])
         if last is None or not is_same or not all(map(is_, tools, last[2])):
-            last = self._last[agent.agent_id] = (agent, allowed, tools, offered_tools(order, agent, known))
+            offer = Offer(offered_tools(order, agent, known), withheld_tools(order, agent, known))
+            last = self._last[agent.agent_id] = (agent, allowed, tools, offer)
         return last[3]
 
 
-def withheld_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[str]:
+def withheld_tools(order: WorkOrder, agent: Agent, specs: Mapping[str, ToolDefinition]) -> list[str]:
     """Tools that this order allows and its agent has, and that no model is told of: wildcards give none that writes."""
-    if agent is None or not any(pattern.endswith("*") for pattern in agent.permissions.tools):
-        return []
     allowed = order.constraints.tools_allowed
     return [
         tool_id

@@ -21,7 +21,7 @@ from hobus.bus.messages.ledger import STREAMS
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads import governance, memory, orders, projection, prompts
-from hobus.bus.record.session_facts import ENTRY_NAMES, RUN_ENDS, SESSION_FACTS
+from hobus.bus.record.session_facts import RUN_ENDS, SESSION_FACTS
 
 SESSION = "session"
 """Stands in this table for every session's journal."""
@@ -221,7 +221,7 @@ def _journal() -> list[EntryKind]:
     """A row for each event of a session."""
     rows: list[EntryKind] = []
     for cls in SESSION_FACTS:
-        event_type = ENTRY_NAMES.get(cls.kind, cls.kind)
+        event_type = cls.entry_name
         is_hosts = event_type == "TurnDegraded"
         is_order = event_type in ("WO_DISPATCHED", "OrderEnded")
         rows.append(

@@ -23,7 +23,7 @@ from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import SignalsNamed
-from hobus.bus.record.session_facts import ENTRY_NAMES, RunRequested, SessionEvent
+from hobus.bus.record.session_facts import RunRequested, SessionEvent
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"
@@ -481,9 +481,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
 }  # fmt: skip
 """How fields of these names are written and read, in whatever event; every other one is a text, a number or a flag."""
 
-_CLASSES: dict[str, type[events.SessionFact]] = {
-    ENTRY_NAMES.get(cls.kind, cls.kind): cls for cls in events.SESSION_FACTS
-}
+_CLASSES: dict[str, type[events.SessionFact]] = {cls.entry_name: cls for cls in events.SESSION_FACTS}
 _FIELDS: dict[str, tuple[tuple[str, _Turned | None, _Turned | None], ...]] = {
     cls.kind: tuple((name, *_WAYS.get(name, _AS_IS)) for name in cls.model_fields if name != "at")
     for cls in _CLASSES.values()

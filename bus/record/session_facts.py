@@ -13,16 +13,30 @@ from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import HostCommand, Lifecycle, SessionConfig
 
+ENTRY_NAMES = {
+    "SessionStarted": "SESSION_START",
+    "SessionEnded": "SESSION_END",
+    "OrderDispatched": "WO_DISPATCHED",
+    "StateSnapshot": "STATE_SNAPSHOT",
+    "IntentDeclared": "INTENT_DECLARED",
+    "IntentSuperseded": "INTENT_SUPERSEDED",
+    "IntentClosed": "INTENT_CLOSED",
+    "IntentConflict": "INTENT_CONFLICT",
+}
+"""Event kinds whose ledger entry has another name; all others are recorded under their own."""
+
 
 class SessionFact(Record):
-    """One fact of a session's journal; `kind` is the name of its class."""
+    """One fact of a session's journal; `kind` is the name of its class, `entry_name` the event_type of its entry."""
 
     kind: ClassVar[str]
+    entry_name: ClassVar[str]
     at: Timestamp
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.kind = cls.__name__
+        cls.entry_name = ENTRY_NAMES.get(cls.kind, cls.kind)
 
 
 class SessionStarted(SessionFact):
@@ -285,17 +299,6 @@ class SessionEnded(SessionFact):
 
 
 SESSION_FACTS: tuple[type[SessionFact], ...] = tuple(SessionFact.__subclasses__())
-ENTRY_NAMES = {
-    "SessionStarted": "SESSION_START",
-    "SessionEnded": "SESSION_END",
-    "OrderDispatched": "WO_DISPATCHED",
-    "StateSnapshot": "STATE_SNAPSHOT",
-    "IntentDeclared": "INTENT_DECLARED",
-    "IntentSuperseded": "INTENT_SUPERSEDED",
-    "IntentClosed": "INTENT_CLOSED",
-    "IntentConflict": "INTENT_CONFLICT",
-}
-"""Event kinds whose ledger entry has another name; all others are recorded under their own."""
 
 RUN_ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})
 """Event types with which a run is over; TurnDegraded, the host's, ends an input without or against its run."""
@@ -314,8 +317,3 @@ class SessionEvent(NamedTuple):
     run_id: RunId | None = None
     turn_id: TurnId | None = None
     step_id: StepId | None = None
-
-    @property
-    def entry_name(self) -> str:
-        """The event_type of this event's ledger entry."""
-        return ENTRY_NAMES.get(self.event.kind, self.event.kind)

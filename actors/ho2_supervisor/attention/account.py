@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Limit = Literal["tokens", "queries", "time"]
@@ -31,6 +31,10 @@ class Account:
     began_at: float
     chars: int = 0
     queries: int = 0
+    chars_max: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chars_max = (self.tokens_max + 1) * self.chars_per_token - 1
 
     @property
     def tokens(self) -> int:
@@ -40,7 +44,7 @@ class Account:
     @property
     def chars_left(self) -> int:
         """Characters that still fit: the estimate of so many more is within the budget."""
-        return max(0, (self.tokens_max + 1) * self.chars_per_token - 1 - self.chars)
+        return max(0, self.chars_max - self.chars)
 
     @property
     def tokens_left(self) -> int:
@@ -64,7 +68,7 @@ class Account:
 
     def charge(self, chars: int) -> None:
         """So many characters more. Raises LimitReached if they do not fit, or time is over."""
-        if chars > self.chars_left:
+        if self.chars + chars > self.chars_max:
             raise LimitReached("tokens")
         self.check_time()
         self.chars += chars
@@ -78,5 +82,5 @@ class Account:
 
     def check_time(self) -> None:
         """Raises LimitReached once time is over."""
-        if self.seconds_left <= 0:
+        if self.now() - self.began_at >= self.timeout_s:
             raise LimitReached("time")

@@ -73,12 +73,12 @@ class Fragment(NamedTuple):
     @property
     def chars(self) -> int:
         """What it takes of a context: its text, and the end of its line."""
-        return sum([len(part.text) for part in self.parts]) + len(self.closing)
+        return len(self.content) + (self.closing is _CLOSING)
 
     @property
     def closing(self) -> tuple[TextPart, ...]:
         """What ends its last line, where it does not do so itself."""
-        return () if self.parts and self.parts[-1].text.endswith(_END) else _CLOSING
+        return () if self.parts and self.parts[-1].text[-1:] == _END else _CLOSING
 
 
 class StageResult(NamedTuple):

@@ -89,16 +89,17 @@ class Pipeline:
 
     async def _stage(self, number: int, stage: AnyStage) -> bool:
         """Whether the pipeline is to end here, being satisfied. Raises LimitReached."""
-        began = self._began()
         match stage.type:
             case "tier_select":
                 self.tiers = tuple(tier for tier in TIERS if tier in stage.config.tiers)
                 self.is_tier_by_tier = stage.config.strategy == "highest_first"
                 self._note(stage, "ok")
             case "structuring":
+                began = self._began()
                 self._structure(stage.config)
                 self._note(stage, "ok" if self.fragments else "empty", began=began)
             case "halting":
+                began = self._began()
                 is_satisfied = self._is_satisfied(stage.config) or await self._searched_again(number, stage.config)
                 self._note(stage, "ok" if is_satisfied else "empty", began=began)
                 return is_satisfied

@@ -23,9 +23,9 @@ from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.messages.ledger import Entry, Read, session_stream
 from hobus.bus.record.ends import result_or_none
 from hobus.bus.record.journal import Recorded, recorded
-from hobus.bus.record.session_facts import ENTRY_NAMES
+from hobus.bus.record.session_facts import StateSnapshot
 
-_SNAPSHOT = ENTRY_NAMES["StateSnapshot"]
+_SNAPSHOT = StateSnapshot.entry_name
 _log = structlog.get_logger("ho2_supervisor")
 
 

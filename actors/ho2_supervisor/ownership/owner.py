@@ -83,6 +83,10 @@ def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
     return EntryRefused(entry.provenance.session_id, entry.submission_id, f"refused as {ack.code}")
 
 
+def _takes_over(entries: Sequence[WriteEntry]) -> bool:
+    return "TookOver" in [entry.event_type for entry in entries]
+
+
 class OwnedSession:
     """One session's record in memory and the way to extend it."""
 
@@ -193,7 +197,7 @@ class OwnedSession:
         if outcome.rejection is not None:
             about = f"session {self.session_id}: {event.kind}"  # a fault of this program
             raise RuntimeFault("internal", f"{about} was rejected: {outcome.rejection.reason}")
-        submission_id = journal.derived_id(self.session_id, event, state.run_id) or self.new_id(event.kind)
+        submission_id = journal.derived_id(self.session_id, event, enveloped.run_id) or self.new_id(event.kind)
         run = state.run or outcome.state.run
         entry = journal.entry_of(
             enveloped,
@@ -259,7 +263,7 @@ class OwnedSession:
         self.barriers += urgent
         entries, self._unsent = self._unsent, []
         following: list[WriteEntry] = []
-        if any(entry.prev is not None for entry in entries):  # refused, if anything before them in the stream was
+        if [entry for entry in entries if entry.prev is not None]:  # refused, if anything before them in the stream was
             following, self._following = self._following, []
         try:
             submitted = self._client.submit(
@@ -268,7 +272,7 @@ class OwnedSession:
         except LedgerError as fault:
             self._lose(self._journal_lost(fault))
         else:
-            if any(entry.event_type == "TookOver" for entry in entries):
+            if _takes_over(entries):
                 self._taking_over = asyncio.get_running_loop().create_future()
             submitted.add_done_callback(partial(self._acknowledged, entries))
 
@@ -296,9 +300,9 @@ class OwnedSession:
 
     def _acknowledged(self, entries: Sequence[WriteEntry], future: asyncio.Future[list[Ack]]) -> None:
         """Keep the first refusal of these, which stand before what rests on them."""
-        taking_over = self._taking_over if any(entry.event_type == "TookOver" for entry in entries) else None
-        if taking_over is not None:
-            self._taking_over = None
+        taking_over = None
+        if self._taking_over is not None and _takes_over(entries):
+            taking_over, self._taking_over = self._taking_over, None
             if not taking_over.done():
                 taking_over.set_result(None)
         if future.cancelled():
@@ -306,7 +310,7 @@ class OwnedSession:
         fault = future.exception()
         if fault is None:
             acks = future.result()[: len(entries)]
-            self.durable = max(self.durable, *(ack.sequence for ack in acks))
+            self.durable = max(self.durable, *[ack.sequence for ack in acks])
             refused = [(ack, entry) for ack, entry in zip(acks, entries, strict=True) if not ack.is_first]
             if refused:
                 self._lose(self._lost or refusal_of(*refused[0]))

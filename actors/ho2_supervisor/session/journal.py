@@ -25,14 +25,9 @@ def input_digest(input_id: str, text: str) -> str:
     return hashlib.sha256(f"{input_id}\n{text}".encode()).hexdigest()
 
 
-def entry_name(kind: str) -> str:
-    """The event_type of this event kind's entry."""
-    return ENTRY_NAMES.get(kind, kind)
-
-
 def counted_id(kind: str, session_id: str, tenure: int, number: int) -> str:
     """`<event type>:<session>/<tenure>.<n-th append of that tenure>`."""
-    return f"{entry_name(kind)}:{session_id}/{tenure}.{number}"
+    return f"{ENTRY_NAMES.get(kind, kind)}:{session_id}/{tenure}.{number}"
 
 
 def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
@@ -47,11 +42,11 @@ def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
         case events.TookOver():
             return entry_id("TookOver", f"{session_id}/{event.tenure}")
         case events.OrderDispatched() | events.OrderEnded():
-            return entry_id(entry_name(event.kind), event.wo_id)
+            return entry_id(event.entry_name, event.wo_id)
         case events.RunCompleted():
             return completed_id(run)
         case events.IntentDeclared() | events.IntentSuperseded() | events.IntentClosed():
-            return intent_entry_id(entry_name(event.kind), event.intent_id)
+            return intent_entry_id(event.entry_name, event.intent_id)
         case _:
             return None
 
@@ -71,7 +66,7 @@ def entry_of(
     return WriteEntry(
         submission_id=submission_id,
         stream=session_stream(event.session_id),
-        event_type=event.entry_name,
+        event_type=event.event.entry_name,
         at_us=at_us,
         bodies=[pack_event(event, submission_id, at_us), *bodies],
         **facts,

@@ -43,7 +43,7 @@ _UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnap
 def reduce(state: SessionState, event: SessionEvent) -> Reduced:
     """The state after the event, or the same state and why the event does not apply."""
     after = _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
-    if isinstance(after, Rejected):
+    if type(after) is Rejected:
         return Reduced(state, rejection=after)
     if event.event.kind in _UNSTAMPED:
         return Reduced(after)
@@ -57,8 +57,9 @@ def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None
         return Rejected(f"of session {event.session_id}, not {state.session_id}")
     if event.event.kind in _UNFENCED:
         return None
-    if event.run_id != state.run_id:
-        return Rejected(f"stale: of run {event.run_id}, the active run is {state.run_id}")
+    run_id = state.run and state.run.run_id
+    if event.run_id is not run_id and event.run_id != run_id:
+        return Rejected(f"stale: of run {event.run_id}, the active run is {run_id}")
     if (event.session_epoch, event.step_epoch) != (state.session_epoch, state.step_epoch):
         return Rejected(
             f"stale: epochs {event.session_epoch}/{event.step_epoch}, now {state.session_epoch}/{state.step_epoch}"

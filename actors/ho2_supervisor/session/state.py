@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, final
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -266,6 +266,7 @@ def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:
 # --- what an event does -----------------------------------------------------------------------------------------------
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """The event does not apply; the state is the one before it, timestamps included."""

@@ -7,7 +7,7 @@ between are still named by its ref: what the record gives back is word for word 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
@@ -15,14 +15,18 @@ from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 
 _CLOSING = re.compile(r"</(\w+)>")
 _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)"
+_APART = "|"
+"""Is in nothing that is replaced, and ends a block's name as the end of a text does."""
 _PICTURES = ord("\N{SYMBOL FOR NULL}")
 """From here on Unicode has the pictures of control characters: ESC is shown as one sign."""
 
 
-def harmless(parts: Iterable[TextPart], prompt_packs: Mapping[str, str]) -> tuple[TextPart, ...]:
+def harmless(parts: Collection[TextPart], prompt_packs: Mapping[str, str]) -> tuple[TextPart, ...]:
     """The parts with `<` of every block of these packs, open or closing, and control characters replaced."""
     unsafe = _unsafe(tuple(prompt_packs.values()))
-    return tuple(one for part in parts for one in _harmless(part, unsafe))
+    if unsafe.search(_APART.join([part.text for part in parts])) is None:  # nearly always
+        return tuple(parts)
+    return tuple([one for part in parts for one in _harmless(part, unsafe)])
 
 
 def harmless_whole(fragment: Fragment, prompt_packs: Mapping[str, str]) -> Fragment:

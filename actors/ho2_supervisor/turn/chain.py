@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Literal
 
 from hobus.actors.ho2_supervisor.turn.order_codec import hashed_bytes
@@ -19,6 +20,7 @@ CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 _COUNTS = (
     "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "llm_calls", "tool_calls",
 )  # fmt: skip
+_counts_of = attrgetter(*_COUNTS)
 
 
 def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
@@ -27,9 +29,10 @@ def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
     usd: float | None = 0.0
     for cost in costs:
         usd = None if usd is None or cost.cost_usd is None else round(usd + cost.cost_usd, 9)
+    totals = map(sum, zip(*map(_counts_of, costs), strict=True))  # without receipts none: each is 0 by default
     return Cost(
-        **{name: sum(getattr(cost, name) for cost in costs) for name in _COUNTS},
-        tool_ids_used=list(dict.fromkeys(tool_id for cost in costs for tool_id in cost.tool_ids_used)),
+        **dict(zip(_COUNTS, totals, strict=False)),
+        tool_ids_used=list(dict.fromkeys([tool_id for cost in costs for tool_id in cost.tool_ids_used])),
         elapsed_ms=elapsed_ms,
         cost_usd=usd,
     )

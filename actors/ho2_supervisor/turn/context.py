@@ -137,7 +137,7 @@ def _sources(
         tokens = limits.budget_tokens if config.max_tokens is None else tokens_of(config.max_tokens, budget)
         within = replace(limits, budget_tokens=min(tokens, room.account.tokens_left))
         for one in history.shown(run.history, within):
-            shown.update(part.ref for part in one.parts if part.ref is not None)
+            shown.update([part.ref for part in one.parts if part.ref is not None])
             yield Fragment("history", one.source_id, one.parts)
 
     async def learned(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
@@ -177,7 +177,8 @@ def _harmless(source: FragmentSource, prompt_packs: Mapping[str, str]) -> Fragme
 
     async def fragments(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
         async for fragment in source(config, room):
-            yield fragment._replace(parts=harmless(fragment.parts, prompt_packs))
+            safe = harmless(fragment.parts, prompt_packs)
+            yield fragment if safe is fragment.parts else fragment._replace(parts=safe)
 
     return fragments
 

@@ -78,7 +78,7 @@ class Effects:
 
     async def dispatch(self, pending: Sequence[OpenOrder]) -> None:
         """Barrier: WO_DISPATCHED is durable before anything is sent. Nothing to wait for if all were ended before."""
-        if any(one.receipt is None for one in pending):
+        if None in [one.receipt for one in pending]:
             await self._session.barrier()
 
     async def finish(self, pending: OpenOrder) -> Receipt:

@@ -19,11 +19,12 @@ from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
 ERASED = "[erased]"
 NAME = "history"
 """What prompt packs call it."""
-_ASKED = "user: "
-_END = "\n"
+_ASKS, _ENDS = TextPart(None, "user: "), TextPart(None, "\n")
+_GONE = TextPart(None, ERASED)
+"""A mark without ref for what was erased, so that the record shows what the model saw."""
 _ANSWERED_BY = re.compile(r"-[0-9a-f]{12}-([0-9]+)[./]")
 """The run in the ref of what it answered: `RunCompleted:<session>-<n>/2`, `PROMPT_RECEIVED:WO-<session>-<n>.2.1…`."""
-_AROUND_CHARS = len(_ASKED) + len(_END)
+_AROUND_CHARS = len(_ASKS.text + _ENDS.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +104,10 @@ class History:
 
 def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> History:
     """The history with this turn: in the place of an earlier answer to the same input, else as the newest one."""
-    if any(known.input_id == turn.input_id for known in history.turns):
+    if turn.input_id in [known.input_id for known in history.turns]:
         turns = tuple(turn if known.input_id == turn.input_id else known for known in history.turns)
         return replace(history, turns=turns)
-    if any(input_id == turn.input_id for input_id, _ in history.digests):
+    if turn.input_id in [input_id for input_id, _ in history.digests]:
         line = digest(turn, limits.digest_chars)
         digests = tuple((known, line if known == turn.input_id else old) for known, old in history.digests)
         return replace(history, digests=digests)
@@ -151,8 +152,9 @@ def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     What is shown whole, and which lines, moves on by steps of `step_turns`: in between a prompt begins as the one
     before did, and a provider that keeps beginnings of prompts has it.
     """
-    first = _first_whole(history, limits)
-    left = limits.budget_tokens - sum(_tokens(turn, limits) for turn in history.turns[first:])
+    tokens = [_tokens(turn, limits) for turn in history.turns]
+    first = _first_whole(history, tokens, limits)
+    left = limits.budget_tokens - sum(tokens[first:])
     lines = [line for _, line in history.digests]
     lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
     found: list[Shown] = []
@@ -162,15 +164,15 @@ def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     return found + [Shown(turn.input_id, _verbatim(turn)) for turn in history.turns[first:]]
 
 
-def _first_whole(history: History, limits: HistoryLimits) -> int:
+def _first_whole(history: History, tokens: Sequence[int], limits: HistoryLimits) -> int:
     """Place of the oldest turn that is shown whole: the oldest that fits, and from there the next that begins a step.
 
     Where no step begins behind it, as of a few large turns, it is the oldest that fits.
     """
     left, fits = limits.budget_tokens, len(history.turns)
-    while fits and (tokens := _tokens(history.turns[fits - 1], limits)) <= left:
-        left -= tokens
+    while fits and tokens[fits - 1] <= left:
         fits -= 1
+        left -= tokens[fits]
     before = history.count - len(history.turns)
     if before + fits == 0:
         return fits
@@ -184,18 +186,14 @@ def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
 
 
 def _verbatim(turn: DeliveredTurn) -> tuple[TextPart, ...]:
+    asked, said = turn.input_text, turn.reply_text
     return (
-        TextPart(None, _ASKED),
-        _said(turn.input_ref, turn.input_text),
-        TextPart(None, _answered(turn.tool_ids)),
-        _said(turn.reply_ref, turn.reply_text),
-        TextPart(None, _END),
+        _ASKS,
+        _GONE if asked is None else TextPart(turn.input_ref, asked),
+        _answered(turn.tool_ids),
+        _GONE if said is None else TextPart(turn.reply_ref, said),
+        _ENDS,
     )
-
-
-def _said(ref: str, text: str | None) -> TextPart:
-    """A mark without ref for an erased one, so that the record shows what the model saw."""
-    return TextPart(None, ERASED) if text is None else TextPart(ref, text)
 
 
 def newest_lines(history: History, limits: HistoryLimits) -> list[tuple[str, str]]:
@@ -204,9 +202,9 @@ def newest_lines(history: History, limits: HistoryLimits) -> list[tuple[str, str
 
 
 @lru_cache(maxsize=64)
-def _answered(tool_ids: tuple[str, ...]) -> str:
+def _answered(tool_ids: tuple[str, ...]) -> TextPart:
     used = f" (used {', '.join(tool_ids)})" if tool_ids else ""
-    return f"\nassistant{used}: "
+    return TextPart(None, f"\nassistant{used}: ")
 
 
 def _lines_that_fit(lines: Sequence[str], budget_tokens: int, count: int, limits: HistoryLimits) -> str:
@@ -225,7 +223,7 @@ def _lines_that_fit(lines: Sequence[str], budget_tokens: int, count: int, limits
 def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) -> tuple[tuple[str, str], ...]:
     """Lines that no prompt could ever show are let go, so that a long session costs no more than a short one."""
     room = limits.budget_tokens * limits.chars_per_token
-    used = sum(len(line) + 1 for _, line in digests)
+    used = sum([len(line) + 1 for _, line in digests])
     start = 0
     while used > room + limits.digest_chars:
         used -= len(digests[start][1]) + 1
@@ -236,7 +234,5 @@ def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) 
 def _tokens(turn: DeliveredTurn, limits: HistoryLimits) -> int:
     """Tokens of the whole turn: characters over characters per token, rounded up, so that a budget is kept."""
     asked, said = turn.input_text, turn.reply_text
-    chars = (
-        len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + len(_answered(turn.tool_ids))
-    )
-    return -(-(chars + _AROUND_CHARS) // limits.chars_per_token)
+    chars = len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + _AROUND_CHARS
+    return -(-(chars + len(_answered(turn.tool_ids).text)) // limits.chars_per_token)

@@ -8,7 +8,7 @@ recorded form gives the same bytes that were sent first.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hobus.bus.messages.base import pack
@@ -35,11 +35,9 @@ _DEFAULTS: dict[type[Any], dict[str, Any]] = {
 def blank_order(order: WorkOrder, earlier: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What OrderDispatched carries; fields at their defaults are left out. `earlier`: the run's orders, `whole`."""
     form = order.model_dump(exclude_defaults=True)
-    for segment in form.get(_CONTEXT, ()):
-        _blank(segment)
+    _blank(form.get(_CONTEXT, ()))
     for exchange in form.get("exchanges", ()):
-        for segment in (exchange.get("text", {}), *exchange["results"]):
-            _blank(segment)
+        _blank([exchange.get("text", {}), *exchange["results"]])
     base = next(
         (wo_id for wo_id, one in earlier.items() if one.get("wo_type") == order.wo_type), next(iter(earlier), "")
     )
@@ -58,14 +56,17 @@ def _difference(form: dict[str, Any], wo_id: str, base: Mapping[str, Any]) -> di
 
 def _changes(form: Mapping[str, Any], base: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
     """What differs; what alone the base says stands here as what it is without being said."""
-    changed = {name: value for name, value in form.items() if name not in base or not _is_same(base[name], value)}
-    gone = {name: _DEFAULTS[cls][name] for name in base if name not in form}
-    return changed | {name: value for name, value in gone.items() if not _is_same(base[name], value)}
+    said = {**form, **{name: _DEFAULTS[cls][name] for name in base if name not in form}}
+    return {
+        name: value
+        for name, value in said.items()
+        if name not in base or not (value is base[name] or _is_same(base[name], value))
+    }
 
 
 def _is_same(one: Any, other: Any) -> bool:
     """By their bytes: to Python `1` is `True` and `1.0`, and a tool may see the difference."""
-    return one is other or (one == other and (type(one) is str or pack(one) == pack(other)))
+    return one == other and (type(one) is str or pack(one) == pack(other))
 
 
 def whole(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def like(form: Mapping[str, Any]) -> str | None:
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:
     """What OrderEnded carries; fields at their defaults are left out."""
     form = receipt.model_dump(exclude_defaults=True)
-    _blank((form.get("output_result") or {}).get("text", {}))
+    _blank([(form.get("output_result") or {}).get("text", {})])
     return form
 
 
@@ -155,10 +156,11 @@ def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
     return receipt.model_copy(update={"output_result": filled})
 
 
-def _blank(segment: dict[str, Any]) -> None:
-    """Of a dumped segment; one without a ref has none in its dump."""
-    if "ref" in segment:
-        segment.pop("text", None)
+def _blank(segments: Iterable[dict[str, Any]]) -> None:
+    """Of dumped segments; one without a ref has none in its dump."""
+    for segment in segments:
+        if "ref" in segment and "text" in segment:
+            del segment["text"]
 
 
 def _filled(segment: Segment, texts: Mapping[str, str]) -> Segment:

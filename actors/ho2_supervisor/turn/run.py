@@ -5,6 +5,8 @@ What it does beyond itself goes through `effects.py`, by which a run that is dri
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext
 from hobus.actors.ho2_supervisor.learning.learning import Learning
 from hobus.actors.ho2_supervisor.resources import Resources
@@ -220,7 +222,7 @@ class Run:
         """Whether an earlier drive of this run began this round."""
         return self._is_recorded(self._step(number, 1))
 
-    @property
+    @cached_property
     def first_order_id(self) -> str:
         """Of its first order: the classification, where there is one."""
         return work_order_id(self._step(1, 1))

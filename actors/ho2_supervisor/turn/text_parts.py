@@ -64,11 +64,11 @@ def whole(name: str, parts: Sequence[TextPart]) -> Segment:
 
 def body_of(parts: Sequence[TextPart]) -> bytes:
     """The body that lists these parts."""
-    return _listed([_form(part) for part in parts])
+    return _listed(_forms(parts))
 
 
-def _form(part: TextPart) -> Part:
-    return (None, part.text) if part.ref is None else (part.ref, part.stretch)
+def _forms(parts: Sequence[TextPart]) -> list[Part]:
+    return [(None, text) if ref is None else (ref, stretch) for ref, text, stretch in parts]
 
 
 def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tuple[bytes, KeptText | None]:
@@ -79,7 +79,7 @@ def shared(parts: Sequence[TextPart], kept: KeptText | None, new_ref: str) -> tu
     first = parts[0]
     if first.ref is not None or len(first.text) < _LONG_CHARS:
         return body_of(parts), None
-    listed = [_form(part) for part in parts[1:]]
+    listed = _forms(parts[1:])
     if kept is not None:
         start = kept.text.find(first.text[: first.text.find("\n") + 1])
         common = common_chars(kept.text[max(0, start) :], first.text)

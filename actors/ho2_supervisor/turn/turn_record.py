@@ -33,7 +33,7 @@ async def record_answer(
 
     With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them.
     """
-    receipts = list(run.effects.receipts.values())
+    receipts, elapsed_ms = list(run.effects.receipts.values()), run.elapsed_ms
     handed_out = caller_tools.as_told(caller_tools.handed_out(answer, run.run_config), run.run_id, run.round_count)
     result = TurnResult(
         response=answer.text.text,
@@ -49,8 +49,8 @@ async def record_answer(
         exchange_entry_ids=chain.prompt_records(receipts),
         template_fault=run.template_fault,
         quality_gate_passed=judgement.is_accepted,
-        cost=chain.total_cost(receipts, run.elapsed_ms),
-        elapsed_ms=run.elapsed_ms,
+        cost=chain.total_cost(receipts, elapsed_ms),
+        elapsed_ms=elapsed_ms,
     )
     completion_id = completed_id(run.run_id)
     unobserved = run.session.record.state.pending_steer  # no round was left for them

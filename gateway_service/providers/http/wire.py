@@ -12,7 +12,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import ToolCall
@@ -32,17 +33,17 @@ class BadAnswer(Exception):
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
     """The JSON object; None counts as an empty one."""
-    return _of_kind(dict, value, where)
+    return value if type(value) is dict else _of_kind(dict, value, where)
 
 
 def a_list(value: Any, where: str) -> list[Any]:
     """The JSON array; None counts as an empty one."""
-    return _of_kind(list, value, where)
+    return value if type(value) is list else _of_kind(list, value, where)
 
 
 def a_text(value: Any, where: str) -> str:
     """The text; None counts as none."""
-    return _of_kind(str, value, where)
+    return value if type(value) is str else _of_kind(str, value, where)
 
 
 def a_count(value: Any, where: str) -> int:
@@ -102,11 +103,11 @@ class ToolNames:
                 name = f"{wanted[: _NAME_MAX_CHARS - 1 - len(str(number))]}_{number}"
             self._names[tool_id], self._ids[name] = name, tool_id
 
-    @classmethod
-    def of(cls, prompt: Prompt) -> Self:
+    @staticmethod
+    def of(prompt: Prompt) -> ToolNames:
         """Of the tools that a prompt offers, and those of the calls in its transcript."""
         asked = [call.tool_id for message in prompt.messages for call in message.tool_calls]
-        return cls([*(tool.tool_id for tool in prompt.tools), *asked])
+        return _names_of((*[tool.tool_id for tool in prompt.tools], *asked))
 
     def name(self, tool_id: str) -> str:
         """The name under which the provider knows a tool id."""
@@ -115,6 +116,10 @@ class ToolNames:
     def tool_id(self, name: str) -> str:
         """The tool id behind a provider's name for it; a name that a model made up is left as it is."""
         return self._ids.get(name, name)
+
+
+_names_of = lru_cache(maxsize=64)(ToolNames)
+"""Only speed depends on the number kept: nearly every prompt of an agent offers the same tools."""
 
 
 def with_call_ids(messages: Sequence[PromptMessage]) -> Iterator[tuple[PromptMessage, list[str]]]:

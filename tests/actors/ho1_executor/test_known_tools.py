@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bench.builders import order, shipped_snapshot
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder, definition_of, is_awaited, wanted_by
-from hobus.actors.ho1_executor.prompts import Offers, offered_tools
+from hobus.actors.ho1_executor.prompts import Offer, Offers, offered_tools
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.sources import word_of
@@ -254,7 +254,7 @@ def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> Non
     agent = agent.model_copy(update={"tools": ("s__*",), "permissions": permissions})
     given = order(constraints={"tools_allowed": ["s__c", "s__*", "s__nothing"]})
     assert [spec.tool_id for spec in offered_tools(given, agent, specs)] == ["s__c", "s__a"]
-    assert Offers().to(given, None, specs) == []
+    assert Offers().to(given, None, specs) == Offer()
 
 
 def test_an_offer_is_made_anew_when_anything_of_it_changed() -> None:
@@ -265,12 +265,13 @@ def test_an_offer_is_made_anew_when_anything_of_it_changed() -> None:
     first = offers.to(given, agent("s__*"), before)
     owner = agent("s__*")
     kept = offers.to(given, owner, before)
-    assert offers.to(given, owner, dict(before)) is kept
+    assert offers.to(order(constraints={"tools_allowed": []}), owner, before) == Offer()
+    assert offers.to(given, owner, dict(before)) is kept  # an order that allows nothing, as a classification, between
     assert kept == first
     equal = {"s__a": ToolDefinition("s__a", "a", {"enum": [True]}, idempotent=True, run=run, source="s")}
-    assert pack(offers.to(given, owner, equal)[0].model_dump()) != pack(kept[0].model_dump())
+    assert pack(offers.to(given, owner, equal).told[0].model_dump()) != pack(kept.told[0].model_dump())
     more = before | {"s__b": ToolDefinition("s__b", "b", {}, idempotent=True, run=run, source="s")}
-    assert [tool.tool_id for tool in offers.to(given, owner, more)] == ["s__a", "s__b"]
-    assert offers.to(order(constraints={"tools_allowed": []}), owner, more) == []
-    assert offers.to(given, agent("t__*"), more) == []
-    assert offers.to(given, None, more) == []
+    assert [tool.tool_id for tool in offers.to(given, owner, more).told] == ["s__a", "s__b"]
+    assert offers.to(order(constraints={"tools_allowed": []}), owner, more) == Offer()
+    assert offers.to(given, agent("t__*"), more) == Offer([], [])
+    assert offers.to(given, None, more) == Offer()

@@ -121,7 +121,7 @@ def journal(event: SessionFact, prev: str, submission_id: str, *, body: bytes = 
     """A journal entry as HO2 writes it."""
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
-        submission_id=submission_id, stream=session_stream(SESSION), event_type=envelope.entry_name, at_us=1,
+        submission_id=submission_id, stream=session_stream(SESSION), event_type=envelope.event.entry_name, at_us=1,
         bodies=[pack_event(envelope, submission_id, 1), *([body] if body else [])], prev=prev, tenure=1,
         once=f"turn:{SESSION}/in-1" if once else None,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import KINDS, SESSION
 from hobus.bus.record.ends import ENDS, End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, pack_result
-from hobus.bus.record.session_facts import ENTRY_NAMES, RUN_ENDS
+from hobus.bus.record.session_facts import RUN_ENDS
 from tests.bus.record import journal_samples as samples
 from tests.bus.record.journal_samples import RUN, SAMPLES, at, enveloped
 
@@ -54,7 +54,7 @@ def test_a_failure_that_explains_nothing_names_no_result() -> None:
 
 def test_no_other_event_ends_an_input() -> None:
     """The names of those that do are known by their heads alone; they are those that hold an input's once key."""
-    named = {ENTRY_NAMES.get(SAMPLES[name].kind, SAMPLES[name].kind) for name in SAMPLES if _ends(name)}
+    named = {SAMPLES[name].entry_name for name in SAMPLES if _ends(name)}
     assert named == ENDS == RUN_ENDS | {"TurnDegraded"}
     assert {kind.event_type for kind in KINDS if kind.stream == SESSION and kind.once is not None} == ENDS
 

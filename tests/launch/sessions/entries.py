@@ -44,7 +44,7 @@ class Written:
         self.entries.append(
             Entry(
                 sequence=number, submission_id=name, origin=origin, stream=session_stream(session_id),
-                event_type=one.entry_name, decision="", reason="",
+                event_type=one.event.entry_name, decision="", reason="",
                 provenance=Provenance(session_id=session_id, run_seq=0 if run is None else run.run_seq), parents=[],
                 trace="", at_us=number, ledger_at_us=number, body_hashes=[], body_lengths=[],
                 prev=self.entries[-1].submission_id if self.entries else "", tenure=1, once=None, chain=b"",

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, Item, LivenessState, reduce_liveness
-from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.bus.messages.ids import RunId, StepId, TurnId, intent_id, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Entry, Provenance
@@ -47,7 +46,7 @@ def said(sequence: int, event: SessionFact) -> Entry:
     submission_id = f"{event.kind}:{sequence}"
     at_us = us_of_iso(at(sequence))
     return raw(
-        sequence, journal.entry_name(event.kind), f"session/{SESSION}", submission_id=submission_id,
+        sequence, event.entry_name, f"session/{SESSION}", submission_id=submission_id,
         bodies=[pack_event(enveloped, submission_id, at_us)],
     )  # fmt: skip
 

@@ -59,3 +59,16 @@ def test_of_a_recorded_text_what_stands_as_it_was_is_named_by_its_ref(said: str,
     assert text(shown) == shown == text(said)
     whole = harmless([TextPart("REF", said)], PACKS)
     assert "".join(part.text for part in whole) == shown
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["<", "/", ">", "\r", "\n", " ", "|", "\x1b", "context"])).map("".join), max_size=4
+    )
+)
+def test_parts_are_looked_at_one_by_one(said: list[str]) -> None:
+    """What becomes of a part depends on no other one: not on what follows a carriage return, nor on a name behind `<`."""
+    parts = tuple(TextPart("REF", text) for text in said)
+    found = harmless(parts, PACKS)
+    assert found == tuple(one for part in parts for one in harmless([part], PACKS))
+    assert found is parts or found != parts
