@@ -128,7 +128,7 @@ class LedgerClient:
         submitted = _Submitted(entries, resting, trace, future, is_urgent=urgent)
         try:
             submitted.entries = packed = [with_bytes(entry) for entry in entries]
-            submitted.size_bytes = sum(map(wire_size, packed))
+            submitted.size_bytes = wire_size(packed)
         except OverflowError:  # its own delivery says so, in its turn
             submitted.is_alone = True
         self._queue.append(submitted)

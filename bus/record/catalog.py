@@ -103,15 +103,17 @@ def _counted(name: Named) -> bool:
 
 
 def _order_of_writer(name: Named) -> bool:
+    order_id = name.order_id
     return (
-        name.about.endswith(f"/{name.sender}")
-        and _ORDER.fullmatch(name.order_id) is not None
-        and name.entry.provenance.work_order_id in ("", name.order_id)
+        order_id != name.about
+        and _ORDER.fullmatch(order_id) is not None
+        and name.entry.provenance.work_order_id in ("", order_id)
     )
 
 
 def _of_session(name: Named) -> bool:
-    return name.about.startswith((f"{name.session_id}/", f"{name.session_id}-"))
+    session_id = name.session_id
+    return name.about.startswith((f"{session_id}/", f"{session_id}-"))
 
 
 def _order_of_session(name: Named) -> bool:
@@ -119,9 +121,8 @@ def _order_of_session(name: Named) -> bool:
 
 
 def _input_of_session(name: Named) -> bool:
-    return name.about.startswith(f"{name.session_id}/") and _is_input(
-        name.about.removesuffix(_DELIVERED)[len(name.session_id) + 1 :]
-    )
+    stem = f"{name.session_id}/"
+    return name.about.startswith(stem) and _is_input(name.about.removesuffix(_DELIVERED)[len(stem) :])
 
 
 def _matching(pattern: str) -> Callable[[Named], bool]:
@@ -364,6 +365,7 @@ def is_session_stream(stream: str) -> bool:
     return _SESSION_STREAM.fullmatch(stream) is not None
 
 
+@lru_cache(maxsize=_STREAMS_KEPT)
 def stream_kind(stream: str) -> str:
     """SESSION for a session's journal, a named stream's own name, and "" for a name that no stream has."""
     if is_session_stream(stream):
