@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
@@ -92,12 +93,12 @@ class Writer:
 
         Raises BusError(busy) above `ledger.outstanding_max…`, and then none of them was taken.
         """
-        size = sum([sum(map(len, entry.bodies)) for entry in entries])
-        self._demand_room(len(entries), size)
-        self.outstanding += len(entries)
+        count, size = len(entries), sum(map(len, chain.from_iterable([entry.bodies for entry in entries])))
+        self._demand_room(count, size)
+        self.outstanding += count
         self._outstanding_bytes += size
         answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(origin, entries, parts or (Part(len(entries)),), denied, answer, size, [], []))
+        self._queue.append(_Pending(origin, entries, parts or (Part(count),), denied, answer, size, [], []))
         return answer
 
     def _demand_room(self, count: int, size_bytes: int) -> None:
@@ -198,8 +199,7 @@ class Writer:
         """Decides writes in the order they came, until the batch is full; those decided entirely are finished."""
         while self._queue:
             pending = self._queue[0]
-            while len(pending.outcomes) < len(pending.parts):
-                part = pending.parts[len(pending.outcomes)]
+            for part in pending.parts[len(pending.outcomes) :]:
                 try:
                     if not self._decide(pending, part, batch):
                         return
@@ -213,17 +213,18 @@ class Writer:
 
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
         """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
-        acks, base = pending.acks, part.entries - part.resting
-        is_founded: bool | None = None  # asked once: a hostile frame may hold tens of thousands of either kind
-        while (number := len(acks)) < part.entries:
-            entry = pending.entries[pending.first + number]
-            if number < base and self._intake.is_full(batch):
-                return False
-            if number >= base and is_founded is None:
-                is_founded = all(ack.is_first for ack in acks[:base])
-            if pending.first + number in pending.denied:
+        acks, base, first = pending.acks, part.entries - part.resting, pending.first
+        is_founded = True  # asked once: a hostile frame may hold tens of thousands of either kind
+        for number in range(len(acks), part.entries):
+            entry = pending.entries[first + number]
+            if number < base:
+                if self._intake.is_full(batch):
+                    return False
+            elif number == base:
+                is_founded = all(ack.is_first for ack in acks)
+            if first + number in pending.denied:
                 acks.append(refusal(entry, "denied", StreamHead()))
-            elif number < base or is_founded:
+            elif is_founded:
                 acks.append(self._intake.decide(entry, pending.origin, batch))
             else:
                 acks.append(refusal(entry, "unfounded", StreamHead()))
@@ -281,11 +282,10 @@ class Writer:
         trusted(self._active.end == at + len(frame.data), "the batch is written whole, and synced")
         places: list[EntryPlace] = []
         body = 0
-        for number, data in enumerate(batch.entries):
-            count = batch.body_counts[number]
+        told = zip(batch.entries, batch.body_counts, frame.entries_at, frame.chains, strict=True)
+        for sequence, (data, count, entry_at, value) in enumerate(told, batch.first_sequence):
             bodies_at = at + frame.bodies_at[body] if count else 0
-            entry_at, chain = at + frame.entries_at[number], frame.chains[number]
-            places.append(EntryPlace(batch.first_sequence + number, segment, entry_at, len(data), bodies_at, chain))
+            places.append(EntryPlace(sequence, segment, at + entry_at, len(data), bodies_at, value))
             body += count
         self.head, self.chain = places[-1].sequence, places[-1].chain
         self._tables.settle(places, Position(segment, self.head, self._active.end, self.chain))

@@ -403,20 +403,17 @@ def may_write_entry(
     `is_claimed` is asked for the once key that must have been claimed before, if there is one.
     """
     row = kind_of(role, entry.stream, entry.event_type)
-    name = None if row is None else _named(row, entry, sender)
-    if row is None or name is None or not row.named.fits(name):
+    if row is None:
+        return False
+    head, colon, about = entry.submission_id.partition(":")
+    if row.has_type_in_id and not (colon and head == entry.event_type):
+        return False
+    name = Named(about if row.has_type_in_id else entry.submission_id, entry, sender)
+    if not row.named.fits(name):
         return False
     if entry.once is not None and (row.once is None or not row.once.fits(name)):
         return False
     return row.rests_on is None or is_claimed(row.rests_on(name))
-
-
-def _named(row: EntryKind, entry: WriteEntry, sender: str) -> Named | None:
-    """None where the id does not begin with its type, and should."""
-    if not row.has_type_in_id:
-        return Named(entry.submission_id, entry, sender)
-    head, colon, about = entry.submission_id.partition(":")
-    return Named(about, entry, sender) if colon and head == entry.event_type else None
 
 
 def _is_number(text: str) -> bool:
