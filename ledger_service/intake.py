@@ -136,7 +136,7 @@ class Intake:
             return refusal(entry, "too_large", head)
         sequence = batch.first_sequence + len(batch.entries)
         batch.entries.append(data)
-        batch.bodies += zip(salts, entry.bodies, strict=True)
+        batch.bodies.extend(zip(salts, entry.bodies, strict=True))
         batch.body_counts.append(len(lengths))
         batch.written[entry.submission_id] = entry
         batch.size_bytes += len(data) + bodies_bytes

@@ -124,7 +124,8 @@ class Tables:
     def settle(self, places: list[EntryPlace], position: Position) -> None:
         """The staged entries are durable and lie at these places."""
         trusted([place.sequence for place in places] == list(self._staged), "what was staged is what was written")
-        self._recent.update(zip(self._staged, map(Committed, places, self._staged.values()), strict=True))
+        for place in places:
+            self._recent[place.sequence] = Committed(place, self._staged[place.sequence])
         self._staged.clear()
         self._batches.append(_Batch(position, self._batch_heads))
         self._batch_heads = {}

@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
@@ -93,12 +92,12 @@ class Writer:
 
         Raises BusError(busy) above `ledger.outstanding_max…`, and then none of them was taken.
         """
-        count, size = len(entries), sum(map(len, chain.from_iterable([entry.bodies for entry in entries])))
-        self._demand_room(count, size)
-        self.outstanding += count
+        size = sum([sum(map(len, entry.bodies)) for entry in entries])
+        self._demand_room(len(entries), size)
+        self.outstanding += len(entries)
         self._outstanding_bytes += size
         answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(origin, entries, parts or (Part(count),), denied, answer, size, [], []))
+        self._queue.append(_Pending(origin, entries, parts or (Part(len(entries)),), denied, answer, size, [], []))
         return answer
 
     def _demand_room(self, count: int, size_bytes: int) -> None:
@@ -282,10 +281,11 @@ class Writer:
         trusted(self._active.end == at + len(frame.data), "the batch is written whole, and synced")
         places: list[EntryPlace] = []
         body = 0
-        told = zip(batch.entries, batch.body_counts, frame.entries_at, frame.chains, strict=True)
-        for sequence, (data, count, entry_at, value) in enumerate(told, batch.first_sequence):
+        for number, data in enumerate(batch.entries):
+            count = batch.body_counts[number]
             bodies_at = at + frame.bodies_at[body] if count else 0
-            places.append(EntryPlace(sequence, segment, at + entry_at, len(data), bodies_at, value))
+            entry_at, chain = at + frame.entries_at[number], frame.chains[number]
+            places.append(EntryPlace(batch.first_sequence + number, segment, entry_at, len(data), bodies_at, chain))
             body += count
         self.head, self.chain = places[-1].sequence, places[-1].chain
         self._tables.settle(places, Position(segment, self.head, self._active.end, self.chain))
