@@ -61,7 +61,7 @@ class _Submitted:
     is_urgent: bool
     is_alone: bool = False  # it shares no frame: of one that it is in, nothing may be taken
     size_bytes: int = 0
-    waiting: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
+    waiting: list[asyncio.Future[bool]] = field(default_factory=list[asyncio.Future[bool]])  # whether it was in time
     outcome: list[Ack] | RuntimeFault | None = None
 
 
@@ -71,6 +71,7 @@ class _Frame:
 
     writes: list[_Submitted]
     is_urgent: bool
+    trace: str  # of the first one that somebody waits for, if there is one
 
 
 class LedgerClient:
@@ -128,7 +129,7 @@ class LedgerClient:
         submitted = _Submitted(entries, resting, trace, future, is_urgent=urgent)
         try:
             submitted.entries = packed = [with_bytes(entry) for entry in entries]
-            submitted.size_bytes = sum(map(wire_size, packed))
+            submitted.size_bytes = wire_size(packed)
         except OverflowError:  # its own delivery says so, in its turn
             submitted.is_alone = True
         self._queue.append(submitted)
@@ -165,15 +166,18 @@ class LedgerClient:
             last.is_urgent = True
             self._held_urgent += 1
             self._leave_soon()
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[bool] = loop.create_future()
         last.waiting.append(waiting)
+        limit = loop.call_later(self._outage_wait_s, _tell, waiting)
         try:
-            async with asyncio.timeout(self._outage_wait_s):
-                await waiting
-        except TimeoutError:
+            in_time = await waiting
+        finally:
+            limit.cancel()
+        if not in_time:
             what = what or f"{self.outstanding} submitted entries"
-            limit = f"no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
-            raise LedgerError("unavailable", f"{what}: {limit}") from None
+            bound = f"no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
+            raise LedgerError("unavailable", f"{what}: {bound}")
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
@@ -217,6 +221,7 @@ class LedgerClient:
     def _next_frame(self) -> _Frame:
         """The first ones that are held, within what one batch of the ledger takes."""
         writes: list[_Submitted] = []
+        urgent: _Submitted | None = None
         entries = size_bytes = 0
         while self._held:
             one = self._held[0]
@@ -229,15 +234,15 @@ class LedgerClient:
             self._held_entries -= len(one.entries)
             self._held_bytes -= one.size_bytes
             self._held_urgent -= one.is_urgent
-        return _Frame(writes, any(one.is_urgent for one in writes))
+            urgent = urgent or (one if one.is_urgent else None)
+        return _Frame(writes, urgent is not None, (urgent or writes[0]).trace)
 
     def _send(self, frame: _Frame) -> None:
         self._frames += 1
         self._urgent_frames += frame.is_urgent
-        first = next((one for one in frame.writes if one.is_urgent), frame.writes[0])
         try:
             self._bus.ask(
-                LEDGER, _message(frame), expect=Written, timeout_s=self._request_timeout_s, trace=first.trace,
+                LEDGER, _message(frame), expect=Written, timeout_s=self._request_timeout_s, trace=frame.trace,
                 on_outcome=partial(self._delivered, frame),
             )  # fmt: skip
         except RuntimeFault as fault:  # told later, as everything else: the caller has not got its future yet
@@ -343,8 +348,9 @@ def _hand_out(frame: _Frame, written: Written) -> None:
         if number in written.failures:
             one.outcome = fault_of(written.failures[number])
             continue
-        acks = written.acks[at : at + len(one.entries)]
-        at += len(one.entries)
+        end = at + len(one.entries)
+        acks = written.acks[at:end]
+        at = end
         one.outcome = acks if len(acks) == len(one.entries) and all(map(_is_about, acks, one.entries)) else _others()
     if at != len(written.acks):
         for one in frame.writes:
@@ -369,8 +375,12 @@ def _resolve(submitted: _Submitted) -> None:
         else:
             submitted.future.set_result(submitted.outcome or [])
     for waiting in submitted.waiting:
-        if not waiting.done():
-            waiting.set_result(None)
+        _tell(waiting, in_time=True)
+
+
+def _tell(waiting: asyncio.Future[bool], *, in_time: bool = False) -> None:
+    if not waiting.done():
+        waiting.set_result(in_time)
 
 
 async def every_page(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:

@@ -20,11 +20,14 @@ class Weights(NamedTuple):
     """Of a word that stood in one of them alone."""
     usual: float
     """How long a text usually is, in the unit of the lengths that are given."""
+    most: float
+    """What a text with all of them that could not have them more often would reach."""
 
 
 def weights(counts: Mapping[str, int], texts: int, usual: float) -> Weights:
     """`counts`: in how many of so many texts each word stands, of those that stand in any."""
-    return Weights({word: _rarity(count, texts) for word, count in counts.items() if count}, _rarity(1, texts), usual)
+    rarity = {word: _rarity(count, texts) for word, count in counts.items() if count}
+    return Weights(rarity, _rarity(1, texts), max(usual, 1), sum(rarity.values()) * (_K1 + 1))
 
 
 def _rarity(count: int, texts: int) -> float:
@@ -39,10 +42,12 @@ def score(counts: Mapping[str, int], known: Weights, length: float) -> float:
     nothing), times the weight of its rarest word as a share of the most that any word could have: what has the common
     words of a question alone answers nothing.
     """
-    longer = _K1 * (1 - _B + _B * length / max(known.usual, 1))
-    held = {word: count for word, count in counts.items() if count and word in known.rarity}
-    most = sum(known.rarity.values()) * (_K1 + 1)
-    if not held or not most:
-        return 0.0
-    reached = sum(known.rarity[word] * count * (_K1 + 1) / (count + longer) for word, count in held.items())
-    return reached / most * min(1.0, max(known.rarity[word] for word in held) / known.unique)
+    rarity, unique, usual, most = known
+    longer = _K1 * (1 - _B + _B * length / usual)
+    reached = rarest = 0.0
+    for word, count in counts.items():
+        if count and word in rarity:
+            weight = rarity[word]
+            reached += weight * count * (_K1 + 1) / (count + longer)
+            rarest = weight if weight > rarest else rarest  # noqa: FURB136 - a call for each word of each text
+    return reached / most * min(1.0, rarest / unique) if reached else 0.0

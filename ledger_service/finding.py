@@ -102,8 +102,8 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
 
 def _ranked(
     index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
-) -> tuple[Weights, dict[int, list[str]]]:
-    """What each word weighs among these texts, and the texts that have some of them, with those that they have."""
+) -> tuple[Weights, dict[int, dict[str, int]]]:
+    """What each word weighs among these texts, and the texts that have some of them: which, as if each once."""
     few = {term: index.rows(among, term, limit=_ROWS_AT_ONCE) for term in terms}
     counts = {
         term: len(rows) if len(rows) < _ROWS_AT_ONCE else index.count(among, term, limit=postings_max + 1)
@@ -114,34 +114,35 @@ def _ranked(
     if texts > postings_max:
         texts = max(texts, index.reached.texts)
     known = weights(counts, texts, index.reached.chars / max(index.reached.texts, 1))
-    held: defaultdict[int, list[str]] = defaultdict(list)
+    held: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for term in looked_for(counts, postings_max):
         is_whole = len(few[term]) == counts[term] <= postings_max
         for row in few[term] if is_whole else index.rows(among, term, limit=postings_max, newest=True):
-            held[row].append(term)
+            held[row][term] = 1
     return known, held
 
 
 def _first(
-    index: SearchIndex, held: Mapping[int, list[str]], known: Weights, count: int, passage_chars: int
+    index: SearchIndex, held: Mapping[int, Mapping[str, int]], known: Weights, count: int, passage_chars: int
 ) -> list[int]:
     """So many that are read: by which words they have and how long they are, of equal ones the newest.
 
     How often they have them, and how near to each other, is not known yet.
     """
-    weighed = {row: sum(known.rarity[term] for term in terms) for row, terms in held.items()}
-    likely = nlargest(_MEASURED, weighed, key=lambda row: (weighed[row], row))
-    chars = {row: min(passage_chars, words * _WORD_CHARS) for row, words in index.lengths(likely).items()}
-    likely.sort(
-        key=lambda row: (score(dict.fromkeys(held[row], 1), known, chars.get(row, passage_chars)), row), reverse=True
-    )
-    return likely[:count]
+    weight_of = known.rarity.__getitem__
+    likely = nlargest(_MEASURED, [(sum(map(weight_of, terms)), row) for row, terms in held.items()])
+    words = index.lengths([row for _, row in likely])
+    all_of_it = passage_chars // _WORD_CHARS + 1  # words, of a text whose length is not known
+    scores = [
+        (score(held[row], known, min(passage_chars, words.get(row, all_of_it) * _WORD_CHARS)), row) for _, row in likely
+    ]
+    return [row for _, row in nlargest(count, scores)]
 
 
 def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> Passage:
     """The stretch of so many characters of a text in which the weightiest words stand together; the first of equals."""
     best, first, behind = (0.0, 0), 0, 0
-    held: Counter[str] = Counter()
+    held = dict.fromkeys(known.rarity, 0)
     for word in words:
         start = max(0, min(word.start - passage_chars // _EXCERPT_LEAD, chars - passage_chars))
         while behind < len(words) and words[behind].start < start + passage_chars:
@@ -150,11 +151,11 @@ def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars:
         while first < behind and words[first].start < start:
             held[words[first].term] -= 1
             first += 1
-        value = sum(known.rarity[term] for term, count in held.items() if count)
+        value = sum([weight for term, weight in known.rarity.items() if held[term]])
         best = max(best, (value, -start))
     start = -best[1]
-    inside = tuple(one for one in words if start <= one.start < start + passage_chars)
-    return Passage(score(Counter(one.term for one in inside), known, min(chars, passage_chars)), start, inside)
+    inside = tuple([one for one in words if start <= one.start < start + passage_chars])
+    return Passage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), start, inside)
 
 
 def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:

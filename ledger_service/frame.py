@@ -35,6 +35,7 @@ _END_MARK = b"\xa5HDREND\xa5"
 _TRAILER = b"\xa5BATEND\xa5"
 _ENTRY = Struct("<II")  # length, CRC
 _BODY = Struct("<4sII16s")  # mark, CRC of all that follows, length, salt
+_TOLD = Struct("<I16s")  # what of that the CRC covers
 _KEPT = b"BODY"
 HEADER_BYTES = _FIELDS.size + _HEADER_CRC.size + len(_END_MARK)
 ENTRY_HEAD_BYTES = _ENTRY.size
@@ -116,31 +117,29 @@ def build_frame(
 
     They are not masked yet: `store_at` does that, once it is known where they will lie.
     """
-    parts: list[bytes] = [b""]
+    parts: list[bytes] = []
     chains: list[bytes] = []
     entries_at: list[int] = []
-    chain, at = previous_chain, HEADER_BYTES
+    chain, at = previous_chain, HEADER_BYTES + ENTRY_HEAD_BYTES
     for entry in entries:
         chain = sha256(chain + entry).digest()
+        size = len(entry)
         chains.append(chain)
-        parts.append(_ENTRY.pack(len(entry), crc32(entry)))
-        parts.append(entry)
-        entries_at.append(at + ENTRY_HEAD_BYTES)
-        at += ENTRY_HEAD_BYTES + len(entry)
-    entries_bytes = at - HEADER_BYTES
+        parts += _ENTRY.pack(size, crc32(entry)), entry
+        entries_at.append(at)
+        at += ENTRY_HEAD_BYTES + size
+    bodies_start = at = at - ENTRY_HEAD_BYTES
     entries_crc = crc32(b"".join(parts))
     bodies_at: list[int] = []
     for salt, data in bodies:
-        head = _BODY.pack(_KEPT, 0, len(data), salt)[_BODY_CRC_AT:]
-        parts.append(_KEPT + crc32(data, crc32(head)).to_bytes(4, "little") + head)
-        parts.append(data)
+        size = len(data)
+        told = _TOLD.pack(size, salt)
+        parts += _BODY.pack(_KEPT, crc32(data, crc32(told)), size, salt), data
         bodies_at.append(at)
-        at += BODY_HEAD_BYTES + len(data)
-    bodies_bytes = at - HEADER_BYTES - entries_bytes
-    sizes = (len(entries), entries_bytes, bodies_bytes)
-    parts[0] = _pack_header(FrameHeader(VERSION, *sizes, first_sequence, previous_chain, entries_crc, mask))
-    parts.append(bytes(-at % ALIGNMENT) + _TRAILER)
-    return Built(bytearray().join(parts), chains, entries_at, bodies_at)
+        at += BODY_HEAD_BYTES + size
+    sizes = (len(entries), bodies_start - HEADER_BYTES, at - bodies_start)
+    header = _pack_header(FrameHeader(VERSION, *sizes, first_sequence, previous_chain, entries_crc, mask))
+    return Built(bytearray().join((header, *parts, bytes(-at % ALIGNMENT), _TRAILER)), chains, entries_at, bodies_at)
 
 
 def store_at(frame: Built, at: int, mask: bytes) -> bytearray:
@@ -210,11 +209,12 @@ def _read_bodies(data: memoryview, start: int, end: int) -> list[StoredBody] | F
 
 def read_body(data: memoryview, at: int, end: int) -> StoredBody | FrameFault:
     """The body whose record begins at `at` and ends at or before `end`."""
-    if at + BODY_HEAD_BYTES > min(end, len(data)):
+    there = min(end, len(data))
+    if at + BODY_HEAD_BYTES > there:
         return FrameFault(at, end, "a body is cut short")
     mark, crc, length, salt = _BODY.unpack_from(data, at)
     data_at = at + BODY_HEAD_BYTES
-    if data_at + length > min(end, len(data)):
+    if data_at + length > there:
         return FrameFault(at, end, "a body's length does not fit its area")
     if crc32(data[at + _BODY_CRC_AT : data_at + length]) != crc:
         return FrameFault(at, data_at + length, "a body's CRC does not match")

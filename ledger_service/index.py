@@ -162,7 +162,7 @@ class Index:
         self._db = connection
         self.on_broken: Callable[[sqlite3.DatabaseError], object] = lambda _error: None
         """Told when a question cannot be answered, before the error is raised."""
-        self._names: dict[str, int] = {}
+        self._names = _Names(connection)
         self._partitions: list[int]  # of all that it holds, newest first; who only reads does not ask by them
 
     @classmethod
@@ -360,21 +360,25 @@ class Index:
             entry.decision, entry.reason,
         )  # fmt: skip
         once = None if entry.once is None else key_hash(entry.once)
-        known = self._names.get
-        names = [(known(name) or self._intern(name)) if name else None for name in named]
         row = (
-            *place, partition_of(place.sequence), key_hash(entry.submission_id), once, provenance[5], *names,
+            *place, partition_of(place.sequence), key_hash(entry.submission_id), once, provenance[5],
+            *map(self._names.__getitem__, named),
         )  # fmt: skip
         return (*row, _crc(row))
 
-    def _intern(self, name: str) -> int:
-        row = self._db.execute(_NEW_NAME, (name,)).fetchone()  # most are: of orders
-        if row is None:
-            row = self._db.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
-        number: int = row[0]
-        if len(self._names) >= _NAMES_KEPT:
-            self._names.clear()
-        self._names[name] = number
+
+class _Names(dict[str, int | None]):
+    """The number that stands for each name; a new one gets its own when it is asked for, an empty one has none."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __missing__(self, name: str) -> int | None:
+        found = self._db.execute(_NEW_NAME, (name,)).fetchone() if name else (None,)  # most are new: of orders
+        (number,) = found or self._db.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
+        if len(self) >= _NAMES_KEPT:
+            self.clear()
+        self[name] = number
         return number
 
 

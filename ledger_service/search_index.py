@@ -213,13 +213,19 @@ class Tokens:
         """The different words in it as the index has them, sorted; of too many the longest, which are mostly rare."""
         self._put(words)
         question = "SELECT term FROM words ORDER BY length(term) DESC, term LIMIT ?"
-        return sorted(term for (term,) in self._db.execute(question, (limit,)))
+        return sorted([term for (term,) in self._db.execute(question, (limit,))])
 
     def words(self, text: str, terms: Sequence[str]) -> list[Word]:
         """Where these words stand in a text, in order."""
         self._put(text)
-        spans = list(_spans(self._marked(terms)))
-        return [Word(start, end, self._term_of(text[start:end])) for start, end in spans]
+        found: list[Word] = []
+        at = 0
+        for number, part in enumerate(self._marked(terms).replace(_MARKS[1], _MARKS[0]).split(_MARKS[0])):
+            end = at + len(part)
+            if number % 2:
+                found.append(Word(at, end, self._term_of(text[at:end])))
+            at = end
+        return found
 
     def _term_of(self, word: str) -> str:
         """A word of a text as the index has it."""
@@ -245,12 +251,3 @@ class Tokens:
 
 _BLANKS = {0: " ", **{ord(mark): " " for mark in _MARKS}}
 """Characters that would end a text in SQLite, or be taken for our marks: as long in the text that is looked at."""
-
-
-def _spans(marked: str) -> Iterable[tuple[int, int]]:
-    """Where the marked words stand in the text without marks."""
-    at = 0
-    for number, part in enumerate(marked.replace(_MARKS[1], _MARKS[0]).split(_MARKS[0])):
-        if number % 2:
-            yield at, at + len(part)
-        at += len(part)

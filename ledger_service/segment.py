@@ -138,12 +138,12 @@ class SegmentFiles:
     def _content(self, segment: int, at: int, size: int) -> memoryview:
         """Bytes of one batch, unmasked; fewer at the end of the file. Raises Damage without a first batch to go by."""
         start, whole = aligned(at, size)
-        stored = self._reader(segment).read_at(start, whole)
-        if self.mask is None:
+        stored, mask = self._reader(segment).read_at(start, whole), self.mask
+        if mask is None:
             raise Damage(self.path(segment), 0, "the header of the ledger's first batch is damaged")
         if len(stored) < whole:
             return memoryview(b"")
-        return unmasked(stored, start, self.mask)[at - start : at - start + size]
+        return unmasked(stored, start, mask)[at - start : at - start + size]
 
     def _reader(self, first: int) -> FileHandle:
         handle = self._readers.get(first)

@@ -198,8 +198,7 @@ class Writer:
         """Decides writes in the order they came, until the batch is full; those decided entirely are finished."""
         while self._queue:
             pending = self._queue[0]
-            while len(pending.outcomes) < len(pending.parts):
-                part = pending.parts[len(pending.outcomes)]
+            for part in pending.parts[len(pending.outcomes) :]:
                 try:
                     if not self._decide(pending, part, batch):
                         return
@@ -213,17 +212,18 @@ class Writer:
 
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
         """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
-        acks, base = pending.acks, part.entries - part.resting
-        is_founded: bool | None = None  # asked once: a hostile frame may hold tens of thousands of either kind
-        while (number := len(acks)) < part.entries:
-            entry = pending.entries[pending.first + number]
-            if number < base and self._intake.is_full(batch):
-                return False
-            if number >= base and is_founded is None:
-                is_founded = all(ack.is_first for ack in acks[:base])
-            if pending.first + number in pending.denied:
+        acks, base, first = pending.acks, part.entries - part.resting, pending.first
+        is_founded = True  # asked once: a hostile frame may hold tens of thousands of either kind
+        for number in range(len(acks), part.entries):
+            entry = pending.entries[first + number]
+            if number < base:
+                if self._intake.is_full(batch):
+                    return False
+            elif number == base:
+                is_founded = all(ack.is_first for ack in acks)
+            if first + number in pending.denied:
                 acks.append(refusal(entry, "denied", StreamHead()))
-            elif number < base or is_founded:
+            elif is_founded:
                 acks.append(self._intake.decide(entry, pending.origin, batch))
             else:
                 acks.append(refusal(entry, "unfounded", StreamHead()))

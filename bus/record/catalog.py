@@ -103,15 +103,17 @@ def _counted(name: Named) -> bool:
 
 
 def _order_of_writer(name: Named) -> bool:
+    order_id = name.order_id
     return (
-        name.about.endswith(f"/{name.sender}")
-        and _ORDER.fullmatch(name.order_id) is not None
-        and name.entry.provenance.work_order_id in ("", name.order_id)
+        order_id != name.about
+        and _ORDER.fullmatch(order_id) is not None
+        and name.entry.provenance.work_order_id in ("", order_id)
     )
 
 
 def _of_session(name: Named) -> bool:
-    return name.about.startswith((f"{name.session_id}/", f"{name.session_id}-"))
+    session_id = name.session_id
+    return name.about.startswith((f"{session_id}/", f"{session_id}-"))
 
 
 def _order_of_session(name: Named) -> bool:
@@ -119,9 +121,8 @@ def _order_of_session(name: Named) -> bool:
 
 
 def _input_of_session(name: Named) -> bool:
-    return name.about.startswith(f"{name.session_id}/") and _is_input(
-        name.about.removesuffix(_DELIVERED)[len(name.session_id) + 1 :]
-    )
+    stem = f"{name.session_id}/"
+    return name.about.startswith(stem) and _is_input(name.about.removesuffix(_DELIVERED)[len(stem) :])
 
 
 def _matching(pattern: str) -> Callable[[Named], bool]:
@@ -364,6 +365,7 @@ def is_session_stream(stream: str) -> bool:
     return _SESSION_STREAM.fullmatch(stream) is not None
 
 
+@lru_cache(maxsize=_STREAMS_KEPT)
 def stream_kind(stream: str) -> str:
     """SESSION for a session's journal, a named stream's own name, and "" for a name that no stream has."""
     if is_session_stream(stream):
@@ -401,20 +403,17 @@ def may_write_entry(
     `is_claimed` is asked for the once key that must have been claimed before, if there is one.
     """
     row = kind_of(role, entry.stream, entry.event_type)
-    name = None if row is None else _named(row, entry, sender)
-    if row is None or name is None or not row.named.fits(name):
+    if row is None:
+        return False
+    head, colon, about = entry.submission_id.partition(":")
+    if row.has_type_in_id and not (colon and head == entry.event_type):
+        return False
+    name = Named(about if row.has_type_in_id else entry.submission_id, entry, sender)
+    if not row.named.fits(name):
         return False
     if entry.once is not None and (row.once is None or not row.once.fits(name)):
         return False
     return row.rests_on is None or is_claimed(row.rests_on(name))
-
-
-def _named(row: EntryKind, entry: WriteEntry, sender: str) -> Named | None:
-    """None where the id does not begin with its type, and should."""
-    if not row.has_type_in_id:
-        return Named(entry.submission_id, entry, sender)
-    head, colon, about = entry.submission_id.partition(":")
-    return Named(about, entry, sender) if colon and head == entry.event_type else None
 
 
 def _is_number(text: str) -> bool:

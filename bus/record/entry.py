@@ -8,7 +8,7 @@ elsewhere. No free text stands in an entry; bodies lie beside it and are named b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 import msgpack
@@ -74,11 +74,11 @@ class WriteEntry(NamedTuple):
     )
     bodies: Annotated[Sequence[bytes], Field(description="body 0 is the payload")] = ()
 
+    packed = b""  # a `PackedEntry` alone has it
+
 
 class PackedEntry(WriteEntry):
     """An entry with the bytes of its fields before `bodies`, as they came or will leave; a changed copy has none."""
-
-    packed = b""
 
 
 class Part(NamedTuple):
@@ -177,7 +177,8 @@ _MARK, _BETWEEN = "~", "\0"
 _SESSION_MAX_BYTES, _MARKS_MAX = 36, 12
 """A UUID, and more ids than an entry of the product names it in; what is beyond is spelled out."""
 _ADDED = (str, int, tuple, tuple)
-_TEXT_ALONE = frozenset((str,))
+_TEXT_ALONE, _BYTES_ALONE, _NUMBERS_ALONE = frozenset((str,)), frozenset((bytes,)), frozenset((int,))
+_HASHES_ALONE = frozenset((HASH_BYTES,))
 _PACKED = Decoder(Packed)
 
 
@@ -198,22 +199,24 @@ _LENGTHS = _lengths()
 
 def packed_entry(entry: WriteEntry) -> bytes:
     """The bytes of the fields before `bodies`. Raises ValueError or OverflowError for what MessagePack cannot hold."""
-    packed = entry.packed if isinstance(entry, PackedEntry) else b""
-    return packed or pack(_abridged(entry))
+    return entry.packed or pack(_abridged(entry))
 
 
-def with_bytes(entry: WriteEntry) -> PackedEntry:
+def with_bytes(entry: WriteEntry) -> WriteEntry:
     """The same entry, packed once, however often it is sent. Raises ValueError or OverflowError as `packed_entry`."""
-    if isinstance(entry, PackedEntry) and entry.packed:
+    if entry.packed:
         return entry
     found: PackedEntry = tuple.__new__(PackedEntry, entry)  # `_make` counts the fields again, in Python
     found.packed = pack(_abridged(entry))
     return found
 
 
-def wire_size(entry: PackedEntry) -> int:
-    """At least as many bytes as the entry takes in a frame."""
-    return len(entry.packed) + sum(map(len, entry.bodies)) + _WIRE_BYTES * (1 + len(entry.bodies))
+def wire_size(entries: Iterable[WriteEntry]) -> int:
+    """At least as many bytes as these entries, packed, take in a frame."""
+    parts: list[bytes] = []
+    for entry in entries:
+        parts += entry.packed, *entry.bodies
+    return sum(map(len, parts)) + _WIRE_BYTES * len(parts)
 
 
 def spooled_entry(payload: bytes) -> WriteEntry:
@@ -273,7 +276,9 @@ def to_entry(stored: StoredEntry, sequence: int, chain: bytes, bodies: Sequence[
     """The entry as readers get it."""
     fields = stored[:_STORED_FIELDS]
     parents, hashes, lengths = list(stored.parents), list(stored.body_hashes), list(stored.body_lengths)
-    return Entry._make((*fields[:7], parents, *fields[8:14], hashes, lengths, sequence, chain, list(bodies)))
+    whole = (*fields[:7], parents, *fields[8:14], hashes, lengths, sequence, chain, list(bodies))
+    entry: Entry = tuple.__new__(Entry, whole)
+    return entry
 
 
 def decode_stored(data: bytes) -> StoredEntry:
@@ -281,24 +286,26 @@ def decode_stored(data: bytes) -> StoredEntry:
     fields = unpack_frozen(data)
     if type(fields) is not tuple or len(fields) != 1 + _STORED_FIELDS or fields[0] != SCHEMA_VERSION:
         raise ValueError(f"not an entry of schema version {SCHEMA_VERSION}")
-    return StoredEntry._make((*_stored(fields[1:]), *_NO_PLACE))
+    stored: StoredEntry = tuple.__new__(StoredEntry, (*_stored(fields[1:]), *_NO_PLACE))
+    return stored
 
 
 def checked_part(part: Part) -> Part:
     """The same, if its numbers can be. Raises ValueError, naming the field that is not as it should be."""
-    _demand(part.entries >= 1, "entries")
-    _demand(0 <= part.resting < part.entries, "resting")
+    if part.entries < 1:
+        raise _not_there("entries")
+    if not 0 <= part.resting < part.entries:
+        raise _not_there("resting")
     return part
 
 
 def each(name: str, read: Callable[[F], T], items: Sequence[F]) -> list[T]:
     """What `read` makes of each item. Raises ValueError that names the item."""
     found: list[T] = []
-    for number, item in enumerate(items):
-        try:
-            found.append(read(item))
-        except ValueError as fault:
-            raise ValueError(f"{name}.{number}.{fault}") from None
+    try:
+        found.extend(map(read, items))  # those before one that raises are kept
+    except ValueError as fault:
+        raise ValueError(f"{name}.{len(found)}.{fault}") from None
     return found
 
 
@@ -313,11 +320,15 @@ def unpack_frozen(data: bytes) -> Any:
 def _stored(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     """The checked fields of a committed entry behind its version."""
     added = fields[_WRITTEN_FIELDS:]
-    _demand(tuple(map(type, added)) == _ADDED, "origin, ledger_at_us, body_hashes or body_lengths")
+    if tuple(map(type, added)) != _ADDED:
+        raise _not_there("origin, ledger_at_us, body_hashes or body_lengths")
     _origin, ledger_at_us, hashes, lengths = added
-    _demand(0 <= ledger_at_us <= INTEGER_MAX, "ledger_at_us")
-    _demand(all(type(one) is bytes and len(one) == HASH_BYTES for one in hashes), "body_hashes")
-    _demand(len(lengths) == len(hashes) and all(type(one) is int for one in lengths), "body_lengths")
+    if not 0 <= ledger_at_us <= INTEGER_MAX:
+        raise _not_there("ledger_at_us")
+    if not (_BYTES_ALONE.issuperset(map(type, hashes)) and _HASHES_ALONE.issuperset(map(len, hashes))):
+        raise _not_there("body_hashes")
+    if len(lengths) != len(hashes) or not _NUMBERS_ALONE.issuperset(map(type, lengths)):
+        raise _not_there("body_lengths")
     return (*_written_in(fields[:_WRITTEN_FIELDS]), *added)
 
 
@@ -333,9 +344,10 @@ def _abridged(entry: Sequence[Any]) -> tuple[Any, ...]:
         return fields
     texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
     joined = _BETWEEN.join(texts)
-    if _MARK in joined or joined.count(_BETWEEN) >= len(texts) or joined.count(session) > _MARKS_MAX:
+    parts = joined.split(session)  # `replace` looks for so long a text twice
+    ids = _MARK.join(parts).split(_BETWEEN)
+    if _MARK in joined or len(ids) != len(texts) or len(parts) > 1 + _MARKS_MAX:
         return fields
-    ids = joined.replace(session, _MARK).split(_BETWEEN)
     told = (*who, session.encode(), run_seq, round_seq, ids[5], tier)
     return ids[0], ids[1], *fields[2:6], told, ids[6:], ids[2], prev and ids[3], fields[10], once and ids[4]
 
@@ -344,44 +356,41 @@ def _spelled(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     """What `_abridged` was given, of fields of the right types. Raises ValueError for what it does not make."""
     provenance, prev, once = fields[6], fields[9], fields[11]
     *who, named, run_seq, round_seq, order, tier = provenance
-    _demand(0 < len(named) <= _SESSION_MAX_BYTES and named.isascii(), "provenance: its session")
+    if not 0 < len(named) <= _SESSION_MAX_BYTES or not named.isascii():
+        raise _not_there("provenance: its session")
     session = named.decode()
     texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
     joined = _BETWEEN.join(texts)
-    _demand(joined.count(_MARK) <= _MARKS_MAX, f"more than {_MARKS_MAX} `~` in ids")
+    if joined.count(_MARK) > _MARKS_MAX:
+        raise _not_there(f"more than {_MARKS_MAX} `~` in ids")
     ids = joined.replace(_MARK, session).split(_BETWEEN)
-    _demand(len(ids) == len(texts), "an id with a zero byte in it")
+    if len(ids) != len(texts):
+        raise _not_there("an id with a zero byte in it")
     whole: Provenance = tuple.__new__(Provenance, (*who, session, run_seq, round_seq, ids[5], tier))
     return ids[0], ids[1], *fields[2:6], whole, tuple(ids[6:]), ids[2], prev and ids[3], fields[10], once and ids[4]
 
 
-def _written_in(fields: Any) -> tuple[Any, ...]:
+def _written_in(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     """A writer's fields, checked, the session spelled out. Raises ValueError, naming the first that is wrong."""
-    if type(fields) is not tuple or len(fields) != _WRITTEN_FIELDS:
-        raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
     types = tuple(map(type, fields))
     if types[:9] != _WRITTEN or types[9:] not in _OPTIONAL:
-        wrong = [
-            name for name, kind, meant in zip(WriteEntry._fields, types, _WRITTEN, strict=False) if kind is not meant
-        ]
-        _demand(not wrong, next(iter(wrong), ""))
-        _demand(holds=False, field="prev, tenure or once")
+        named = zip(WriteEntry._fields, types, _WRITTEN, strict=False)
+        raise _not_there(next((name for name, kind, meant in named if kind is not meant), "prev, tenure or once"))
     provenance, parents = fields[6], fields[7]
     kinds = tuple(map(type, provenance))
     if kinds != _PROVENANCE and kinds != _ABRIDGED:  # noqa: PLR1714 - a set would hash them
-        _demand(holds=False, field="provenance")
+        raise _not_there("provenance")
     if not _TEXT_ALONE.issuperset(map(type, parents)):
-        _demand(holds=False, field="parents")
-    numbers = (fields[3], fields[10] or 0, provenance[5], provenance[6])
-    if min(numbers) < 0 or max(numbers) > INTEGER_MAX:
+        raise _not_there("parents")
+    at_us, tenure, run_seq, round_seq = numbers = (fields[3], fields[10] or 0, provenance[5], provenance[6])
+    if not 0 <= at_us | tenure | run_seq | round_seq <= INTEGER_MAX:  # one that is negative or too large makes it so
         named = zip(("at_us", "tenure", "run_seq", "round_seq"), numbers, strict=True)
-        _demand(holds=False, field=next(name for name, number in named if not 0 <= number <= INTEGER_MAX))
+        raise _not_there(next(name for name, number in named if not 0 <= number <= INTEGER_MAX))
     if kinds == _ABRIDGED:
         return _spelled(fields)
     plain: Provenance = tuple.__new__(Provenance, provenance)
     return (*fields[:6], plain, *fields[7:])
 
 
-def _demand(holds: bool, field: str) -> None:
-    if not holds:
-        raise ValueError(f"{field}: not what an entry has there")
+def _not_there(field: str) -> ValueError:
+    return ValueError(f"{field}: not what an entry has there")

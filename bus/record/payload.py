@@ -42,7 +42,7 @@ def pack_payload(value: tuple[Any, ...]) -> bytes:
     least = end - len(defaults)
     while end > least and value[end - 1] == defaults[end - 1 - least]:
         end -= 1
-    return pack(value if end == len(value) else value[:end])
+    return pack(value[:end])
 
 
 def payload_of(cls: type[P], body: bytes) -> P:
