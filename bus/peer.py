@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict, deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -106,6 +106,9 @@ class Peer:
         self._reconfiguring: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
+        self._word = Beat()
+        self.on_word: Callable[[], None] = _nobody
+        """Called when the broker's word on who is ready is another one than before."""
 
     # --- the Bus port -----------------------------------------------------------------------------------------------
 
@@ -331,6 +334,9 @@ class Peer:
             with suppress(RuntimeFault):  # the next one is as good
                 said = decode(Beat, body, self._settings.body_max_bytes)
                 self._readiness.hear(said)
+                was, self._word = self._word, said
+                if said != was:
+                    self.on_word()
                 connection.config_digest = said.config_digest or connection.config_digest
                 self._heed_snapshot()
         elif kind == Kind.STREAM:
@@ -435,6 +441,10 @@ class Peer:
         if self._actor is not None and self._is_open:  # what it counts is made while it starts
             counters |= self._actor.counters()
         return counters
+
+
+def _nobody() -> None:
+    """Most peers need only know whether they are ready themselves."""
 
 
 MIRRORED = frozenset({"gateway"})

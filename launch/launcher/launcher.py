@@ -201,7 +201,7 @@ class Launcher:
                 group.create_task(self._tell(peer)),
                 group.create_task(self._record_snapshot(peer)),
             ]
-            self._peer = peer
+            self._peer, peer.on_word = peer, crew.is_news.set
             await self._stop.wait()
             crew.close()
             if self._rolling is not None:
