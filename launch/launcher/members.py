@@ -185,8 +185,9 @@ class Crew:
             asyncio.get_running_loop().call_soon(self._write)
 
     def _write(self) -> None:
-        if self._is_changed:
-            self._is_changed = False
+        """Not while somebody is being started anew: it waits for its secret, and its birth is told at once."""
+        is_changed, self._is_changed = self._is_changed, False
+        if is_changed and not any(one.state == "starting" and one.restarts and not one.pid for one in self):
             self._board.write(self.members.values())
 
     def _carry_out(self, actor: str, effect: Effect) -> None:
