@@ -129,10 +129,14 @@ class Lineage:
             else:
                 ours.close()
 
-    def prepare_spare(self, siblings: Iterable[int]) -> None:
-        """The present zygote's spare is told who runs, of whom it learns what it will write to."""
+    def prepare_spare(self, siblings: Iterable[int], *, tool_processes: int) -> None:
+        """The present zygote makes a spare, if it has none, which prepares for being a process like these.
+
+        `tool_processes`: how many it needs as an executor.
+        """
         if self.present is not None:
-            self.order(self.present, Fork(SPARE, [str(pid) for pid in islice(siblings, SIBLINGS_MAX)]), [])
+            options = [tool_processes, *islice(siblings, SIBLINGS_MAX)]
+            self.order(self.present, Fork(SPARE, list(map(str, options))), [])
 
     def replace_if_outdated(self) -> bool:
         """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
