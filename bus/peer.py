@@ -107,8 +107,8 @@ class Peer:
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
         self._word = Beat()
-        self.on_word: Callable[[], None] = _nobody
-        """Called when the broker's word on who is ready is another one than before."""
+        self.on_word: Callable[[Beat], None] = _unheeded
+        """Called with the broker's word on who is ready when it is another one than before."""
 
     # --- the Bus port -----------------------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class Peer:
                 self._readiness.hear(said)
                 was, self._word = self._word, said
                 if said != was:
-                    self.on_word()
+                    self.on_word(said)
                 connection.config_digest = said.config_digest or connection.config_digest
                 self._heed_snapshot()
         elif kind == Kind.STREAM:
@@ -443,7 +443,7 @@ class Peer:
         return counters
 
 
-def _nobody() -> None:
+def _unheeded(_word: Beat) -> None:
     """Most peers need only know whether they are ready themselves."""
 
 

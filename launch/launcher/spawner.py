@@ -129,6 +129,8 @@ class Nursery:
         self._lineage.want_heir()
         if self._is_spare_due:
             self._is_spare_due = False
+            self._lineage.forget_software()
+            self._lineage.replace_if_outdated()
             siblings = (child.pid for child in self._children if child.pid)
             self._lineage.prepare_spare(siblings, tool_processes=tool_processes)
 

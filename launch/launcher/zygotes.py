@@ -83,7 +83,7 @@ class Lineage:
     _is_given_up: bool = False
     _is_open: bool = True
     _replacements: int = 0
-    _sources: Sources = field(default_factory=lambda: Sources(ROOT))
+    _sources: Sources = field(default_factory=lambda: Sources(ROOT, is_watched=True))
 
     @property
     def is_hopeful(self) -> bool:
@@ -138,6 +138,10 @@ class Lineage:
             options = [tool_processes, *islice(siblings, SIBLINGS_MAX)]
             self.order(self.present, Fork(SPARE, list(map(str, options))), [])
 
+    def forget_software(self) -> None:
+        """The next look is at each module: what another machine did to a shared disk, no system tells."""
+        self._sources.close()
+
     def replace_if_outdated(self) -> bool:
         """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
         present = self.present
@@ -165,6 +169,7 @@ class Lineage:
                 timer.cancel()
         self.present = None
         self._disinherit()
+        self._sources.close()
         for one in self.living:
             self.dismiss(one)
         for one in list(self.living):

@@ -72,19 +72,21 @@ def tool_process(frames: int, line: int, *, is_kept: bool) -> int:
     return 0
 
 
-def dismiss() -> None:
-    """Nobody waits any more; they are reaped on a thread, which holds nobody up."""
-    gone = [copy.pid for copy in _idle]
-    for copy in _idle:
-        copy.line.close()
-    _idle.clear()
+def dismiss(in_s: float) -> None:
+    """None of them is left after that time: this process is no executor, and others may have the machine until then.
+
+    On a thread, which holds nobody up.
+    """
+    gone, _idle[:] = list(_idle), []
     if gone:
-        threading.Thread(target=_reap, args=(gone,), name="copies", daemon=True).start()
+        threading.Thread(target=_end, args=(gone, in_s), name="copies", daemon=True).start()
 
 
-def _reap(pids: Sequence[int]) -> None:
-    for pid in pids:
-        os.waitpid(pid, 0)
+def _end(copies: Sequence[_Copy], in_s: float) -> None:
+    threading.Event().wait(in_s)
+    for copy in copies:
+        copy.line.close()
+        os.waitpid(copy.pid, 0)
 
 
 def _wait(line: socket.socket) -> NoReturn:

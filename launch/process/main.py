@@ -192,7 +192,7 @@ class _Process:
             await asyncio.sleep(0)  # its word on readiness, or what it asks for that, leaves before what can wait
             self._made.begin(peer.announce)
             collector.settle()
-            copies.dismiss()
+            copies.dismiss(self._config.bus.beat_interval_ms / 1000)
             _log.info("process_started", role=self._role)
             failure: asyncio.Future[BaseException] | None = getattr(self._made.actor, "failed", None)
             if failure is not None:
@@ -268,7 +268,7 @@ def _started(place: Place, remote: tuple[str, KeyFiles] | None) -> None:
     if remote is not None:
         write_whole(place.home.listening, f"{remote[1].listens}\n")
         _log.info("listening_for_workers", address=remote[1].listens)
-    copies.dismiss()
+    copies.dismiss(place.snapshot.config.bus.reannounce_grace_ms / 1000)  # by then everybody is back
     _log.info("process_started", role="broker")
 
 

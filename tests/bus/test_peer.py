@@ -363,12 +363,12 @@ def test_readiness_is_told_at_every_change_and_degraded_actors_serve(world: Worl
 
 def test_a_peer_hears_when_the_brokers_word_is_another_one_and_not_at_each_beat(world: World) -> None:
     """Beats that say the same come all the time."""
-    told: list[str] = []
+    told: list[int] = []
 
     async def scenario() -> None:
         launcher = world.client("launcher")
         await asyncio.sleep(SETTINGS.reannounce_grace_ms / 1000 + 1)  # by then the broker knows whoever is there
-        launcher.on_word = lambda: told.append("word")
+        launcher.on_word = lambda word: told.append(word.ready_count)
         await asyncio.sleep(5 * SETTINGS.beat_interval_ms / 1000)
         assert not told
         actor = Waking()
@@ -378,7 +378,7 @@ def test_a_peer_hears_when_the_brokers_word_is_another_one_and_not_at_each_beat(
             assert not told
             await asyncio.sleep(0.01)
         await world.settled()
-        assert told == ["word"]
+        assert told == [2]
 
     world.run(scenario())
 
