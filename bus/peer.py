@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict, deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -108,6 +108,8 @@ class Peer:
         self._reconfiguring: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
+        self.on_word: Callable[[Beat], None] = _unheeded
+        """Called with the broker's word on who is ready when it is another one than before."""
 
     # --- the Bus port -----------------------------------------------------------------------------------------------
 
@@ -325,9 +327,12 @@ class Peer:
             self._inbox.cancel(head.correlation_id, head.sender, "")
         elif kind == Kind.BEAT and connection is self._broker:
             with suppress(RuntimeFault):  # the next one is as good
+                was = self._said
                 if body != self._word:  # else the broker says it again
                     self._said, self._word = decode(Beat, body, self._settings.body_max_bytes), body
                 self._readiness.hear(said := self._said)
+                if said != was:
+                    self.on_word(said)
                 connection.config_digest = said.config_digest or connection.config_digest
                 self._heed_snapshot()
         elif kind == Kind.STREAM:
@@ -432,6 +437,10 @@ class Peer:
         if self._actor is not None and self._is_open:  # what it counts is made while it starts
             counters |= self._actor.counters()
         return counters
+
+
+def _unheeded(_word: Beat) -> None:
+    """Most peers need only know whether they are ready themselves."""
 
 
 MIRRORED = frozenset({"gateway"})

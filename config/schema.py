@@ -513,7 +513,7 @@ class LauncherConfig(Section):
     log_max_bytes: Positive = Field(description="a larger log is moved aside; one older file of each is kept")
     log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")
     watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
-    ready_poll_ms: Positive = Field(description="the same, as long as something is starting")
+    ready_poll_ms: Positive = Field(description="the same, as long as something is starting or draining")
     orphan_poll_ms: Positive = Field(description="how often a process without a launcher asks who still needs it")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
     journal_poll_ms: Positive = Field(description="how often a command that waits for a turn reads how that stands")

@@ -150,16 +150,22 @@ class Membership:
         self._placement.pump(peer)
 
     def tell_readiness(self) -> None:
-        """Everybody learns at once when a role gains its first ready peer, or loses its last."""
+        """Everybody learns at once when a role gains its first ready peer, or loses its last; a launcher, of each."""
         state = self._state
         state.is_readiness_new, word = False, state.word_on_readiness
-        ready = sorted({peer.role for peer in state.connections.values() if peer.shown_state == "ready"})
-        said = Beat(ready_roles=ready, is_whole=not state.is_collecting, config_digest=state.me.config_digest)
+        ready = [peer.role for peer in state.connections.values() if peer.shown_state == "ready"]
+        state.word_on_readiness = said = Beat(
+            ready_roles=sorted(set(ready)),
+            is_whole=not state.is_collecting,
+            ready_count=len(ready),
+            config_digest=state.me.config_digest,
+        )
         if said == word:
             return
-        state.word_on_readiness = said
-        for connection in state.connections:
-            state.beat(connection)
+        is_for_all = said.model_copy(update={"ready_count": word.ready_count}) != word
+        for connection, peer in state.connections.items():
+            if is_for_all or peer.role == "launcher":
+                state.beat(connection)
 
     def bye(self, peer: BoundPeer, frame: Header) -> None:
         """The peer leaves for good."""

@@ -133,6 +133,7 @@ class Beat(Message, wire="bus.beat"):
     is_whole: bool = Field(
         default=False, description="from the broker: of no other role anybody is; false while it waits for old peers"
     )
+    ready_count: Count = Field(default=0, description="from the broker: so many peers are ready")
     config_digest: Digest = Field(default="", description="from the broker: snapshot that the cluster runs under")
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from hobus.launch.cluster.watch import Watch
 
 State = tuple[tuple[str, ...], tuple[tuple[int, int], ...]]
 """Every module, and time and size of each, as Python knows a changed one; of none where one went meanwhile."""
@@ -19,25 +22,55 @@ class Sources:
     """Every module below a directory, links to directories included.
 
     They are listed once, and again where the time of a directory says that a name came or went; then a look, before
-    each start of a process, is one question to the system per module.
+    each start of a process, is one question to the system per module; one in all, where it tells of changes.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, is_watched: bool = False) -> None:
+        """`is_watched`: it is looked at often, and closed at the end."""
         self._root = root
+        self._is_watched = is_watched
+        self._watch: Watch | None = None
+        self._seen: State = _NONE
+        """The last state; the present one for as long as the watch has not spoken."""
         self._listed: list[tuple[str, int]] = []
         """Each directory, and its time before it was listed."""
         self._modules: tuple[str, ...] = ()
 
     def state(self) -> State:
         """Another one after any module was changed, added or removed."""
+        if self._watch is None or self._watch.has_spoken():
+            self.close()
+            self._seen = self._looked()
+        return self._seen
+
+    def close(self) -> None:
+        """Nothing is watched until the next look, which asks for each module again."""
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _looked(self) -> State:
         try:
-            if not self._listed or any(_stat(path).st_mtime_ns != at for path, at in self._listed):
+            if self._has_new_names():
                 self._list()
+            if self._is_watched:
+                self._begin_watch()
             states = tuple([(state.st_mtime_ns, state.st_size) for state in map(_stat, self._modules)])
         except OSError:  # one went while it was looked at
             self._listed = []
+            self.close()
             return _NONE
         return self._modules, states
+
+    def _begin_watch(self) -> None:
+        """Before the modules are looked at: what changes from now on is told."""
+        with suppress(OSError):  # where it cannot be, each look asks for each module
+            self._watch = Watch(path for path, _at in self._listed)
+        if self._has_new_names():  # since they were listed
+            self.close()
+
+    def _has_new_names(self) -> bool:
+        return not self._listed or any(_stat(path).st_mtime_ns != at for path, at in self._listed)
 
     def _list(self) -> None:
         self._listed = []

@@ -19,7 +19,7 @@ import structlog
 from hobus.bus import collector
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import Done, Drain, PeerRow, Peers
+from hobus.bus.messages.control import Beat, Done, Drain, PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
 from hobus.launch.cluster.client import client_of
@@ -93,6 +93,8 @@ class Launcher:
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
         self._peer: Bus | None = None
+        self._ready_count = 0
+        """How many the broker holds for ready."""
         self._rolling: Rolling | None = None
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
@@ -201,7 +203,7 @@ class Launcher:
                 group.create_task(self._tell(peer)),
                 group.create_task(self._record_snapshot(peer)),
             ]
-            self._peer = peer
+            self._peer, peer.on_word = peer, lambda word: self._heed(crew, word)
             await self._stop.wait()
             crew.close()
             if self._rolling is not None:
@@ -229,11 +231,17 @@ class Launcher:
                 give_back_code()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
             if not is_soon:
-                crew.use_calm()
+                crew.use_calm(tool_processes=self._plan.snapshot.config.tools.children)
             interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval_ms / 1000):
                     await crew.is_news.wait()
+
+    def _heed(self, crew: Crew, word: Beat) -> None:
+        """Somebody more is ready, for whom everybody waits; whoever is not any more is seen at the next look."""
+        if word.ready_count > self._ready_count:
+            crew.is_news.set()
+        self._ready_count = word.ready_count
 
     async def _look(self, bus: Bus, crew: Crew) -> None:
         try:

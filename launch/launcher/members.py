@@ -185,8 +185,9 @@ class Crew:
             asyncio.get_running_loop().call_soon(self._write)
 
     def _write(self) -> None:
-        if self._is_changed:
-            self._is_changed = False
+        """Not while somebody is being started anew: it waits for its secret, and its birth is told at once."""
+        is_changed, self._is_changed = self._is_changed, False
+        if is_changed and not any(one.state == "starting" and one.restarts and not one.pid for one in self):
             self._board.write(self.members.values())
 
     def _carry_out(self, actor: str, effect: Effect) -> None:
@@ -288,9 +289,10 @@ class Crew:
         except OSError as error:
             self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
 
-    def use_calm(self) -> None:
-        """Nobody is starting: what the next start needs may be prepared."""
-        self._nursery.use_calm()
+    def use_calm(self, *, tool_processes: int) -> None:
+        """Nobody is starting: what the next start needs may be prepared, so many tool processes for an executor."""
+        has_executor = any(member.role == "ho1" for member in self)
+        self._nursery.use_calm(tool_processes=tool_processes if has_executor else 0)
 
     # --- processes ----------------------------------------------------------------------------------------------
 

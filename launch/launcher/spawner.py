@@ -74,7 +74,8 @@ class Nursery:
         self._orders: dict[int, _Order] = {}
         self._children: set[Child] = set()
         """Asked for and not ended."""
-        self._has_new_spare = False
+        self._is_spare_due = False
+        """There may be none: the present zygote has followed another one, or has forked a process since the last."""
         self._unlooked: list[_Order] = []
         """Asked for since it was last looked whether the software on disk has changed."""
         self._number = 0
@@ -117,11 +118,21 @@ class Nursery:
         self._look_at_software(order)
         return child
 
-    def use_calm(self) -> None:
-        """To be called when nobody is starting: the spare, if it is a new one, prepares for what it will be."""
-        if self._has_new_spare and not self._orders and self._lineage is not None:
-            self._has_new_spare = False
-            self._lineage.prepare_spare(child.pid for child in self._children if child.pid)
+    def use_calm(self, *, tool_processes: int) -> None:
+        """To be called when nobody is starting: whoever is to be started next finds an heir and a spare prepared.
+
+        Making them takes as long as a process takes to get ready, and would keep it from the machine.
+        `tool_processes`: how many an executor has; 0 where there is none to be started.
+        """
+        if self._orders or self._lineage is None:
+            return
+        self._lineage.want_heir()
+        if self._is_spare_due:
+            self._is_spare_due = False
+            self._lineage.forget_software()
+            self._lineage.replace_if_outdated()
+            siblings = (child.pid for child in self._children if child.pid)
+            self._lineage.prepare_spare(siblings, tool_processes=tool_processes)
 
     def reap_strangers(self) -> None:
         """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor).
@@ -229,7 +240,9 @@ class Nursery:
                 order.stop_waiting()
                 order.asked = None
                 self._renew(order)
-        self._want_heir()
+        self._is_spare_due = True
+        if self._lineage is not None and not self._orders:
+            self._lineage.want_heir()
         self.reap_strangers()
 
     def _renew(self, order: _Order) -> None:
@@ -259,18 +272,12 @@ class Nursery:
         order = self._orders.get(answer.number)
         if order is None:
             return
-        self._has_new_spare = True
+        self._is_spare_due = True
         if answer.pid:
             self._done(order)
             order.child.born(answer.pid)
         else:
             self._not_born(order, answer.error)
-        self._want_heir()
-
-    def _want_heir(self) -> None:
-        """When nobody waits for a process."""
-        if self._lineage is not None and not self._orders:
-            self._lineage.want_heir()
 
     def _not_born(self, order: _Order, why: str) -> None:
         self._done(order)

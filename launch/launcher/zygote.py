@@ -19,22 +19,25 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from hobus.bus import collector
+from hobus.launch.cluster.descriptors import keep_only, speak_into
 from hobus.launch.cluster.kernel import has_one_thread, set_title
 from hobus.launch.launcher.foretouch import foretouch
 
 MAIN = "hobus.launch.process.main"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""
+
+COPIES = "hobus.launch.process.copies"
+"""What a spare has that becomes an executor; loaded with its role."""
 
 ROLES = ("ledger", "gateway", "ho3", "ho1", "ho2", "host")
 """`launch/process/roles/<role>.py`, loaded in this order; a role that is not installed is left out."""
@@ -44,13 +47,12 @@ WORD_MAX_BYTES = 65_536
 
 _DESCRIPTORS = 2
 _PID_BYTES = 4
-_STANDARD = (0, 1, 2)
-_CLOSED_BELOW = 1 << 20
-"""`closerange` up to here is one system call where the kernel has `close_range`."""
-
 
 SPARE = -1
-"""The number of the word to the spare; its options are the pids of processes that run, and nothing comes beside it."""
+"""The number of the order for a spare; nothing comes beside it.
+
+Its options: how many tool processes an executor has, and the pids of processes that run.
+"""
 
 
 class Fork(NamedTuple):
@@ -214,14 +216,12 @@ class Zygote:
         self._spare: Spare | None = None
 
     def serve(self) -> None:
-        """For ever; between two orders a spare is made, which an heir needs only once it is asked for anything.
+        """For ever.
 
         Raises EOFError when nobody will send an order any more, Succession in a process that is to serve as heir.
         """
         while True:
             self._serve_one()
-            if self._spare is None and not select.select([self._control], [], [], 0)[0]:
-                self._make_spare()
 
     def _serve_one(self) -> None:
         word, descriptors, _flags, _address = socket.recv_fds(self._control, WORD_MAX_BYTES, _DESCRIPTORS)
@@ -241,6 +241,9 @@ class Zygote:
     def _carried_out(self, word: bytes, descriptors: Sequence[int]) -> Forked:
         order = Fork(*json.loads(word))
         if order.number == SPARE:
+            # Not before: whoever was forked last gets ready now, and has the machine for that.
+            if self._spare is None:
+                self._make_spare()
             if self._spare is not None:
                 self._spare.take(word)
             return Forked(SPARE, 0)
@@ -283,7 +286,10 @@ def _wait(line: socket.socket) -> NoReturn:
         word, descriptors, _flags, _address = socket.recv_fds(line, WORD_MAX_BYTES, _DESCRIPTORS)
         if descriptors or not word:
             break
-        foretouch(map(int, Fork(*json.loads(word)).options))
+        count, *siblings = map(int, Fork(*json.loads(word)).options)
+        # Before it takes memory for itself, which else they would share and it would have to take once more.
+        importlib.import_module(COPIES).prepare(count)
+        foretouch(siblings)
     if len(descriptors) != _DESCRIPTORS:
         os._exit(0)
     log, liveness = descriptors
@@ -336,7 +342,8 @@ def _run(options: Sequence[str], log: int, liveness: int) -> NoReturn:
             os.setsid()  # refused to a spare, which leads its session already
         plain_signals()
         speak_into(log)
-        keep_only([liveness])
+        copies = importlib.import_module(COPIES)
+        keep_only([liveness, *copies.lines()])
         gc.freeze()  # where the order came before the last module
         gc.enable()
         main = importlib.import_module(MAIN)
@@ -364,31 +371,6 @@ def end_with(body: Callable[[], None]) -> NoReturn:
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(code)
-
-
-def keep_only(descriptors: Iterable[int]) -> None:
-    """Everything else, the standard three excepted, is closed."""
-    begin = len(_STANDARD)
-    for descriptor in sorted(set(descriptors) - set(_STANDARD)):
-        os.closerange(begin, descriptor)
-        begin = descriptor + 1
-    os.closerange(begin, _highest() + 1)
-
-
-def speak_into(log: int) -> None:
-    """Standard output and error go to this descriptor; standard input is empty."""
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nowhere, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    if nowhere not in _STANDARD:
-        os.close(nowhere)
-
-
-def _highest() -> int:
-    try:
-        return max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, not paths
-    except OSError:
-        return _CLOSED_BELOW
 
 
 if __name__ == "__main__":

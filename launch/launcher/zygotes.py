@@ -83,7 +83,7 @@ class Lineage:
     _is_given_up: bool = False
     _is_open: bool = True
     _replacements: int = 0
-    _sources: Sources = field(default_factory=lambda: Sources(ROOT))
+    _sources: Sources = field(default_factory=lambda: Sources(ROOT, is_watched=True))
 
     @property
     def is_hopeful(self) -> bool:
@@ -129,10 +129,18 @@ class Lineage:
             else:
                 ours.close()
 
-    def prepare_spare(self, siblings: Iterable[int]) -> None:
-        """The present zygote's spare is told who runs, of whom it learns what it will write to."""
+    def prepare_spare(self, siblings: Iterable[int], *, tool_processes: int) -> None:
+        """The present zygote makes a spare, if it has none, which prepares for being a process like these.
+
+        `tool_processes`: how many it needs as an executor.
+        """
         if self.present is not None:
-            self.order(self.present, Fork(SPARE, [str(pid) for pid in islice(siblings, SIBLINGS_MAX)]), [])
+            options = [tool_processes, *islice(siblings, SIBLINGS_MAX)]
+            self.order(self.present, Fork(SPARE, list(map(str, options))), [])
+
+    def forget_software(self) -> None:
+        """The next look is at each module: what another machine did to a shared disk, no system tells."""
+        self._sources.close()
 
     def replace_if_outdated(self) -> bool:
         """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
@@ -161,6 +169,7 @@ class Lineage:
                 timer.cancel()
         self.present = None
         self._disinherit()
+        self._sources.close()
         for one in self.living:
             self.dismiss(one)
         for one in list(self.living):

@@ -361,6 +361,28 @@ def test_readiness_is_told_at_every_change_and_degraded_actors_serve(world: Worl
     world.run(scenario())
 
 
+def test_a_peer_hears_when_the_brokers_word_is_another_one_and_not_at_each_beat(world: World) -> None:
+    """Beats that say the same come all the time."""
+    told: list[int] = []
+
+    async def scenario() -> None:
+        launcher = world.client("launcher")
+        await asyncio.sleep(SETTINGS.reannounce_grace_ms / 1000 + 1)  # by then the broker knows whoever is there
+        launcher.on_word = lambda word: told.append(word.ready_count)
+        await asyncio.sleep(5 * SETTINGS.beat_interval_ms / 1000)
+        assert not told
+        actor = Waking()
+        actor.dependency_is_there = True
+        peer = world.start(actor, role="gateway")
+        while peer.state[0] != "ready":
+            assert not told
+            await asyncio.sleep(0.01)
+        await world.settled()
+        assert told == [2]
+
+    world.run(scenario())
+
+
 def test_a_bug_in_ready_ends_the_incarnation(world: World) -> None:
     """A programming error while getting ready is not retried for ever."""
 

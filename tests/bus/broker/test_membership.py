@@ -395,6 +395,19 @@ def test_everybody_learns_at_once_when_a_role_gains_its_first_ready_peer_or_lose
     assert rig.words(client) == [([], True), (["ho1"], True), ([], True)]
 
 
+def test_a_launcher_learns_at_once_of_every_peer_that_gets_ready_or_is_no_more(rig):
+    """Of a role that somebody is ready of, too: it waits for the one that it has started."""
+    launcher, client = rig.client("launcher/1@l"), rig.client("host/1@h")
+    rig.worker("ho1/1@a")
+    two = rig.worker("ho1/2@a")
+    rig.words(launcher), rig.words(client)
+    rig.lost(two)
+    rig.worker("ho1/2@b")
+    rig.ready(rig.worker("ho1/3@a"), "ready")
+    assert rig.words(launcher) == [(["ho1"], True)] * 3
+    assert rig.words(client) == []
+
+
 def test_one_that_is_drained_or_has_reconnected_is_not_ready_until_it_says_so(rig):
     """The operator's word counts against its own; a new connection begins anew."""
     client = rig.client("operator/1@h")

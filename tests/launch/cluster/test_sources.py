@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from hobus.launch.cluster import sources
 from hobus.launch.cluster.sources import Sources
+from hobus.launch.cluster.watch import Watch
 
 
 def written(path: Path, text: str, at_ns: int = 1_000_000_000) -> None:
@@ -42,10 +46,17 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.fixture(params=[False, True], ids=["looked at", "watched"])
+def known(root: Path, request: pytest.FixtureRequest) -> Iterator[Sources]:
+    """The modules of that directory."""
+    made = Sources(str(root), is_watched=request.param)
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("change", CHANGES)
-def test_any_change_of_a_module_is_noticed_and_then_no_further_one(root: Path, change: str):
+def test_any_change_of_a_module_is_noticed_and_then_no_further_one(root: Path, known: Sources, change: str):
     """Against what was seen before, by one who has looked and by one who has not."""
-    known = Sources(str(root))
     before = known.state()
     assert known.state() == before == Sources(str(root)).state()
     CHANGES[change](root)
@@ -54,9 +65,8 @@ def test_any_change_of_a_module_is_noticed_and_then_no_further_one(root: Path, c
     assert known.state() == after == Sources(str(root)).state()
 
 
-def test_what_is_no_module_changes_nothing(root: Path):
+def test_what_is_no_module_changes_nothing(root: Path, known: Sources):
     """The interpreter's own files come beside them."""
-    known = Sources(str(root))
     before = known.state()
     (root / "__pycache__").mkdir()
     written(root / "__pycache__" / "one.pyc", "x")
@@ -64,11 +74,44 @@ def test_what_is_no_module_changes_nothing(root: Path):
     assert known.state() == before
 
 
-def test_software_that_goes_while_it_is_looked_at_is_another_one(root: Path):
+def test_software_that_goes_while_it_is_looked_at_is_another_one(root: Path, known: Sources):
     """Nothing is raised, and what is there again is found."""
-    known = Sources(str(root))
     before = known.state()
     root.rename(root.with_name("aside"))
     assert known.state() != before
     root.with_name("aside").rename(root)
     assert known.state() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system tells of changes")
+def test_what_is_watched_is_not_looked_at_again_before_something_changes(root: Path, monkeypatch: pytest.MonkeyPatch):
+    """Where it cannot be watched it is looked at each time; so it is after `close`, and what was opened is closed."""
+    looks: list[str] = []
+
+    def look(path: str) -> os.stat_result:
+        looks.append(path)
+        return Path(path).stat()
+
+    monkeypatch.setattr(sources, "_stat", look)
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    watched = Sources(str(root), is_watched=True)
+    before = watched.state()
+    looks.clear()
+    assert watched.state() == before and not looks
+    written(root / "one.py", "11")
+    after = watched.state()
+    assert after != before and looks
+    watched.close()
+    looks.clear()
+    assert watched.state() == after and looks
+    watched.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
+    monkeypatch.setattr(sources, "Watch", refused)
+    for _ in range(2):
+        looks.clear()
+        assert watched.state() == after and looks
+
+
+def refused(_directories: object) -> Watch:
+    """As where this user watches as many directories as it may."""
+    raise OSError(errno.ENOSPC, "no more")

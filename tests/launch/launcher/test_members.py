@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +29,7 @@ class Rig:
         home = home_of(tmp_path)
         prepare(home)
         self.asked: list[str] = []
+        self.told: list[tuple[Callable[..., None], Callable[[str], None]]] = []
         self.written: list[list[tuple[str, str]]] = []
         board = SimpleNamespace(
             sockets=home.run, logs_begin_at={}, say=lambda *_: None, report_change=lambda *_: None,
@@ -38,10 +41,11 @@ class Rig:
         )  # fmt: skip
         self._refuses = refuses
 
-    def _start(self, options, **_):
+    def _start(self, options, *, on_born, on_exit, **_):
         if self._refuses:
             raise OSError(11, "no more processes")
         self.asked.append(options.instance.partition("@")[0])
+        self.told.append((on_born, on_exit))
         return SimpleNamespace(signal=lambda _: None, kill_group=lambda: None)
 
     def begin(self):
@@ -71,6 +75,23 @@ async def test_no_more_are_starting_at_once_than_the_configuration_says(tmp_path
         await rig.ready(actor)
         assert len(rig.asked) == number
     assert rig.asked[3:] == ["ho3/1", "ho1/1", "ho2/1", "host/1", "ho1/2"]
+
+
+async def test_a_restart_is_written_once_it_has_a_process(tmp_path):
+    """Between the end of the one and the birth of the next there is nothing that whoever looks could do with."""
+    rig = Rig(tmp_path)
+    rig.begin()
+    child = SimpleNamespace(pid=os.getpid(), mark="mark", say=lambda *_: None, kill_group=lambda: None)
+    rig.told[0][0](child)
+    await rig.ready("broker/1")
+    before = len(rig.written)
+    rig.told[0][1]("signal 9")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert rig.asked[-1] == "broker/1" and len(rig.written) == before
+    rig.told[-1][0](child)
+    await asyncio.sleep(0)
+    assert len(rig.written) == before + 1 and rig.written[-1][0] == ("broker/1", "starting")
 
 
 async def test_a_scale_waits_its_turn_and_may_be_taken_back(tmp_path):
