@@ -23,7 +23,9 @@ class SearchConfig(Section):
 
     enabled: bool = Field(description="false: no text is indexed, what was is removed, and nothing can be searched")
     text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
-    query_max_chars: Positive = Field(description="of a question so much is looked at")
+    query_max_chars: Positive = Field(
+        description="of a question so much is looked at: of a longer one its beginning and its end"
+    )
     words_max: Positive = Field(
         description="different words of a question; streams and types that it may name, of each"
     )

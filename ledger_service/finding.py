@@ -71,7 +71,18 @@ def terms_of(question: Search, tokens: Tokens, config: SearchConfig) -> list[str
     """The words to look for. Raises BusError(malformed) for a question that narrows by too many things."""
     if max(len(question.streams), len(question.event_types)) > config.words_max:
         raise BusError("malformed", f"more than {config.words_max} streams or types (ledger.search.words_max)")
-    return tokens.terms(question.words[: config.query_max_chars], limit=config.words_max)
+    return tokens.terms(_looked_at(question.words, config.query_max_chars), limit=config.words_max)
+
+
+def _looked_at(words: str, chars_max: int) -> str:
+    """Of a long question its beginning and its end: what is asked stands before or behind what was pasted."""
+    half = chars_max // 2
+    return words if len(words) <= chars_max else f"{words[:half]} {words[len(words) - half :]}"
+
+
+def _read_at_most(question: Search, config: SearchConfig) -> int:
+    """Of the texts that have the words so many are read."""
+    return min(_COMPARED * question.limit, config.hits_max)
 
 
 def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
@@ -90,7 +101,7 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
         return
     among = Among(_narrowed(question), after, before)
     known, held = _ranked(index, among, terms, config.postings_max)
-    for row in _first(index, held, known, min(_COMPARED * question.limit, config.hits_max), config.excerpt_chars):
+    for row in _first(index, held, known, _read_at_most(question, config), config.excerpt_chars):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
         if found is None or not _is_of(found[0], question):
@@ -182,7 +193,8 @@ def best(  # noqa: PLR0913 - what an answer says
     late = question.statements_first
     first = nlargest(limit, enough, key=lambda one: (not (late and _is_asked(one)), one.passage.score, one.sequence))
     hits = [_hit(one, config.excerpt_chars) for one in first]
-    return Hits(hits=hits, more=len(enough) > len(hits), words=terms, head=head, reached=reached)
+    more = len(enough) > len(hits) or len(found) >= _read_at_most(question, config)
+    return Hits(hits=hits, more=more, words=terms, head=head, reached=reached)
 
 
 def _is_asked(found: Scored) -> bool:

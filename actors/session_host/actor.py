@@ -107,7 +107,7 @@ class SessionHost(Actor):
         turn = turns.turn_of(
             message, call, now=self._bus.clock.monotonic, config=self._terms.config, agents=self._terms.agents
         )
-        if refusal := turns.refusal_of(turn, self._terms.config.prompt_max_bytes):
+        if refusal := turns.refusal_of(turn.text, self._terms.config.prompt_max_bytes):
             return turns.error(turn, *refusal)
         with self._answers.asked((turn.session_id, turn.input_id, turn.text, turn.form)) as told:
             try:

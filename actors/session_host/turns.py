@@ -97,11 +97,11 @@ def start_of(turn: Turn) -> StartSession:
     )
 
 
-def refusal_of(turn: Turn, max_bytes: int) -> tuple[str, str] | None:
+def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
     """Code and sentence for a text that is no turn; None for one that is."""
-    if not turn.text.strip():
+    if not text.strip():
         return "invalid_input", "The message is blank; a turn needs text."
-    if (size := len(turn.text.encode())) > max_bytes:
+    if (size := len(text.encode())) > max_bytes:
         return "too_large", f"The message has {size} bytes; at most {max_bytes} are taken (host.prompt_max_bytes)."
     return None
 

@@ -195,7 +195,8 @@ class Search(Message, wire="ledger.search"):
     """
 
     words: str = Field(
-        description="any of these; of many the longest, then the rarest (ledger.search.words_max, postings_max)"
+        description="any of these; of a long text its beginning and end (ledger.search.query_max_chars), of many words "
+        "the longest, then the rarest (words_max, postings_max)"
     )
     session_id: str = Field(default="", description="only of this session (full id); empty: of all")
     agent_id: str = Field(default="", description="only of this agent; empty: of all")
@@ -241,7 +242,7 @@ class Hits(Message, wire="ledger.hits"):
     """What answers best, best first."""
 
     hits: list[Hit] = Field(description="by score, of equal ones the newest first")
-    more: bool = Field(description="true: further texts answer, too")
+    more: bool = Field(description="true: further texts have these words, and may answer, too")
     words: list[str] = Field(description="that were looked for: without case and diacritics, each once, sorted")
     head: int = Field(description="sequence of the last acknowledged entry of the ledger, -1 if empty")
     reached: int = Field(description="of the last entry that was searched; below head: what came behind it was not")

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from hobus.actors.session_host.turns import refusal_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.launch.http import openai_requests, transcript, turns
@@ -27,7 +28,7 @@ from hobus.launch.http.openai_answers import (
     session_in,
 )
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest, results_in
-from hobus.launch.http.problems import Problem
+from hobus.launch.http.problems import STATUS, Problem
 from hobus.launch.http.sse import PING, ClientGone, disconnected, streamed
 from hobus.launch.http.transcript import TranscriptMessage, TranscriptPlace
 from hobus.launch.http.turns import AskedTurn, Pieces
@@ -190,11 +191,18 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
 
 
 async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
-    """This turn in a session of its own, which its input names, told what was said before. Raises RuntimeFault."""
-    asked = chosen.asked
+    """This turn in a session of its own, which its input names, told what was said before.
+
+    Raises Problem for what can be no turn, and then leaves no session; RuntimeFault.
+    """
+    asked, text = chosen.asked, transcript.with_history(chosen.said)
+    for words in (text,) if asked.results else (chosen.said[-1].text, text):
+        if refusal := refusal_of(words, door.config.host.prompt_max_bytes):
+            code, why = refusal
+            raise Problem(STATUS[code], code, why, param="messages" if asked.api == "chat" else "input")
     session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
     await turns.start(door, session_id, principal=asked.principal, agent_id=asked.agent_id)
-    first = replace(asked, session_id=session_id, text=transcript.with_history(chosen.said), results=())
+    first = replace(asked, session_id=session_id, text=text, results=())
     return replace(chosen, asked=first, goes_on=False)
 
 

@@ -304,6 +304,26 @@ async def test_of_more_words_than_are_looked_for_the_longest_count():
         assert len((await _ask(ledger, f"{words} vacation")).hits) == 1
 
 
+@pytest.mark.parametrize("words", ["{} heron", "heron {}", "{0} heron {1}"])
+async def test_of_a_long_question_beginning_and_end_are_looked_at(words):
+    """What is asked stands before or behind what was pasted; of the middle of a very long one nothing is."""
+    first, entry = _journal()
+    pasted = "it was so and so " * 40
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, entry("RunRequested", b"the heron sleeps"))
+        found = (await _ask(ledger, words.format(pasted, pasted))).hits
+        assert len(found) == (words.count("{") < 2)
+
+
+async def test_more_is_said_where_further_texts_were_not_read():
+    """A limit of all that the ledger gives at once, and more texts than those."""
+    first, entry = _journal()
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(first, *(entry("RunRequested", b"heron") for _ in range(12)))
+        found = await _ask(ledger, "heron", limit=100)
+        assert found.more and len(found.hits) < 12  # hits_max is 10
+
+
 async def test_of_a_long_text_the_beginning_is_searched():
     """`ledger.search.text_max_bytes`, cut at a whole character; what is behind it is not found."""
     first, entry = _journal()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
@@ -75,10 +77,14 @@ async def about_memory(words: list[str], talk: Talk) -> list[tuple[str, str]]:
 
 def _change(words: list[str], agent_id: str) -> m.DeactivateOverlay | m.ActivateOverlay | m.ConfirmOverlay:
     known = _CHANGES.get(words[0])
-    if known is None or len(words) != 2 or not words[1].startswith("ART-"):  # noqa: PLR2004 - what, and of which
+    if known is None or len(words) != 2:  # noqa: PLR2004 - what, and of which
         raise CommandError("/memory: expected a change and an artifact", hint=_USAGE, exit_code=exit_codes.USAGE)
     kind, reason = known
-    return kind(agent_id=agent_id, artifact_id=words[1][:80], reason=reason, at=iso(SystemClock().now()))
+    try:
+        return kind(agent_id=agent_id, artifact_id=words[1], reason=reason, at=iso(SystemClock().now()))
+    except ValidationError:
+        said = f"/memory {words[0]}: {printable(words[1][:80])} is no artifact: expected ART-…, as /memory lists them"
+        raise CommandError(said, hint=_USAGE, exit_code=exit_codes.USAGE) from None
 
 
 def _line(overlay: m.Overlay) -> tuple[str, str]:

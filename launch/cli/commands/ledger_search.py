@@ -44,9 +44,11 @@ def search(  # noqa: PLR0913 - one per option
 ) -> Output:
     """Search what was said, by its words: messages, answers, results of tools, learned lines.
 
-    Texts that have any of the WORDS, the best answer first. Nothing in WORDS is syntax; case and diacritics do not
-    count.
+    Texts that have any of the WORDS, the best answer first. Nothing in WORDS is syntax; case and accents do not count
+    (ø, ł and ß are letters of their own).
     """
+    if not agent.isprintable() or not agent.isascii():
+        raise UsageFault(f"--agent {cell(agent)}: there is no such agent", hint=next_here("agent list"))
     _check("--type", event_types, SEARCHED_TYPES)
     _check("--stream", streams, SEARCHED_STREAMS)
     since_us = 0 if since_s is None else max(0, round((SystemClock().now() - since_s) * 1_000_000))
@@ -91,8 +93,13 @@ def _show(found: Hits, question: Search) -> None:
         return
     headings = ("SEQ", f"TIME {zone(SystemClock().now())}", "SESSION", "SAID AS", "SCORE", "TEXT")
     table(headings, [_cells(hit) for hit in found.hits], spare=("SAID AS",))
-    if found.more:
+    if found.more and len(found.hits) == question.limit:
         note(f"there is more: --limit {question.limit * 2}")
+    elif found.more:
+        note(
+            f"these {len(found.hits)} are as many as the ledger gives at once (ledger.search.hits_max); there may be "
+            "more: ask with rarer words, or narrow it with --session, --type or --since"
+        )
 
 
 def _cells(hit: Hit) -> tuple[str, ...]:

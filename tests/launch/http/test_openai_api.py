@@ -141,6 +141,24 @@ def test_what_is_wrong_before_the_first_piece_has_its_status_in_a_stream_too(doo
     assert door.run(work()) == ["invalid_input", "invalid_input", "input_conflict", "input_conflict"]
 
 
+def test_what_can_be_no_turn_leaves_no_session(door):
+    """Blank, also behind other messages, or larger than a turn may be: refused with the field, nothing recorded."""
+    most = door.doors[0].config.host.prompt_max_bytes
+    earlier = {"role": "user", "content": "my name is Zaphod"}
+
+    async def work():
+        async with door.http() as http:
+            said = [" ", "", [{"type": "text", "text": " "}], "x" * (most + 1)]
+            asked = [[{"role": "user", "content": one}] for one in said] + [[earlier, {"role": "user", "content": " "}]]
+            chats = [await http.post("/v1/chat/completions", json={"model": "ADMIN", "messages": one}) for one in asked]
+            blank = await http.post("/v1/responses", json={"model": "ADMIN", "input": " "})
+            return [(one.status_code, one.json()["error"]["param"]) for one in (*chats, blank)]
+
+    found = door.run(work())
+    assert found == [*[(400, "messages")] * 3, (413, "messages"), (400, "messages"), (400, "input")]
+    assert not [entry for entry in door.cluster.entries() if entry.stream.startswith("session/")]
+
+
 def test_every_message_behind_a_previous_response_reaches_the_turn(door):
     """Also those before the last one; beside results of calls there can be none."""
 

@@ -122,7 +122,15 @@ def test_a_change_of_somebody_elses_line_says_whose_it_is(monkeypatch: pytest.Mo
     assert said.endswith("(of key/bob)")
 
 
-@pytest.mark.parametrize("line", ["/memory off", "/memory what ART-1", "/memory off OVL-1", "/memory off ART-1 ART-2"])
+@pytest.mark.parametrize("name", ["ART-…", "ART-", "OVL-1", "ART-" + "1" * 90, "ART-\ud800"])
+def test_what_can_be_no_artifact_is_told_with_the_form(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Typed as the form prints it, for instance; nothing is asked."""
+    with pytest.raises(CommandError, match="is no artifact: expected ART-…") as caught:
+        lines(f"/memory off {name}", Asked(), monkeypatch)
+    assert "/memory off" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("line", ["/memory off", "/memory what ART-1", "/memory off ART-1 ART-2"])
 def test_what_is_no_change_of_memory_is_told_with_the_form(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     """Nothing is asked."""
     with pytest.raises(CommandError, match="expected a change") as caught:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from bench.ledger_drills.rig import SESSION, append, ledger_config, running, take_over, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.ledger import Provenance
@@ -149,6 +150,25 @@ def test_search_without_a_cluster_reads_the_files(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["hits"][0]["sequence"] == 1 and found["words"] == ["attic", "lamp"]
     assert found["hits"][0]["ref"] == "RunRequested:0/1" and found["reached"] == found["head"] == 4
+
+
+def test_search_says_when_more_limit_brings_no_more(tmp_path, capsys):
+    """A larger limit is the hint until the ledger gives no more at once; then it is to ask for less."""
+    most = shipped_snapshot().config.ledger.search.hits_max
+    asyncio.run(_said(tmp_path, *(b"a lamp" for _ in range(most + 1))))
+    where = ["ledger", "search", "lamp", "--home", str(tmp_path)]
+    assert cli.run([*where, "--limit", str(most)]) == exit_codes.OK
+    assert f"--limit {most * 2}" in capsys.readouterr().err
+    assert cli.run([*where, "--limit", str(most * 2)]) == exit_codes.OK
+    told = capsys.readouterr().err
+    assert f"these {most} are as many" in told and "--session" in told and "--limit" not in told
+
+
+@pytest.mark.parametrize("agent", ["\udcff", "A\nB", "ÄGENT"])
+def test_search_of_what_no_agent_can_be_called_is_a_mistake(tmp_path, capsys, agent):
+    """Also of a running cluster, which is not asked."""
+    assert cli.run(["ledger", "search", "lamp", "--agent", agent, "--home", str(tmp_path)]) == exit_codes.USAGE
+    assert "there is no such agent\n  next: hobus agent list" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("agent", "code"), [("NOPE", exit_codes.USAGE), ("ADMIN", exit_codes.OK)])
