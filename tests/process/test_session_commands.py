@@ -164,6 +164,11 @@ def test_without_a_run_it_is_refused_and_recorded(slow):
         closed = slow(f"session {name}", session, *words)
         assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
     assert slow("session list").out == "" and "closed" in slow("session list", "--all").out
+    assert slow("ask", "hello").code == exit_codes.OK
+    count = len(slow("session list", "--all", "--json").json["sessions"])
+    cut, whole = (slow("session list", "--all", "--json", "--limit", str(most)).json for most in (count - 1, count))
+    assert (len(cut["sessions"]), cut["more"]) == (count - 1, True) and not whole["more"]
+    assert f"there are more: --limit {2 * count - 2}" in slow("session list", "--all", "--limit", str(count - 1)).err
 
 
 def test_held_calls_are_approved_and_denied(tmp_path):

@@ -83,7 +83,8 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
     """
     for said in spools.unread(home):
         note(said)
-    rows = asyncio.run(_listed(home, limit, is_all=is_all))
+    found = asyncio.run(_listed(home, limit + 1, is_all=is_all))
+    rows, has_more = found[:limit], len(found) > limit
 
     def show() -> None:
         if not rows:
@@ -93,8 +94,10 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
         headings = ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR")
         cells = [_cells(start, standing, now) for start, standing in rows]
         table(headings, cells, spare=("OWNER", "SINCE", "AGENT", "RUNS"))
+        if has_more:
+            note(f"there are more: --limit {limit * 2}")
 
-    return Output({"sessions": [_row(start, standing) for start, standing in rows]}, show)
+    return Output({"sessions": [_row(start, standing) for start, standing in rows], "more": has_more}, show)
 
 
 async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, Standing]]:
