@@ -413,7 +413,7 @@ def test_a_gateway_whose_attempt_another_instance_made_answers_its_end(make):
 
 def test_a_gateway_without_the_ledger_at_start_is_not_ready_and_says_why(make):
     """No budget is guessed: requests fail UNAVAILABLE until the ledger has been read."""
-    cluster = make(ledger={"outage_wait_ms": 500})
+    cluster = make(ledger={"outage_wait_ms": 500}, bus={"peer_timeout_ms": 400})
 
     async def scenario():
         cluster.kill_gateway()

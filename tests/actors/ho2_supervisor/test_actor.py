@@ -671,7 +671,7 @@ def test_order_that_a_stopping_worker_cancelled_is_a_failure_and_no_verdict() ->
 
 def test_ledger_that_goes_away_stops_the_run_and_loses_nothing() -> None:
     """A barrier waits `ledger.outage_wait_ms`; then the requester is told to ask again, and gets its answer then."""
-    with Rig(("ledger.outage_wait_ms", 1000), ("ledger.request_timeout_ms", 500)) as rig:
+    with Rig(("ledger.outage_wait_ms", 1000), ("ledger.request_timeout_ms", 500), ("bus.peer_timeout_ms", 400)) as rig:
         rig.pool.delay_s = slow(1.0)
         rig.run(rig.start_session())
 
