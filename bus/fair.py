@@ -14,7 +14,7 @@ using deficit round robin", 1995.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,7 +25,7 @@ from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-_KEPT = 1024
+_PRINCIPALS_KEPT = 1024
 """Of the principals that asked last; each request names one."""
 _CLIENT = "client/"
 _HTTP = "http"  # numbered by its launcher; the other clients are named by their process
@@ -40,7 +40,7 @@ def principal_of(instance: str) -> str:
     return _CLIENT + (name if role == _HTTP else number.partition(".")[0])
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_PRINCIPALS_KEPT)
 def is_client(principal: str) -> bool:
     """Whether it is a client's process, and not a service."""
     return principal.startswith(_CLIENT)
@@ -212,7 +212,7 @@ class Shares:
 
     size_bytes: int = 0
     """Of all of them."""
-    _open: defaultdict[str, Share] = field(default_factory=lambda: defaultdict(Share))
+    _open: dict[str, Share] = field(default_factory=dict[str, Share])
 
     def of(self, principal: str) -> Share:
         """What is open of it."""
@@ -220,6 +220,8 @@ class Shares:
 
     def take(self, principal: str, size_bytes: int) -> None:
         """One more is open."""
+        if principal not in self._open:
+            self._open[principal] = Share()
         share = self._open[principal]
         share.count += 1
         share.size_bytes += size_bytes
