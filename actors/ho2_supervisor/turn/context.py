@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
@@ -81,7 +82,8 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
     alive = projected.fragments(run) if mode != "off" else []
     attention = run.resources.attention
     context = await attention.tried(request, template, sources | _liveness(run, alive if mode == "enforce" else []))
-    context = replace(context, warnings=(*([gone] if gone else []), *context.warnings))
+    if gone:
+        context = replace(context, warnings=(gone, *context.warnings))
     _record(run, context, labels, found, beside.context)
     run.beside = None
     entries: list[WriteEntry] = []
@@ -247,9 +249,12 @@ def _record(
     _write(run, payload, [line.content for line in lines], reason=found.code)
 
 
+_of_beside = attrgetter(*ContextBeside._fields)
+
+
 def _beside(context: AssembledContext) -> ContextBeside:
     told = traced(context, as_of_ts="", as_of_seq=None)._replace(contract_id=CLASSIFICATIONS)
-    return ContextBeside(*(getattr(told, name) for name in ContextBeside._fields))
+    return ContextBeside(*_of_beside(told))
 
 
 def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:
