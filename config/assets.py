@@ -115,7 +115,7 @@ class Agent(Asset):
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
         """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""
-        tokens: int = getattr(budget, self.budget.get(purpose, BUDGET_SETTINGS[purpose]))
+        tokens: int = getattr(budget, self.budget[purpose] if purpose in self.budget else BUDGET_SETTINGS[purpose])
         return tokens
 
     def may_use(self, tool_id: str, *, writes: bool) -> bool:

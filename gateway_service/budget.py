@@ -108,7 +108,7 @@ class BudgetState:
             cost = None if cost is None or settlement.cost_usd is None else cost + settlement.cost_usd
             is_over = limit is not None and used + reserved > limit
             self.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, is_over)
-            if not reserved and is_order(name):
+            if not reserved and name.startswith(_ORDER):
                 self._rest(name)
 
     def _refusal(self, reservation: Reservation) -> NotReserved | None:

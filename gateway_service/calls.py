@@ -124,9 +124,11 @@ class Calls:
         self, key: str, digest: bytes, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
     ) -> InFlight:
         call = self._running[key] = InFlight(key, digest, deadline, Draft())
-        self._recent.setdefault(key, _Recent(digest))
-        self._recent.move_to_end(key)
-        self._evict()
+        if key in self._recent:
+            self._recent.move_to_end(key)
+        else:
+            self._recent[key] = _Recent(digest)
+            self._evict()
         call.task = asyncio.ensure_future(run(call))
         call.task.add_done_callback(lambda _task: self._ended(call))
         return call
@@ -148,8 +150,10 @@ class Calls:
 
     def _evict(self) -> None:
         excess = len(self._recent) - self._recent_max
+        if excess <= 0:
+            return
         ended = (key for key in self._recent if key not in self._running)
-        for key in list(islice(ended, max(0, excess))):
+        for key in list(islice(ended, excess)):
             del self._recent[key]
 
 

@@ -86,15 +86,15 @@ class Pipeline:
 
     async def answer(self, prompt: Prompt, call: Call, deadline: float, *, is_degraded: bool) -> PromptResponse:
         """Stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
+        config, agents = self.config.gateway, self.snapshot.agents
         try:
-            validation.check_prompt(prompt, self.config.gateway.key_max_chars)  # 1 validate
+            validation.check_prompt(prompt, config.key_max_chars)  # 1 validate
             validation.authenticate(call.sender, call.role)  # 2 authenticate
             if not is_degraded:
                 validation.demand_own_key(prompt, call.message_id)
-            route = routing.choose_route(prompt, self.config.gateway)
-            agents = self.snapshot.agents
+            route = routing.choose_route(prompt, config)
             validation.authorise(prompt, call.role, route, agents, is_degraded=is_degraded)  # 3 authorise
-            prompt = routing.with_profile(prompt, route, self.config.gateway)
+            prompt = routing.with_profile(prompt, route, config)
             ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
             return await self.shared.calls.answer(  # 4 idempotency
                 prompt.idempotency_key,
@@ -200,8 +200,9 @@ class Pipeline:
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""
-        if self.config.budget.budget_mode != "off":
-            validation.check_round(ask.prompt, self.config.budget.turn_limit)
+        budget = self.config.budget
+        if budget.budget_mode != "off":
+            validation.check_round(ask.prompt, budget.turn_limit)
         await self.sender.until_decided(ask, running.deadline)
         number = self.shared.calls.next_attempt(running.key)
         ticket = self.turnstiles[ask.route.provider_id].ticket(self.shared.bus.principal)

@@ -270,13 +270,13 @@ class GatewayService(Actor):
         return found
 
     def _sent_count(self) -> int:
-        return self._ended_count + sum(one.sender.sent_count for one in self._pipelines.values())
+        return self._ended_count + sum([one.sender.sent_count for one in self._pipelines.values()])
 
     def _take_snapshot_sometimes(self) -> None:
         """Beside the calls, every `gateway.snapshot_entries` entries: the next start reads on from there."""
-        due_at = self._snapshot_at + self._config.gateway.snapshot_entries // _ENTRIES_OF_CALL
-        if self._sent_count() >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
-            self._snapshot_at = self._sent_count()
+        due_at, sent = self._snapshot_at + self._config.gateway.snapshot_entries // _ENTRIES_OF_CALL, self._sent_count()
+        if sent >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
+            self._snapshot_at = sent
             self._snapshot_task = asyncio.get_running_loop().create_task(self._snapshot_beside())
 
     async def _snapshot_beside(self) -> None:

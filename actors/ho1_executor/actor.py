@@ -126,9 +126,9 @@ class Executor(Actor):
         """
         order = message.order
         moved(order.wo_id, order.state, "executing", "ho1")
-        is_repeat = max(message.attempt, call.attempt) > 1
-        while (other := self._at_work.get(order.wo_id)) is not None:
-            await asyncio.shield(other)
+        is_repeat = message.attempt > 1 or call.attempt > 1
+        while order.wo_id in self._at_work:
+            await asyncio.shield(self._at_work[order.wo_id])
             is_repeat = True
         # Not everybody who delivers an order again says so: an end of it may be on its way from here, or kept.
         is_repeat = is_repeat or order.wo_id in self._begun or self._ends.keeps(order.wo_id)

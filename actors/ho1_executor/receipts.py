@@ -12,7 +12,6 @@ again.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -39,7 +38,7 @@ class OrderUsage:
     """What an order used so far; complete also when it fails half-way."""
 
     started: float  # monotonic
-    tokens: Counter[str] = field(default_factory=Counter[str])
+    tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
     llm_calls: int = 0
     cost_usd: float | None = 0.0
     tool_ids: list[str] = field(default_factory=list[str])
@@ -58,7 +57,8 @@ class OrderUsage:
         if not (is_answered or response.attempts):
             return
         self.llm_calls += is_answered
-        self.tokens.update({name: getattr(response, name) for name in _COUNTED})
+        for name in _COUNTED:
+            self.tokens[name] += getattr(response, name)
         # An attempt before an answer has its own end in the record: of what it cost, the answer says nothing.
         is_whole = response.attempts <= 1 or not is_answered
         known = self.cost_usd is not None and response.cost_usd is not None and is_whole
@@ -71,7 +71,7 @@ class OrderUsage:
     def cost(self, now_monotonic: float) -> Cost:
         """The receipt's cost."""
         return Cost(
-            **{name: self.tokens[name] for name in _COUNTED},
+            **self.tokens,
             total_tokens=self.total_tokens,
             llm_calls=self.llm_calls,
             tool_calls=len(self.tool_ids),
@@ -154,7 +154,8 @@ def end_entry(  # noqa: PLR0913 - all that an end says
 
     `is_late`: WO_LATE, an end that lost, kept without a key, so that a true success is never hidden.
     """
-    event_type = "WO_LATE" if is_late else f"WO_{receipt.state.upper()}"
+    decision = receipt.state.upper()
+    event_type = "WO_LATE" if is_late else f"WO_{decision}"
     text = None if receipt.output_result is None else receipt.output_result.text
     own = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
     has_own_text = text is not None and bool(text.text) and text.ref in (None, own)
@@ -165,18 +166,20 @@ def end_entry(  # noqa: PLR0913 - all that an end says
         stamp,
         event_type,
         end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text, said=tuple(told)),
-        decision=receipt.state.upper(),
+        decision=decision,
         reason=receipt.error.code if receipt.error else "",
         parents=parents,
         texts=[
             *([text.text.encode()] if text is not None and has_own_text else []),
-            *(words.encode() for words in told.values()),
+            *[words.encode() for words in told.values()],
         ],
         once=None if is_late else end_key(order.wo_id),
     )
 
 
-def entry_of(order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any, ...], **facts: Any) -> WriteEntry:
+def entry_of(
+    order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any, ...], texts: Sequence[bytes] = (), **facts: Any
+) -> WriteEntry:
     """An entry about an order by one writer; `facts`: its other fields."""
     return WriteEntry(
         submission_id=end_id(event_type, order.wo_id, stamp.instance),
@@ -185,7 +188,7 @@ def entry_of(order: WorkOrder, stamp: Stamp, event_type: str, payload: tuple[Any
         provenance=provenance_of(order),
         trace=stamp.trace,
         at_us=round(stamp.now * 1_000_000),
-        bodies=[pack_payload(payload), *facts.pop("texts", ())],
+        bodies=[pack_payload(payload), *texts],
         **facts,
     )
 

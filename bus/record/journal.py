@@ -169,8 +169,9 @@ def _rewritten(form: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]
 
 
 def _segment(segment: dict[str, Any], about: _About, way: _Way) -> dict[str, Any]:
-    ref = segment.get("ref")
-    return segment if ref is None else segment | {"ref": way.ref(ref, about.session_id)}
+    if "ref" not in segment or segment["ref"] is None:
+        return segment
+    return segment | {"ref": way.ref(segment["ref"], about.session_id)}
 
 
 def _segments(segments: Any, about: _About, way: _Way) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ from hobus.actors.ho2_supervisor.attention.context import (
     AttentionRequest,
     BudgetUsed,
     ChosenBy,
-    text_of,
 )
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
@@ -128,9 +127,7 @@ class Engine:
             template_hash=self.hashes.get(template.template_id, b""),
             fragments=tuple(run.fragments),
             pipeline_trace=tuple(run.trace),
-            budget_used=BudgetUsed(
-                len(text_of(run.fragments)) // account.chars_per_token, account.queries, account.elapsed_ms
-            ),
+            budget_used=BudgetUsed(run.text_chars // account.chars_per_token, account.queries, account.elapsed_ms),
             max_context_tokens=tokens_max,
             warnings=tuple(run.warnings),
             stopped_by=stopped_by,

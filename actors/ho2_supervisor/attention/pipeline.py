@@ -67,6 +67,11 @@ class Pipeline:
     answered: set[int] = field(default_factory=set[int])
     """Places of the required ledger queries that gave a fragment."""
 
+    @property
+    def text_chars(self) -> int:
+        """Characters of its text, whose last line ends as it is: all that was charged, but for an end put behind it."""
+        return self.account.chars - bool(self.fragments and self.fragments[-1].closing)
+
     async def through(self) -> Stop:
         """Every stage in order; why it ended."""
         stopped_by: Stop | None = None

@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor.learning.learning import HO3, code_of
 from hobus.actors.ho2_supervisor.ownership.history_lookup import turn_of_run
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.turn import chain, order_codec, pool, work_orders
-from hobus.actors.ho2_supervisor.turn.blocks import harmless_whole
+from hobus.actors.ho2_supervisor.turn.blocks import harmless_whole, unsafe_in
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.bus.errors import LedgerError, MemoryFault, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import completed_id, dispatched_id, end_key, iso, signal_event_id
@@ -178,6 +178,7 @@ class Consolidations:
             session_id=crossing.run_id.session_id, work_order_id=wo_id, at=crossing.as_of_ts, user_input="",
         )  # fmt: skip
         room = consolidation.excerpts_room(crossing.agent, self._config)
+        unsafe = unsafe_in(self._resources.snapshot.prompt_packs)
 
         async def said(config: OfTurn, _room: Room) -> AsyncGenerator[Fragment, None]:
             chars = room
@@ -186,7 +187,7 @@ class Consolidations:
                 chars = min(room, tokens * self._config.attention.chars_per_token)
             turns = await self._turns_behind(crossing.evidence.event_ids)
             for fragment in consolidation.excerpts_of(turns, self._memory.excerpt_max_chars, room=chars):
-                yield harmless_whole(fragment, self._resources.snapshot.prompt_packs)
+                yield harmless_whole(fragment, unsafe)
 
         return await attention.tried(request, attention.template_for(request), {"history": said})
 

@@ -278,7 +278,8 @@ class OwnedSession:
 
     async def barrier(self) -> None:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
-        self._raise_if_lost()
+        if self._lost is not None:
+            raise self._lost
         try:
             if self._taking_over is not None:
                 await self._client.flush()  # the client has the answer first; `_acknowledged` follows
@@ -288,7 +289,8 @@ class OwnedSession:
             await self._client.flush()
         except RuntimeFault as fault:
             self._lose(self._journal_lost(fault))
-        self._raise_if_lost()
+        if self._lost is not None:
+            raise self._lost
         if not self._unsent:  # what was said to follow after the last append had left
             following, self._following = self._following, []
             self._follow(following)
@@ -346,10 +348,6 @@ class OwnedSession:
         return JournalLost(
             fault.code, f"journal of session {self.session_id}: {fault.detail}", retryable=fault.retryable
         )
-
-    def _raise_if_lost(self) -> None:
-        if self._lost is not None:
-            raise self._lost
 
     # --- what entries carry -------------------------------------------------------------------------------------------
 

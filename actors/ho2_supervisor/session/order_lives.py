@@ -82,7 +82,7 @@ class OrderLives:
 
     def _of(self, wo_id: str, form: Mapping[str, Any] | None = None) -> OrderLife:
         """What is known of it so far, and what its form says."""
-        life = self._lives.get(wo_id) or OrderLife(wo_id)
+        life = self._lives[wo_id] if wo_id in self._lives else OrderLife(wo_id)
         if form is None:
             return life
         return life._replace(

@@ -21,21 +21,25 @@ _PICTURES = ord("\N{SYMBOL FOR NULL}")
 """From here on Unicode has the pictures of control characters: ESC is shown as one sign."""
 
 
-def harmless(parts: Collection[TextPart], prompt_packs: Mapping[str, str]) -> tuple[TextPart, ...]:
-    """The parts with `<` of every block of these packs, open or closing, and control characters replaced."""
-    unsafe = _unsafe(tuple(prompt_packs.values()))
+def harmless(parts: Collection[TextPart], unsafe: re.Pattern[str]) -> tuple[TextPart, ...]:
+    """The parts with everything replaced that is `unsafe_in` the packs in force."""
     if unsafe.search(_APART.join([part.text for part in parts])) is None:  # nearly always
         return tuple(parts)
     return tuple([one for part in parts for one in _harmless(part, unsafe)])
 
 
-def harmless_whole(fragment: Fragment, prompt_packs: Mapping[str, str]) -> Fragment:
+def harmless_whole(fragment: Fragment, unsafe: re.Pattern[str]) -> Fragment:
     """The same for prompts whose inputs name whole texts alone: a part in which something is replaced loses its ref."""
     parts: list[TextPart] = []
     for part in fragment.parts:
-        safe = harmless([part], prompt_packs)
+        safe = harmless([part], unsafe)
         parts.append(part if safe == (part,) else TextPart(None, "".join([one.text for one in safe])))
     return fragment._replace(parts=tuple(parts))
+
+
+def unsafe_in(prompt_packs: Mapping[str, str]) -> re.Pattern[str]:
+    """`<` of every block of these packs, open or closing, and control characters."""
+    return _unsafe(tuple(prompt_packs.values()))
 
 
 @lru_cache(maxsize=4)

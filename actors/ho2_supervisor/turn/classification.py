@@ -87,8 +87,8 @@ def labels_in(
 def known_labels(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Labels inside the vocabulary, each once, in the order given; and one mark per label outside it."""
     given: list[Any] = value if isinstance(value, list) else [] if value is None else [value]
-    kept = dict.fromkeys(label for label in given if isinstance(label, str) and label in allowed)
-    dropped = [kind for label in given if not isinstance(label, str) or label not in allowed]
+    kept = dict.fromkeys([label for label in given if label in allowed])
+    dropped = [kind for label in given if label not in allowed]
     return tuple(kept), tuple(dropped)
 
 

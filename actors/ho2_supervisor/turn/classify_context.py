@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.turn import history, intents
-from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole
+from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole, unsafe_in
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
@@ -52,7 +52,7 @@ async def assembled(run: Run, limits: HistoryLimits) -> Beside:
 
 
 def _sources(run: Run, limits: HistoryLimits) -> dict[str, FragmentSource]:
-    packs = run.resources.snapshot.prompt_packs
+    unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
 
     def fits(fragment: Fragment, config: OfTurn, room: Room) -> bool:
         cpt, left = run.config.attention.chars_per_token, room.account.chars_left
@@ -62,13 +62,13 @@ def _sources(run: Run, limits: HistoryLimits) -> dict[str, FragmentSource]:
 
     async def alive(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
         for found in intents.active_objective(run):
-            fragment = harmless_whole(found, packs)
+            fragment = harmless_whole(found, unsafe)
             if fits(fragment, config, room):
                 yield fragment
 
     async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
         for input_id, line in history.newest_lines(run.history, limits):
-            fragment = Fragment("history", input_id, harmless([TextPart(None, line)], packs))
+            fragment = Fragment("history", input_id, harmless([TextPart(None, line)], unsafe))
             if fits(fragment, config, room):
                 yield fragment
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
@@ -18,7 +20,7 @@ from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
 from hobus.actors.ho2_supervisor.turn import classify_context, history, intents, projected, recall
-from hobus.actors.ho2_supervisor.turn.blocks import harmless
+from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
@@ -81,7 +83,8 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
     alive = projected.fragments(run) if mode != "off" else []
     attention = run.resources.attention
     context = await attention.tried(request, template, sources | _liveness(run, alive if mode == "enforce" else []))
-    context = replace(context, warnings=(*([gone] if gone else []), *context.warnings))
+    if gone:
+        context = replace(context, warnings=(gone, *context.warnings))
     _record(run, context, labels, found, beside.context)
     run.beside = None
     entries: list[WriteEntry] = []
@@ -151,9 +154,9 @@ def _sources(
         request, run.resources.snapshot.manifests, run.resources.client, entries_max=run.config.ledger.read_entries_max
     )
     others = own | lookups(run, request, shown) | {"history": said}
-    packs = run.resources.snapshot.prompt_packs
+    unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
     # Memory lines were looked at before they were taken, and stand word for word.
-    return {name: _harmless(source, packs) for name, source in others.items()} | {"memory": learned}
+    return {name: _harmless(source, unsafe) for name, source in others.items()} | {"memory": learned}
 
 
 def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
@@ -169,15 +172,15 @@ def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
                 left -= fragment.chars
                 yield fragment
 
-    return {"liveness": _harmless(liveness, run.resources.snapshot.prompt_packs)}
+    return {"liveness": _harmless(liveness, unsafe_in(run.resources.snapshot.prompt_packs))}
 
 
-def _harmless(source: FragmentSource, prompt_packs: Mapping[str, str]) -> FragmentSource:
+def _harmless(source: FragmentSource, unsafe: re.Pattern[str]) -> FragmentSource:
     """The same source; nothing in its fragments closes or opens a block of the prompt."""
 
     async def fragments(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
         async for fragment in source(config, room):
-            safe = harmless(fragment.parts, prompt_packs)
+            safe = harmless(fragment.parts, unsafe)
             yield fragment if safe is fragment.parts else fragment._replace(parts=safe)
 
     return fragments
@@ -247,9 +250,12 @@ def _record(
     _write(run, payload, [line.content for line in lines], reason=found.code)
 
 
+_of_beside = attrgetter(*ContextBeside._fields)
+
+
 def _beside(context: AssembledContext) -> ContextBeside:
     told = traced(context, as_of_ts="", as_of_seq=None)._replace(contract_id=CLASSIFICATIONS)
-    return ContextBeside(*(getattr(told, name) for name in ContextBeside._fields))
+    return ContextBeside(*_of_beside(told))
 
 
 def _write(run: Run, payload: ContextAssembled, lines: Sequence[str], *, reason: str = "") -> None:

@@ -38,10 +38,8 @@ def blank_order(order: WorkOrder, earlier: Mapping[str, Mapping[str, Any]]) -> d
     _blank(form.get(_CONTEXT, ()))
     for exchange in form.get("exchanges", ()):
         _blank([exchange.get("text", {}), *exchange["results"]])
-    base = next(
-        (wo_id for wo_id, one in earlier.items() if one.get("wo_type") == order.wo_type), next(iter(earlier), "")
-    )
-    return _difference(form, base, earlier[base]) if base else form
+    bases = [wo_id for wo_id, one in earlier.items() if one["wo_type"] == order.wo_type] or list(earlier)
+    return _difference(form, bases[0], earlier[bases[0]]) if bases else form
 
 
 def _difference(form: dict[str, Any], wo_id: str, base: Mapping[str, Any]) -> dict[str, Any]:

@@ -237,8 +237,7 @@ class Run:
 
     def _step(self, turn_seq: int, step_seq: int) -> StepId:
         """The id of that round and step; one value however often it is asked for."""
-        found = self._steps.get((turn_seq, step_seq))
-        if found is None:
+        if (turn_seq, step_seq) not in self._steps:
             turn = TurnId(run_id=self.run_id, turn_seq=turn_seq)
-            found = self._steps[turn_seq, step_seq] = StepId(turn_id=turn, step_seq=step_seq)
-        return found
+            self._steps[turn_seq, step_seq] = StepId(turn_id=turn, step_seq=step_seq)
+        return self._steps[turn_seq, step_seq]

@@ -154,13 +154,15 @@ def with_own_texts(
         return order, brought
 
     def owned(segment: Segment) -> Segment:
-        if segment.ref is not None or not segment.text:
+        text = segment.text
+        if segment.ref is not None or not text:
             return segment
-        ref = known.get(segment.text) or brought.get(segment.text) or body_ref(submission_id, len(brought) + 1)
-        if len(segment.text) <= len(ref) and segment.text not in composed:
+        standing = known if text in known else brought
+        ref = standing[text] if text in standing else body_ref(submission_id, len(brought) + 1)
+        if len(text) <= len(ref) and text not in composed:
             return segment
-        if segment.text not in known:
-            brought.setdefault(segment.text, ref)
+        if standing is brought:
+            brought[text] = ref
         return segment.model_copy(update={"ref": ref})
 
     return order_codec.with_segments(order, owned), brought
