@@ -141,7 +141,7 @@ def _first(
 
 def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> Passage:
     """The stretch of so many characters of a text in which the weightiest words stand together; the first of equals."""
-    best, first, behind = (0.0, 0), 0, 0
+    value_of_best, best, first, behind = 0.0, 0, 0, 0
     held = dict.fromkeys(known.rarity, 0)
     for word in words:
         start = max(0, min(word.start - passage_chars // _EXCERPT_LEAD, chars - passage_chars))
@@ -152,10 +152,10 @@ def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars:
             held[words[first].term] -= 1
             first += 1
         value = sum([weight for term, weight in known.rarity.items() if held[term]])
-        best = max(best, (value, -start))
-    start = -best[1]
-    inside = tuple([one for one in words if start <= one.start < start + passage_chars])
-    return Passage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), start, inside)
+        if value > value_of_best:
+            value_of_best, best = value, start
+    inside = tuple([one for one in words if best <= one.start < best + passage_chars])
+    return Passage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), best, inside)
 
 
 def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
