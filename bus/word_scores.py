@@ -50,4 +50,4 @@ def score(counts: Mapping[str, int], known: Weights, length: float) -> float:
             weight = rarity[word]
             reached += weight * count * (_K1 + 1) / (count + longer)
             rarest = weight if weight > rarest else rarest  # noqa: FURB136 - a call for each word of each text
-    return reached / most * min(1.0, rarest / unique) if reached else 0.0
+    return reached / most * (rarest / unique) if reached else 0.0

@@ -29,7 +29,7 @@ _EXCERPT_LEAD = 4
 """A part of a passage of this size stands before the first of its words."""
 _COMPARED = 3
 """So many times the texts that are asked for get a score: which words they have orders them nearly as that does."""
-_ROWS_AT_ONCE = 256
+_ROWS_AT_ONCE = 2048
 """Of a word's texts so many are taken without counting them first; only speed depends on it."""
 _MEASURED = 256
 """Of so many texts it is asked how long they are."""
@@ -113,8 +113,8 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
 
 def _ranked(
     index: SearchIndex, among: Among, terms: Sequence[str], postings_max: int
-) -> tuple[Weights, dict[int, dict[str, int]]]:
-    """What each word weighs among these texts, and the texts that have some of them: which, as if each once."""
+) -> tuple[Weights, dict[int, tuple[str, ...]]]:
+    """What each word weighs among these texts, and the texts that have some of them, with those that they have."""
     few = {term: index.rows(among, term, limit=_ROWS_AT_ONCE) for term in terms}
     counts = {
         term: len(rows) if len(rows) < _ROWS_AT_ONCE else index.count(among, term, limit=postings_max + 1)
@@ -125,34 +125,36 @@ def _ranked(
     if texts > postings_max:
         texts = max(texts, index.reached.texts)
     known = weights(counts, texts, index.reached.chars / max(index.reached.texts, 1))
-    held: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    held: defaultdict[int, list[str]] = defaultdict(list)
     for term in looked_for(counts, postings_max):
         is_whole = len(few[term]) == counts[term] <= postings_max
         for row in few[term] if is_whole else index.rows(among, term, limit=postings_max, newest=True):
-            held[row][term] = 1
-    return known, held
+            held[row].append(term)
+    return known, {row: tuple(found) for row, found in held.items()}
 
 
 def _first(
-    index: SearchIndex, held: Mapping[int, Mapping[str, int]], known: Weights, count: int, passage_chars: int
+    index: SearchIndex, held: Mapping[int, tuple[str, ...]], known: Weights, count: int, passage_chars: int
 ) -> list[int]:
     """So many that are read: by which words they have and how long they are, of equal ones the newest.
 
-    How often they have them, and how near to each other, is not known yet.
+    How often they have them, and how near to each other, is not known yet: so most of them are like many others.
     """
-    weight_of = known.rarity.__getitem__
-    likely = nlargest(_MEASURED, [(sum(map(weight_of, terms)), row) for row, terms in held.items()])
-    words = index.lengths([row for _, row in likely])
-    all_of_it = passage_chars // _WORD_CHARS + 1  # words, of a text whose length is not known
-    scores = [
-        (score(held[row], known, min(passage_chars, words.get(row, all_of_it) * _WORD_CHARS)), row) for _, row in likely
-    ]
-    return [row for _, row in nlargest(count, scores)]
+    weighed = {terms: sum([known.rarity[term] for term in terms]) for terms in set(held.values())}
+    alike: defaultdict[float, list[int]] = defaultdict(list)
+    for row, terms in held.items():
+        alike[weighed[terms]].append(row)
+    likely = [row for weight in sorted(alike, reverse=True) for row in sorted(alike[weight], reverse=True)][:_MEASURED]
+    words = index.lengths(likely)
+    unknown = passage_chars // _WORD_CHARS + 1
+    kinds = {row: (held[row], min(words.get(row, unknown) * _WORD_CHARS, passage_chars)) for row in likely}
+    scores = {kind: score(dict.fromkeys(kind[0], 1), known, kind[1]) for kind in set(kinds.values())}
+    return [row for _, row in nlargest(count, [(scores[kind], row) for row, kind in kinds.items()])]
 
 
 def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> Passage:
     """The stretch of so many characters of a text in which the weightiest words stand together; the first of equals."""
-    best, first, behind = (0.0, 0), 0, 0
+    value_of_best, best, first, behind = 0.0, 0, 0, 0
     held = dict.fromkeys(known.rarity, 0)
     for word in words:
         start = max(0, min(word.start - passage_chars // _EXCERPT_LEAD, chars - passage_chars))
@@ -163,10 +165,10 @@ def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars:
             held[words[first].term] -= 1
             first += 1
         value = sum([weight for term, weight in known.rarity.items() if held[term]])
-        best = max(best, (value, -start))
-    start = -best[1]
-    inside = tuple([one for one in words if start <= one.start < start + passage_chars])
-    return Passage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), start, inside)
+        if value > value_of_best:
+            value_of_best, best = value, start
+    inside = tuple([one for one in words if best <= one.start < best + passage_chars])
+    return Passage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), best, inside)
 
 
 def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:

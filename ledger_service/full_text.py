@@ -129,7 +129,8 @@ class FullText:
         reached = index.reached
         if reached.sequence < 0:
             return True
-        return [one.place.chain for one in self._at(reached.sequence)] == [reached.chain]
+        found = self._tables.at(reached.sequence)
+        return found is not None and found.place.chain == reached.chain
 
     def _broken(self, error: sqlite3.Error) -> bool:
         """Thrown away and begun anew; where that cannot be, there is no search until the next start."""
@@ -190,21 +191,20 @@ class FullText:
             await self._bus.sleep(0)
 
     def _text_at(self, sequence: int, number: int) -> tuple[Entry, SearchedText] | None:
-        for committed in self._at(sequence):
+        committed = self._tables.at(sequence)
+        if committed is not None:
             for text in self._texts_of(committed):
                 if text.number == number:
                     return committed.entry, text
         return None  # erased behind the index's back
-
-    def _at(self, sequence: int) -> list[Committed]:
-        return self._tables.select(None, after=sequence - 1, before=sequence + 1, limit=1)
 
     def _sequence_before(self, since_us: int, head: int) -> int:
         """Of the last entry that is older than this; the ledger's time never goes back."""
         low, high = -1, head + 1 if since_us else 0
         while high - low > 1:
             middle = (low + high) // 2
-            is_older = all(found.entry.ledger_at_us < since_us for found in self._at(middle))
+            found = self._tables.at(middle)
+            is_older = found is None or found.entry.ledger_at_us < since_us
             low, high = (middle, high) if is_older else (low, middle)
         return low
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.entry import encode_stored, packed_entry, to_stored
+from hobus.bus.record.entry import encode_stored, to_stored
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import WriteConflict
 from hobus.config.schema import LedgerConfig
@@ -81,8 +81,7 @@ class Intake:
         head = self._tables.head(entry.stream) if is_session_stream(entry.stream) else _NO_HEAD
         if fault_of_shape(entry):
             return refusal(entry, "invalid", head)
-        known = self._known(entry, batch)
-        ack = judge(entry, origin=origin, known=known, holder=self._holder(entry), head=head)
+        known, ack = self._judged(entry, origin, head, batch)
         if ack is None:
             return self._stage(entry, origin, head, batch)
         if ack.code == "conflict" and known is not None:
@@ -94,17 +93,18 @@ class Intake:
 
         Raises Damage if the earlier entry cannot be read.
         """
-        known = self._known(entry, Batch(0, 0))
-        ack = judge(entry, origin="", known=known, holder=self._holder(entry), head=StreamHead())
+        _, ack = self._judged(entry, "", _NO_HEAD, Batch(0, 0))
         return ack if ack is not None and ack.outcome in ("known", "lost") else None
 
-    def _holder(self, entry: WriteEntry) -> Earlier | None:
-        found = None if entry.once is None else self._tables.by_once(entry.once)
-        return None if found is None else _earlier(found)
-
-    def _known(self, entry: WriteEntry, batch: Batch) -> Earlier | None:
+    def _judged(
+        self, entry: WriteEntry, origin: str, head: StreamHead, batch: Batch
+    ) -> tuple[Earlier | None, Ack | None]:
+        """Who has its submission id already, and what `judge` says."""
         found = self._tables.by_submission(entry.submission_id)
-        return None if found is None else _earlier(found, is_same=self._is_same(entry, found, batch))
+        known = None if found is None else _earlier(found, is_same=self._is_same(entry, found, batch))
+        first = None if entry.once is None else self._tables.by_once(entry.once)
+        holder = None if first is None else _earlier(first)
+        return known, judge(entry, origin=origin, known=known, holder=holder, head=head)
 
     def _is_same(self, entry: WriteEntry, found: Committed, batch: Batch) -> bool:
         """Same stream, event type, bodies, and on a session's stream the same predecessor and tenure."""
@@ -129,7 +129,7 @@ class Intake:
         salts = [self._world.draw_salt() for _ in lengths]
         stored = to_stored(entry, origin, batch.now_us, tuple(map(salted_hash, salts, entry.bodies)), lengths)
         try:
-            data = encode_stored(stored, packed_entry(entry))
+            data = encode_stored(stored, entry.packed)
         except (ValueError, OverflowError):
             return refusal(entry, "invalid", head)
         if len(data) > self._config.entry_max_bytes:

@@ -191,7 +191,7 @@ def _row(sequence: int, number: int) -> int:
 
 def _any_of(terms: Iterable[str]) -> str:
     """Words of the tokenizer have no quotes in them."""
-    return " OR ".join(f'"{term}"' for term in terms)
+    return " OR ".join([f'"{term}"' for term in terms])
 
 
 class Tokens:

@@ -171,15 +171,15 @@ class LedgerService(Actor):
         An entry that its sender is not the writer of, whose id or once key is not its to give, or that comes late to an
         order that has no end, is refused as `denied`; the others keep their order.
         """
-        tables = self._open().tables
+        ledger = self._open()
         denied = {
             number: entry
             for number, entry in enumerate(message.entries)
-            if not may_write_entry(call.role, entry, call.sender, lambda once: tables.by_once(once) is not None)
+            if not may_write_entry(call.role, entry, call.sender, lambda once: ledger.tables.by_once(once) is not None)
         }
         for entry in denied.values():
             self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
-        answer = self._open().writer.submit(message.entries, call.sender, parts=message.parts, denied=denied)
+        answer = ledger.writer.submit(message.entries, call.sender, parts=message.parts, denied=denied)
         self._commit_soon(urgent=message.urgent)
         return _written(await answer)
 

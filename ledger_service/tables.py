@@ -150,6 +150,13 @@ class Tables:
         found = self._select(where, after=after, before=end, limit=limit, newest_first=False)
         return found + list(islice(recent, limit - len(found)))
 
+    def at(self, sequence: int) -> Committed | None:
+        """The entry with this sequence; None before the first one and behind the one written last."""
+        if sequence > self.indexed:
+            return self._recent.get(sequence)
+        found = self._select({}, after=sequence - 1, before=sequence + 1, limit=1, newest_first=False)
+        return found[0] if found else None
+
     def of_types(
         self, event_types: Collection[str], *, after: int, span: int, limit: int
     ) -> tuple[list[Committed], int]:
