@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import threading
+import traceback
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
@@ -96,14 +97,17 @@ def _wait(line: socket.socket) -> NoReturn:
         os.setsid()
         keep_only([line.fileno()])
         word, descriptors, _flags, _address = socket.recv_fds(line, _WORD_MAX_BYTES, len(STANDARD))
-        if len(descriptors) == len(STANDARD):
-            actor, instance, is_kept = json.loads(word)
-            for source, target in zip(descriptors, STANDARD, strict=True):
-                os.dup2(source, target)
-            set_title(f"hobus {actor}")
-            return_big_memory()
-            writing.configure(actor, instance)
-            gc.enable()
-            child_main.live(os.getppid(), kept=is_kept)
+        if len(descriptors) != len(STANDARD):
+            os._exit(0)  # whom it waited for is gone, or somebody else
+        actor, instance, is_kept = json.loads(word)
+        for source, target in zip(descriptors, STANDARD, strict=True):
+            os.dup2(source, target)
+        set_title(f"hobus {actor}")
+        return_big_memory()
+        writing.configure(actor, instance)
+        gc.enable()
+        child_main.live(os.getppid(), kept=is_kept)
+    except BaseException:  # noqa: BLE001 - the last place that can say anything
+        traceback.print_exc()
     finally:
-        os._exit(0)
+        os._exit(1)

@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, eventually
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import holder
@@ -41,17 +40,20 @@ def test_a_launcher_that_cannot_write_says_so(cluster: Cluster, word: str):
     assert holder(cluster.home) is None
 
 
-def test_a_launcher_killed_while_starting(cluster: Cluster, tmp_path: Path):
+def test_a_launcher_killed_while_starting(cluster: Cluster):
     """It is said what happened, without a line of an earlier launcher; down cleans up."""
     cluster.home.logs.mkdir(parents=True)
     cluster.home.log("launcher").write_text('{"level": "error", "reason": "earlier"}\n')
-    config = write_config(tmp_path / "config.json", ("launcher.ready_poll_ms", 5000))
-    up = start_up(cluster, "--wait", "--config", str(config))
+    up = start_up(cluster, "--wait")
+    eventually(lambda: cluster.home.run_file.exists() and cluster.row("ledger/1").pid)
+    ledger = psutil.Process(cluster.row("ledger/1").pid)
+    ledger.suspend()  # nobody else gets ready before it
     eventually(lambda: cluster.home.run_file.exists() and len(cluster.living()) == len(cluster.run().children))
     run = cluster.run()
     psutil.Process(run.launcher_pid).send_signal(signal.SIGKILL)
     _, err = up.communicate(timeout=120)
     assert up.returncode == exit_codes.UNREACHABLE
+    ledger.resume()
     said, following = err.decode().splitlines()
     assert said == "error: the launcher died while starting (signal 9)"
     assert f"hobus down --home {cluster.home.root} ends what it had started" in following
