@@ -72,8 +72,8 @@ class Crew:
         self.children: dict[str, Child] = {}
         self.is_news = asyncio.Event()
         """Somebody's state has changed since it was last cleared."""
-        self._is_changed = False
-        """The run file does not say yet how everybody is."""
+        self._changed: set[str] = set()
+        """Of these the run file does not say yet how they are."""
         self._home = home
         self._config = config
         self._clock = clock
@@ -176,19 +176,24 @@ class Crew:
         for effect in effects:
             self._carry_out(actor, effect)
         if not isinstance(event, Seen):
-            self._write_soon()
+            self._write_soon(actor)
 
-    def _write_soon(self) -> None:
+    def _write_soon(self, *actors: str) -> None:
         """Once for all that happens in this round of the loop: with many members a run file takes its time."""
-        if not self._is_changed:
-            self._is_changed = True
+        if not self._changed:
             asyncio.get_running_loop().call_soon(self._write)
+        self._changed.update(actors)
 
     def _write(self) -> None:
-        """Not while somebody is being started anew: it waits for its secret, and its birth is told at once."""
-        is_changed, self._is_changed = self._is_changed, False
-        if is_changed and not any(one.state == "starting" and one.restarts and not one.pid for one in self):
+        """Not for those alone who follow a dead one: each waits for its secret, and its birth is told at once."""
+        changed, self._changed = self._changed, set()
+        if not all(self._is_following(actor) for actor in changed):
             self._board.write(self.members.values())
+
+    def _is_following(self, actor: str) -> bool:
+        """Whether it has died and is being born anew; who is started by a command is waited for by its new state."""
+        member = self.members.get(actor)
+        return member is not None and member.state == "starting" and member.history.streak > 0 and not member.pid
 
     def _carry_out(self, actor: str, effect: Effect) -> None:
         match effect.kind:
@@ -232,10 +237,11 @@ class Crew:
 
         So many processes take the machine from nobody, least of all from whoever has to answer meanwhile.
         """
-        for actor in actors:
+        queued = list(actors)
+        for actor in queued:
             self.members[actor] = replace(self.members[actor], is_queued=True)
         self.start_queued()
-        self._write_soon()
+        self._write_soon(*queued)
 
     def start_queued(self) -> None:
         """As many as there is room for; of each role one first."""
@@ -305,7 +311,7 @@ class Crew:
         """No process of a member is left."""
         for child in list(self.children.values()):
             await child.wait()
-        self._is_changed = False  # the run file goes with them
+        self._changed.clear()  # the run file goes with them
 
 
 def is_at_odds(member: Member, command: LeaveCommand) -> bool:

@@ -94,6 +94,18 @@ async def test_a_restart_is_written_once_it_has_a_process(tmp_path):
     assert len(rig.written) == before + 1 and rig.written[-1][0] == ("broker/1", "starting")
 
 
+async def test_who_is_started_by_a_command_is_written_as_starting_at_once(tmp_path):
+    """Whoever gave it waits for that, and would else be told how it was before."""
+    rig = Rig(tmp_path)
+    rig.begin()
+    rig.told[0][1]("exit 3")  # given up: another start would end the same way
+    await asyncio.sleep(0)
+    assert rig.written[-1][0] == ("broker/1", "failed")
+    rig.crew.take(LeaveCommand(actor="broker/1", then="start"))
+    await asyncio.sleep(0)
+    assert rig.written[-1][0] == ("broker/1", "starting")
+
+
 async def test_a_scale_waits_its_turn_and_may_be_taken_back(tmp_path):
     """Who was never started is gone at once, or stays away, and nothing starts once the cluster stops."""
     rig = Rig(tmp_path, ho1=1)
