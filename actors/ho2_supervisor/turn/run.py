@@ -152,10 +152,11 @@ class Run:
         """A step boundary, once the run may go on; what an order of this step carries."""
         self._step_seq += 1
         step_id = self._step(self.round_count, self._step_seq)
-        now = self.session.now()
-        if not self._is_recorded(step_id):
+        is_new = not self._is_recorded(step_id)
+        if is_new:
             await self.boundary()
-            now = self.session.now()
+        now = self.session.now()
+        if is_new:
             is_new_round = self._step_seq == 1
             steers = list(self.session.record.state.pending_steer) if is_new_round else []
             self.effects.step(StepStarted(step_id=step_id, new_round=is_new_round, steers=steers, at=now))
