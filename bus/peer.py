@@ -98,7 +98,8 @@ class Peer:
         self._early: deque[tuple[Header, bytes, ReplyRoute]] = deque()
         self._held: list[tuple[Header, KeptReply]] = []  # answers given between a hello and its welcome
         self._keys: OrderedDict[str, float] = OrderedDict()
-        self._said, self._word = Beat(), b""  # of the broker, on readiness, and the bytes that it came as
+        self._said = Beat()  # the broker's last word on readiness
+        self._word: bytes | None = None  # the bytes that it came as
         self._welcome: asyncio.Future[None] | None = None
         self._due_timer: asyncio.TimerHandle | None = None
         self._due_at = float("inf")

@@ -65,8 +65,8 @@ class BoundPeer:
         self.version = ""
         self.host = ""  # its machine's name, as it says
         self.address = ""  # where it connects from; "" on a local socket
-        self.beat = Beat()  # its last one, and the bytes that it came as
-        self.beaten: bytes | None = None
+        self.beat = Beat()  # its last one
+        self.beaten: bytes | None = None  # the bytes that it came as
 
     def can_run(self, tools: Iterable[str]) -> None:
         """It has these tools from now on, and no other."""

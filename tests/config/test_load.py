@@ -351,3 +351,21 @@ def test_a_number_of_thousands_of_digits_is_a_fault(tmp_path: Path) -> None:
     value = json.dumps({"a": "HERE"}).replace('"HERE"', "1" * 5000)
     (fault,) = faults_of(tmp_path, value)
     assert "beyond 9007199254740992" in fault
+
+
+def test_a_text_that_is_known_is_not_parsed_again_and_another_one_is(tmp_path: Path) -> None:
+    """What is read twice is the same model; the next look after a change has the change, and a fault each time."""
+    agent = tmp_path / "agents" / "ADMIN.json"
+    agent.parent.mkdir()
+    sound: dict[str, Any] = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text(encoding="utf-8"))
+    agent.write_text(json.dumps(sound | {"system_prompt": "first"}))
+    first, again = (read(Layers(own=tmp_path)) for _ in range(2))
+    assert first.assets["agent"]["ADMIN"] is again.assets["agent"]["ADMIN"] and first.config is again.config
+    agent.write_text(json.dumps(sound | {"system_prompt": "second"}))
+    (tmp_path / "admin_config.json").write_text('{"bus": {"queue_max": 7}}')
+    changed = read(Layers(own=tmp_path))
+    assert changed.assets["agent"]["ADMIN"].system_prompt == "second"
+    assert changed.config is not None and changed.config.bus.queue_max == 7
+    agent.write_text(json.dumps(sound | {"system_prompt": 3}))
+    told = [read(Layers(own=tmp_path)).faults for _ in range(2)]
+    assert told[0] == told[1] and any(fault.startswith(f"{agent}: system_prompt: ") for fault in told[0])

@@ -439,3 +439,18 @@ def test_a_beat_is_answered_with_who_is_ready(rig):
     rig.words(client)
     rig.control(client, Kind.BEAT, Beat())
     assert rig.words(client) == [(["ho2"], True)]
+
+
+def test_a_beat_is_read_anew_where_it_says_something_else_and_one_without_a_body_is_none(rig):
+    """An idle peer's beat is its last one again; whatever else comes is looked at, also before there was a first one."""
+    client = rig.client("host/1@h")
+    (peer,) = (one for one in rig.core._state.names.values() if one.instance == "host/1@h")
+    for body, counters, refused in ((b"", {}, 1), (b"\xc1", {}, 2)):
+        rig.frame(client, header(Kind.BEAT, "", type=Beat.TYPE), body)
+        assert (peer.counters, rig.core.counts["malformed"]) == (counters, refused)
+    for counters in ({"at_work": 1}, {"at_work": 1}, {"at_work": 2}, {}):
+        rig.words(client)
+        rig.control(client, Kind.BEAT, Beat(counters=counters))
+        assert peer.counters == counters and len(rig.words(client)) == 1
+    rig.frame(client, header(Kind.BEAT, "", type=Beat.TYPE), b"")
+    assert (peer.counters, rig.core.counts["malformed"]) == ({}, 3)

@@ -193,8 +193,15 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure():
     assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
 
 
-@pytest.mark.parametrize("is_stdout_too", [False, True])
-@pytest.mark.parametrize("words", [["tools", "list"], ["memory", "weight", "ART-1", "2"]])
+@pytest.mark.parametrize(
+    ("words", "is_stdout_too"),
+    [
+        (["tools", "list"], False),
+        (["memory", "weight", "ART-1", "2"], True),
+        pytest.param(["tools", "list"], True, marks=pytest.mark.slow),
+        pytest.param(["memory", "weight", "ART-1", "2"], False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_reader_of_errors_that_went_away_changes_no_exit_code(words, is_stdout_too, tmp_path):
     """`hobus tools list 2>&1 | true`: the code of what was wrong, whoever heard of it."""
     reads, writes = os.pipe()
