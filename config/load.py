@@ -228,7 +228,7 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gon
     place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
     named = place.partition("_")[0] if file.kind == "framework" else place
     if value is None:
-        gone.add(repr(named))
+        gone |= {repr(named), file.name}
         return
     asset, found = checked(model, value)
     if found and (fault := _lower_case_fault(value.get(id_field), id_field)):
@@ -237,12 +237,12 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gon
     if asset is None:
         asset, _ = sound_part(model, value)
     if asset is None:
-        gone.add(repr(named))
+        gone |= {repr(named), file.name}
         return
     asset_id: str = getattr(asset, id_field)
     if asset_id != named:
         faults.append(f"{file.path}: {id_field}: is {asset_id!r}, but the file is named for {named!r}; make them equal")
-        gone |= {repr(asset_id), repr(named)}
+        gone |= {repr(asset_id), repr(named), file.name, file.name.replace(named, asset_id)}
     elif asset_id in into:
         faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
     else:

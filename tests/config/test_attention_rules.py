@@ -309,6 +309,19 @@ def test_an_agent_lists_templates_that_there_are_and_that_apply_to_it(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pipeline": [{"stage": "a", "type": "guess"}]}, {"version": "1"}, {"template_id": "ATT-OTHER-001"}, {"title": 1}, None],
+)  # fmt: skip
+def test_a_fault_in_a_template_is_one_fault(wrong: dict[str, Any] | None, tmp_path: Path) -> None:
+    """No second one says that there is no such file; that an agent lists it is none either."""
+    (tmp_path / "attention").mkdir()
+    text = "{" if wrong is None else json.dumps({**PLAIN, "template_id": "ATT-A-001"} | wrong)
+    (tmp_path / "attention/ATT-A-001.json").write_text(text, encoding="utf-8")
+    [fault] = faults_of(tmp_path, agent={"attention": ["ATT-A-001"]})
+    assert "attention/ATT-A-001.json: " in fault
+
+
 def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
     """Queries as stages have them, frameworks, paths."""
     (tmp_path / "contracts").mkdir()
