@@ -235,7 +235,9 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gon
         found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
     faults.extend(f"{file.path}: {fault}" for fault in found)
     if asset is None:
-        asset, _ = sound_part(model, value)
+        asset, taken = sound_part(model, value)
+        if any(path.startswith("applies_to") for path in taken):
+            gone |= {f"{named} and", f"and {named}"}  # without its selectors it would apply to others, too
     if asset is None:
         gone |= {repr(named), file.name}
         return

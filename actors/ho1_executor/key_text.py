@@ -80,6 +80,8 @@ _BYTES_32 = re.compile(r"(?:0x)?[0-9A-Fa-f]{64}|[A-Za-z0-9+/]{42}[AEIMQUYcgkosw0
 _BYTES_64 = re.compile(r"[0-9A-Fa-f]{128}|[A-Za-z0-9+/]{85}[AQgw]==")
 _Z85 = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()[\]{}@%$#]{40}")
 _OF_NO_PATH = frozenset("+=^!*?&<>()[]{}%$#")
+_MANY_SIGNS = 26
+"""So many different signs hardly any path of forty has; of keys few have less."""
 _EXPONENT = re.compile(
     r"private_?exponent[\"']?\s{0,8}[:=]\s{0,40}[\"']?(?:[A-Za-z0-9+/]{40}|(?:[0-9a-f]{2}:){8})", re.IGNORECASE
 )
@@ -87,9 +89,9 @@ _EXPONENT = re.compile(
 
 def _is_curve_key(word: str) -> bool:
     """32 bytes in Z85; an address, a path, a mail address or a commit of that length has fewer kinds of signs."""
-    return (
-        _Z85.fullmatch(word) is not None and is_mixed(word) and not _OF_NO_PATH.isdisjoint(word) and "://" not in word
-    )
+    if _Z85.fullmatch(word) is None or "://" in word or not is_mixed(word):
+        return False
+    return not _OF_NO_PATH.isdisjoint(word) or len(set(word)) >= _MANY_SIGNS
 
 
 def _is_32_bytes(word: str) -> bool:

@@ -346,6 +346,12 @@ def test_a_fault_in_a_template_is_one_fault(wrong: dict[str, Any] | None, tmp_pa
     assert "attention/ATT-A-001.json: " in fault
 
 
+def test_selectors_that_are_at_fault_are_one_fault(tmp_path: Path) -> None:
+    """Without them the template would apply to everybody, as another one does: that is not what its author wrote."""
+    [fault] = faults_of(tmp_path, {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"tier": ["cold"]}})
+    assert "attention/ATT-A-001.json: applies_to.tier.0: is 'cold'" in fault
+
+
 def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
     """Queries as stages have them, frameworks, paths."""
     (tmp_path / "contracts").mkdir()
