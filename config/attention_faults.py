@@ -8,6 +8,7 @@ from itertools import combinations
 
 from hobus.bus.record.catalog import EVENT_TYPES
 from hobus.config.assets import BUDGET_SETTINGS, Agent, BudgetPurpose, Contract, Framework, RequiredContext
+from hobus.config.attention_costs import cost_faults, query_faults
 from hobus.config.attention_rules import (
     USES,
     ambiguous,
@@ -49,9 +50,7 @@ def attention_faults(
     faults = [
         f"attention/{template_id}.json: {fault}"
         for template_id, template in templates.items()
-        for fault in _template_faults(
-            template, config.budget, frameworks, agents, stages_max=config.attention.stages_max
-        )
+        for fault in (*_template_faults(template, config.budget, frameworks, agents), *cost_faults(template, config))
     ]
     for agent in agents.values():
         faults += _agent_faults(agent, templates)
@@ -63,7 +62,7 @@ def attention_faults(
             faults.append(
                 f"contracts/{contract_id}.json: required_context: its prompts have no place for it; leave it out"
             )
-        faults += [f"contracts/{contract_id}.json: {fault}" for fault in _required_faults(contract, frameworks)]
+        faults += [f"contracts/{contract_id}.json: {fault}" for fault in _required_faults(contract, config, frameworks)]
     return faults
 
 
@@ -72,8 +71,6 @@ def _template_faults(
     budget: BudgetConfig,
     frameworks: Mapping[str, Framework],
     agents: Mapping[str, Agent],
-    *,
-    stages_max: int,
 ) -> Iterator[str]:
     purposes: list[BudgetPurpose] = [USES[contract][0] for contract in prompts_of(template)]
     named = [agent.budget.get(purpose, BUDGET_SETTINGS[purpose]) for agent in agents.values() for purpose in purposes]
@@ -87,8 +84,6 @@ def _template_faults(
     yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
     if not template.pipeline:
         yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
-    if len(template.pipeline) > stages_max:
-        yield f"pipeline: has {len(template.pipeline)} stages; at most {stages_max} are taken (attention.stages_max)"
     names: set[str] = set()
     for number, stage in enumerate(template.pipeline):
         path = f"pipeline.{number}"
@@ -231,11 +226,11 @@ def _pair_faults(templates: Mapping[str, Template], agents: Mapping[str, Agent])
             )
 
 
-def _required_faults(contract: Contract, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+def _required_faults(contract: Contract, config: AdminConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
     required = contract.required_context
     for number, value in enumerate(required.ledger_queries):
         query, found = checked(LedgerQuery, value)
-        found = found if query is None else list(_event_faults(query))
+        found = found if query is None else [*_event_faults(query), *query_faults(query, config)]
         yield from (f"required_context.ledger_queries.{number}.{fault}" for fault in found)
     for number, framework_id in enumerate(required.framework_refs):
         if framework_id not in frameworks:

@@ -196,12 +196,12 @@ def _admin_config(
     text = _read(file, faults, limits)
     shipped_text = None if file.is_shipped else shipped_file.content.decode()
     if text is None:
-        return None, ()
+        return None, set()
     if (sound := _sound_settings(text, shipped_text, is_yaml=file.path.suffix == ".yaml")) is not None:
         return sound
     value = _value_of(file, text, faults, limits)
     if value is None:
-        return None, ()
+        return None, set()
     written, shipped = value, None
     if shipped_text is not None:
         shipped = json_value(shipped_text)
@@ -255,14 +255,16 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gon
     if text is not None:
         asset = _sound_asset(file.kind, text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
         if asset is None:
-            asset = _with_faults(file, text, faults, limits)
+            asset, taken = _with_faults(file, text, faults, limits)
+            if any(path.startswith("applies_to") for path in taken):
+                gone |= {f"{named} and", f"and {named}"}  # without its selectors it would apply to others, too
     if asset is None:
-        gone.add(repr(named))
+        gone |= {repr(named), file.name}
         return
     asset_id: str = getattr(asset, id_field)
     if asset_id != named:
         faults.append(f"{file.path}: {id_field}: is {asset_id!r}, but the file is named for {named!r}; make them equal")
-        gone |= {repr(asset_id), repr(named)}
+        gone |= {repr(asset_id), repr(named), file.name, file.name.replace(named, asset_id)}
     elif asset_id in into:
         faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
     else:
@@ -283,17 +285,17 @@ def _sound_asset(kind: Kind, text: str, *, is_yaml: bool, entries_max: int | Non
     return checked(_MODELS[kind][0], value)[0]
 
 
-def _with_faults(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> Asset | None:
-    """What is wrong with the file, which has no sound asset; and the sound part of it, where there is one."""
+def _with_faults(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> tuple[Asset | None, set[str]]:
+    """The sound part of a file that has no sound asset, where there is one, and the paths of what was taken out."""
     value = _value_of(file, text, faults, limits)
     if value is None:
-        return None
+        return None, set()
     model, id_field = _MODELS[file.kind]
     _, found = checked(model, value)
     if fault := _lower_case_fault(value.get(id_field), id_field):
         found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
     faults.extend(f"{file.path}: {fault}" for fault in found)
-    return sound_part(model, value)[0]
+    return sound_part(model, value)
 
 
 def _lower_case_fault(name: Any, id_field: str) -> str:

@@ -337,6 +337,11 @@ class AttentionConfig(Section):
     )
     required_timeout_ms: Positive = Field(description="wall time of such an assembly")
     stages_max: Positive = Field(description="stages of one template: each turn records what became of each of them")
+    queries_max: NonNegative = Field(description="the most that a template may state as max_queries")
+    timeout_max_ms: Positive = Field(description="the most that a template may state as timeout_ms")
+    entries_max: Positive = Field(description="the most that a ledger_query may state as max_entries")
+    pages_max: Positive = Field(description="pages of the record that one ledger_query looks through in a turn")
+    results_max: Positive = Field(description="the most that a horizontal_search may state as max_results")
 
 
 class ClassifyLabels(Section):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from hobus.actors.ho1_executor.key_text import is_key
+from hobus.actors.ho1_executor.key_text import key_rule
 from hobus.bus.messages.files import FileText, Refused
 
 _NO_FILES = ("/proc", "/sys", "/dev")
@@ -94,8 +94,8 @@ class FileReads:
             os.close(opened)
         has_changed = _version(found) != _version(after) or len(data) < min(max_bytes, found.st_size)
         text, kept = _decoded(data, is_cut=after.st_size > len(data))
-        if is_key(head.decode(errors="ignore")) or is_key(text):
-            raise _Refusal("outside", "it is a key or a token, and goes into no prompt")
+        if rule := key_rule(head.decode(errors="ignore")) or key_rule(text):
+            raise _Refusal("outside", f"it {rule.says}, which goes into no prompt: {rule.mend}")
         is_cut = after.st_size > kept
         said = [f"the first {kept} of {after.st_size} bytes"] if is_cut else []
         said += ["it changed while it was read"] if has_changed else []

@@ -270,6 +270,30 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "relevance_threshold": 1.1}}]},
         "pipeline.0.config.relevance_threshold",
     ),
+    "more questions than a turn pays for": (
+        {"budget": {"max_context_tokens": 100, "max_queries": 10**9, "timeout_ms": 1}},
+        "budget.max_queries: 1000000000 is above attention.queries_max (64); lower the first or raise the second",
+    ),
+    "more time than a turn waits": (
+        {"budget": {"max_context_tokens": 100, "max_queries": 1, "timeout_ms": 10**12}},
+        "budget.timeout_ms: 1000000000000 is above attention.timeout_max_ms (10000)",
+    ),
+    "more entries": (
+        {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 10**9, "scope": "cluster"}}]},
+        "pipeline.0.config.max_entries: 1000000000 is above attention.entries_max (256)",
+    ),
+    "more of a file than is ever read": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["a"], "max_size_bytes": 10**12}}]},
+        "pipeline.0.config.max_size_bytes: 1000000000000 is above ho1.file_max_bytes (262144)",
+    ),
+    "more files than questions": (
+        {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": [f"p{n}" for n in range(65)], "max_size_bytes": 1}}]},
+        "pipeline.0.config.paths: are 65; at most 64 are asked for (attention.queries_max)",
+    ),
+    "more results": (
+        {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "max_results": 10**9}}]},
+        "pipeline.0.config.max_results: 1000000000 is above attention.results_max (100)",
+    ),
     "a fallback that there is not": ({"fallback": {"on_timeout": "retry", "on_empty": "fail"}}, "fallback.on_timeout"),
 }  # fmt: skip
 
@@ -309,12 +333,31 @@ def test_an_agent_lists_templates_that_there_are_and_that_apply_to_it(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pipeline": [{"stage": "a", "type": "guess"}]}, {"version": "1"}, {"template_id": "ATT-OTHER-001"}, {"title": 1}, None],
+)  # fmt: skip
+def test_a_fault_in_a_template_is_one_fault(wrong: dict[str, Any] | None, tmp_path: Path) -> None:
+    """No second one says that there is no such file; that an agent lists it is none either."""
+    (tmp_path / "attention").mkdir()
+    text = "{" if wrong is None else json.dumps({**PLAIN, "template_id": "ATT-A-001"} | wrong)
+    (tmp_path / "attention/ATT-A-001.json").write_text(text, encoding="utf-8")
+    [fault] = faults_of(tmp_path, agent={"attention": ["ATT-A-001"]})
+    assert "attention/ATT-A-001.json: " in fault
+
+
+def test_selectors_that_are_at_fault_are_one_fault(tmp_path: Path) -> None:
+    """Without them the template would apply to everybody, as another one does: that is not what its author wrote."""
+    [fault] = faults_of(tmp_path, {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"tier": ["cold"]}})
+    assert "attention/ATT-A-001.json: applies_to.tier.0: is 'cold'" in fault
+
+
 def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
     """Queries as stages have them, frameworks, paths."""
     (tmp_path / "contracts").mkdir()
     contract = json.loads((SHIPPED_ROOT / "contracts/PRC-SYNTHESIZE-001.json").read_text(encoding="utf-8"))
     contract["required_context"] = {
-        "ledger_queries": [{"max_entries": 0}, {"event_type": "NOPE", "max_entries": 1}],
+        "ledger_queries": [{"max_entries": 0}, {"event_type": "NOPE", "max_entries": 1}, {"max_entries": 257}],
         "framework_refs": ["FMWK-999"],
         "file_refs": ["../x"],
     }
@@ -322,6 +365,7 @@ def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
     found = faults_of(tmp_path)
     assert [fault.split(": ")[1] for fault in found] == [
         "required_context.ledger_queries.0.max_entries", "required_context.ledger_queries.1.event_type",
+        "required_context.ledger_queries.2.max_entries",
         "required_context.framework_refs.0", "required_context.file_refs.0",
     ]  # fmt: skip
 

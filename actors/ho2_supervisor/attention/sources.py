@@ -6,6 +6,7 @@ What needs a disk or an index comes from services, and what is the turn's own (h
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
@@ -20,21 +21,22 @@ from hobus.config.registries import Manifests, rows_of
 
 
 def own_sources(
-    request: AttentionRequest, manifests: Manifests, client: LedgerClient, *, entries_max: int
+    request: AttentionRequest, manifests: Manifests, client: LedgerClient, *, entries_max: int, pages_max: int
 ) -> dict[str, FragmentSource]:
-    """The sources of this request; `entries_max`: of one page of the record."""
+    """The sources of this request; `entries_max`: of one page of the record; `pages_max`: of one stage."""
 
     async def ledger_query(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:
         question = Query(where=_where(config, request), limit=entries_max, newest_first=True)
         found: list[Entry] = []
-        while True:
+        for number in count(1):
             room.account.query()
             page = await client.page(question)
             found += page.entries
             if not page.more or _is_enough(found, config, room, request.at):
                 break
-            if not room.account.queries_left:
-                room.warn(f"the record was looked through back to entry {found[-1].sequence} alone (max_queries)")
+            if number >= pages_max or not room.account.queries_left:
+                bound = "max_queries" if number < pages_max else "attention.pages_max"
+                room.warn(f"the record was looked through back to entry {found[-1].sequence} alone ({bound})")
                 break
             question = question.model_copy(update={"before": found[-1].sequence})
         for entry in chosen(found, config, room, request.at):

@@ -151,7 +151,11 @@ def _sources(
                 yield fragment
 
     own = own_sources(
-        request, run.resources.snapshot.manifests, run.resources.client, entries_max=run.config.ledger.read_entries_max
+        request,
+        run.resources.snapshot.manifests,
+        run.resources.client,
+        entries_max=run.config.ledger.read_entries_max,
+        pages_max=run.config.attention.pages_max,
     )
     others = own | lookups(run, request, shown) | {"history": said}
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)

@@ -232,6 +232,23 @@ def test_facts_are_looked_for_page_after_page(queries: int, runs: list[int]) -> 
         assert payload.stopped_by == "completion"
 
 
+@pytest.mark.parametrize("pages", [1, 2])
+def test_a_stage_that_finds_little_looks_through_few_pages(pages: int) -> None:
+    """Whatever its template may ask: else every turn would go through the whole of a long record."""
+    query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 50}}
+    budget = {"max_context_tokens": 1000, "max_queries": 60, "timeout_ms": 1000}
+    settings = (("ledger.read_entries_max", 2), ("attention.pages_max", pages))
+    with Rig(*settings, templates=[template(query, budget=budget)]) as rig:
+        for number in range(1, 7):
+            turns(rig, 1, first=number)
+            rig.run(rig.host.sleep(1))
+        *_, (_, payload) = contexts(rig)
+        assert payload.queries_executed == pages
+        [said] = payload.warnings
+        assert "was looked through back to entry" in said and said.endswith("alone (attention.pages_max)")
+        assert payload.stopped_by == "completion"
+
+
 def test_what_the_contract_requires_is_in_the_prompt() -> None:
     """Beside what the template asks for: a framework with its rules."""
     with Rig(templates=[template(HISTORY)], required={"framework_refs": ["FMWK-004"]}) as rig:
