@@ -22,11 +22,18 @@ _TAG = re.compile(
     r"|\[(?P<ends_b>/?)(?P<b>[a-z]+)(?:=[^\]\n]*)?\]"
     r"|\\(?:begin|(?P<ends_c>end))\{(?P<c>[a-z]+)\*?\}"
     r"|#\+(?:begin|(?P<ends_d>end))_(?P<d>[a-z]+)"
-    r"|(?P<e><!--)|(?P<ends_e>-->)",
-    re.IGNORECASE,
+    r"|(?P<e><!--)|(?P<ends_e>-->)"
+    r"|(?P<border>\{(?:quote|code|noformat)(?=[:}])|^ {0,3}(?::::|(?:---|===|___|\*\*\*|~~|\$\$)(?=[-=_*~$ ]*$)))"
+    r"|(?P<other_speaker><\|\w+\|>|^--(?=[^\n]*--[ ]*$)-*[ \w])",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""What begins and ends an element, of HTML, of forums, of LaTeX, of Org; group `ends_x` in what ends one of kind x."""
-_QUOTES_UNENDED = frozenset(["blockquote", "q", "quote", "pre", "code", "samp", "cite", "quotation", "verbatim"])
+"""What begins and ends an element, of HTML, of forums, of LaTeX, of Org; group `ends_x` in what ends one of kind x.
+
+A border stands at both ends; behind the head of a forwarded mail, or the sign of a role, somebody else has the word.
+"""
+_QUOTES_UNENDED = frozenset(
+    ["blockquote", "q", "quote", "pre", "code", "samp", "cite", "quotation", "verbatim", "", "{quote", "{code", ":::"]
+)
 """Elements that quote also where nothing ends them; another name in brackets may be anything."""
 
 
@@ -92,28 +99,42 @@ class _Element(NamedTuple):
     last_end: int = 0  # behind the last tag that ended one of its name
 
 
-def _without_elements(text: str) -> str:
-    """Without what stands between two tags of one name, whatever the name: it was put there as a text of its own."""
+def _name_of(tag: re.Match[str]) -> tuple[tuple[str, str], bool]:
+    """Kind and name of the element, and whether it ends there."""
+    if border := tag["border"]:
+        return ("border", border.strip().casefold()), False
+    kind = next(kind for kind in "abcde" if tag[f"ends_{kind}"] or tag[kind])
+    return (kind, "" if kind == "e" else tag[kind].casefold()), bool(tag[f"ends_{kind}"])
+
+
+def _elements(text: str) -> list[tuple[int, int]]:
+    """From where to where they reach, each with its tags."""
     spans: list[tuple[int, int]] = []
     begun: dict[tuple[str, str], _Element] = {}
     for tag in _TAG.finditer(text):
-        kind = next(kind for kind in "abcde" if tag[f"ends_{kind}"] or tag[kind])
-        name = (kind, "" if kind == "e" else tag[kind].casefold())
+        if tag["other_speaker"]:
+            spans.append((tag.start(), len(text)))
+            break
+        name, is_end = _name_of(tag)
         one = begun.get(name)
-        if not tag[f"ends_{kind}"]:
+        if not is_end and (one is None or not tag["border"]):
             begun[name] = _Element(tag.start()) if one is None else one._replace(depth=one.depth + 1)
         elif one is not None and one.depth == 1:
             spans.append((begun.pop(name).begins, tag.end()))
         elif one is not None:
             begun[name] = one._replace(depth=one.depth - 1, last_end=tag.end())
-    for (_, name), one in begun.items():
-        if name in _QUOTES_UNENDED or not name:
-            spans.append((one.begins, len(text)))
-        elif one.last_end:
-            spans.append((one.begins, one.last_end))
+    return spans + [
+        (one.begins, len(text) if name in _QUOTES_UNENDED else one.last_end)
+        for (_, name), one in begun.items()
+        if name in _QUOTES_UNENDED or one.last_end
+    ]
+
+
+def _without_elements(text: str) -> str:
+    """Without what stands between two tags of one name, whatever the name: it was put there as a text of its own."""
     kept: list[str] = []
     position = 0
-    for begins, ends in sorted(spans):
+    for begins, ends in sorted(_elements(text)):
         if begins > position:
             kept += [text[position:begins], LEFT_OUT]
         position = max(position, ends)
