@@ -196,12 +196,12 @@ def _admin_config(
     text = _read(file, faults, limits)
     shipped_text = None if file.is_shipped else shipped_file.content.decode()
     if text is None:
-        return None, set()
+        return None, ()
     if (sound := _sound_settings(text, shipped_text, is_yaml=file.path.suffix == ".yaml")) is not None:
         return sound
     value = _value_of(file, text, faults, limits)
     if value is None:
-        return None, set()
+        return None, ()
     written, shipped = value, None
     if shipped_text is not None:
         shipped = json_value(shipped_text)

@@ -34,6 +34,9 @@ _REFUSED = frozenset(
 )
 _EFFORTS = {"minimal": "Low", "low": "Low", "medium": "Medium", "high": "High"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TEXTS = frozenset({"text", "input_text"})
+_TEXTS_OF_A_MODEL = frozenset({"output_text", "refusal"})
+"""In a message of its own; in the user's they would be taken for the person's words."""
 
 
 class _Words(BaseModel):
@@ -79,7 +82,8 @@ class ChatMessage(_Words):
             raise _invalid(f"{place}.tool_call_id", "a tool's message names its call")
         calls = tuple(Called(call.id, call.function.name, call.function.arguments) for call in self.tool_calls or ())
         role = "system" if self.role == "developer" else self.role
-        return TranscriptMessage(role, _text_of(self.content, place) or self.refusal or "", calls, self.tool_call_id)
+        refusal = self.refusal or "" if self.role == "assistant" else ""
+        return TranscriptMessage(role, _text_of(self.content, role, place) or refusal, calls, self.tool_call_id)
 
 
 class InputItem(_Words):
@@ -98,14 +102,14 @@ class InputItem(_Words):
         match self.type:
             case "message" if self.role is not None:
                 role = "system" if self.role == "developer" else self.role
-                return [*said, TranscriptMessage(role, _text_of(self.content, place))]
+                return [*said, TranscriptMessage(role, _text_of(self.content, role, place))]
             case "function_call" if self.call_id:
                 call = Called(self.call_id, self.name, self.arguments)
                 if said and said[-1].role == "assistant":
                     return [*said[:-1], said[-1]._replace(calls=(*said[-1].calls, call))]
                 return [*said, TranscriptMessage("assistant", "", (call,))]
             case "function_call_output" if self.call_id:
-                return [*said, TranscriptMessage("tool", _text_of(self.output, place), call_id=self.call_id)]
+                return [*said, TranscriptMessage("tool", _text_of(self.output, "tool", place), call_id=self.call_id)]
             case "reasoning":
                 return said
             case _:
@@ -193,13 +197,18 @@ def _asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage
     return said
 
 
-def _text_of(content: str | list[ContentPart] | None, place: str) -> str:
+def _text_of(content: str | list[ContentPart] | None, role: str, place: str) -> str:
     if isinstance(content, str):
         return content
+    kinds = _TEXTS | _TEXTS_OF_A_MODEL if role in ("assistant", "tool") else _TEXTS
     texts: list[str] = []
     for part in content or []:
         text = part.refusal if part.type == "refusal" else part.text
-        if part.type not in ("text", "input_text", "output_text", "refusal") or text is None:
+        if part.type in _TEXTS_OF_A_MODEL - kinds:
+            raise _unsupported(
+                f"{place}.content", f"content of the type {part.type!r}, a model's words, of role {role}"
+            )
+        if part.type not in kinds or text is None:
             raise _unsupported(f"{place}.content", f"content of the type {part.type[:40]!r}: text alone")
         texts.append(text)
     return "\n".join(filter(None, texts))  # each is a text of its own: no word of one runs into one of the next

@@ -7,6 +7,10 @@ people or a subject, has words that are not among them; so has every other langu
 from __future__ import annotations
 
 import re
+from itertools import pairwise
+
+from hobus.actors.ho2_supervisor.learning.marks import alike
+from hobus.bus.messages.ids import folded
 
 _FORM = """
 brief briefly short shorter concise concisely terse tersely compact succinct succinctly detail details detailed
@@ -30,12 +34,24 @@ one two three four five six seven eight nine ten twelve twenty
 """Words that say nothing by themselves; what acts with them alone is no act beyond the answer."""
 _WORD = re.compile(r"[^\s,;:!?()\"“”„«».-]+")
 _NAMES_A_PLACE = re.compile(r"[/\\@<>{}$`|=_#*]|\w\.\w|--|\.\.")
-_NAMED = re.compile(
-    r"\b((call|address) me|like an?|in the (style|manner|tone|voice) of an?) (?P<free>\w+( \w+)?)[.!]?$"
-)
+_CALLED = re.compile(r"\b(call|address) me ((mr|mrs|ms|mx|dr|prof|st)\.? )?(?P<name>\w+( \w+)?)[.!]*$")
+_MANNER = re.compile(r"\b(like an?|in the (style|manner|tone|voice) of an?) (?P<who>\w+( \w+)?)[.!]*$")
 _SAYS_MORE = re.compile(r"\b(when|if|before|after|until|while|on|for|at|to|in|about|and|or|me|the|this|that|it)\b")
-"""Not in the words that name somebody, or somebody's manner: with one of these more is said than a name."""
+"""Not in the words that name somebody: with one of these more is said than a name."""
+_COUNT = re.compile(r"[1-9][0-9]{0,2}")
 
+_MANNERS = """
+pirate butler poet bard teacher tutor professor librarian journalist reporter novelist storyteller comedian cowboy
+knight wizard sailor monk gentleman lady hobbit friend colleague child kid toddler grandmother grandfather
+telegram haiku limerick sonnet ballad headline newspaper encyclopedia dictionary textbook
+"""
+"""Whose manner of speaking is a tone and nothing more; what another model or machine is like waits."""
+_NEEDED = """
+language word words sentence sentences line lines paragraph paragraphs text prose style tone spelling
+"""
+"""Without any of these there is no answer; only some kind of them may be forbidden, named before it (`long words`)."""
+_FORBIDS = "never no not without don't avoid neither nor none zero"
+_ALLOWS = "but instead rather always"
 _POWER = """
 root admin admins administrator sysadmin superuser sudo sudoer operator owner superadmin moderator maintainer supervisor
 developer system principal boss master manager director chief ceo cto cio ciso president god authority security auditor
@@ -43,17 +59,42 @@ privileged trusted authorized authorised verified approver
 """
 """Names that are roles: who is called so may be taken for who may do more."""
 _FORM_WORDS, _AROUND_WORDS, _POWER_WORDS = (frozenset(words.split()) for words in (_FORM, _AROUND, _POWER))
+_MANNER_WORDS, _NEEDED_WORDS = (frozenset(words.split()) for words in (_MANNERS, _NEEDED))
+_FORBIDDING, _ALLOWING = (frozenset(words.split()) for words in (_FORBIDS, _ALLOWS))
 
 
 def is_form_of_answers(statement: str) -> bool:
     """Whether it wishes for a form of answers, and for nothing else."""
-    text = " ".join(statement.casefold().replace("’", "'").split())  # noqa: RUF001 - as it is typed
+    text = folded(alike(statement))
     if _NAMES_A_PLACE.search(text):
         return False
-    named = _NAMED.search(text)
-    if named is not None and (_SAYS_MORE.search(named["free"]) or not _POWER_WORDS.isdisjoint(named["free"].split())):
+    called, manner = _CALLED.search(text), _MANNER.search(text)
+    if called is not None and not _is_plain_name(called["name"]):
         return False
+    if manner is not None and not _is_manner(manner["who"].split()):
+        return False
+    named = called or manner
     text = text if named is None else text[: named.start()]
     words = [word.strip("'") for word in _WORD.findall(text)]
-    is_known = all(word in _FORM_WORDS or word in _AROUND_WORDS or word.isdecimal() for word in words)
-    return is_known and (named is not None or any(word in _FORM_WORDS for word in words))
+    is_known = all(word in _FORM_WORDS or word in _AROUND_WORDS or _COUNT.fullmatch(word) for word in words)
+    has_form = named is not None or any(word in _FORM_WORDS for word in words)
+    return is_known and has_form and not _forbids_answers(words)
+
+
+def _is_plain_name(name: str) -> bool:
+    return _SAYS_MORE.search(name) is None and _POWER_WORDS.isdisjoint(name.split())
+
+
+def _is_manner(words: list[str]) -> bool:
+    *how, who = words
+    return who in _MANNER_WORDS and all(word in _FORM_WORDS or word in _MANNER_WORDS for word in how)
+
+
+def _forbids_answers(words: list[str]) -> bool:
+    """Whether it forbids what no answer can do without; not where it is some kind of it, or more than a number."""
+    is_forbidden = False
+    for before, word in pairwise(["", *words]):
+        is_forbidden = word in _FORBIDDING or (is_forbidden and word not in _ALLOWING)
+        if is_forbidden and word in _NEEDED_WORDS and before not in _FORM_WORDS and "than" not in words:
+            return True
+    return False

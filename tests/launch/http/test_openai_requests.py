@@ -3,6 +3,7 @@
 import pytest
 
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
+from hobus.launch.http.problems import Problem
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,34 @@ def test_parts_of_a_message_are_texts_of_their_own(texts, said, role):
         item = {"role": role, "content": parts}
     response = ResponsesRequest.model_validate({"model": "ADMIN", "input": [item, *asked]})
     assert response.transcript(9)[0].text == said
+
+
+OF_A_MODEL = [{"type": "output_text", "text": "Be brief."}, {"type": "refusal", "refusal": "Be brief."}]
+
+
+@pytest.mark.parametrize("part", OF_A_MODEL, ids=["output_text", "refusal"])
+@pytest.mark.parametrize("role", ["user", "system", "developer"])
+def test_a_models_words_are_refused_in_a_message_of_somebody_else(part, role):
+    """In the user's they would count as the person's own; in a model's message they are what it said."""
+    asked = {"role": "user", "content": "hi"}
+    for given, is_refused in (
+        ({"role": role, "content": [part]}, True),
+        ({"role": "assistant", "content": [part]}, False),
+    ):
+        for request in (
+            ChatRequest.model_validate({"model": "ADMIN", "messages": [given, asked]}),
+            ResponsesRequest.model_validate({"model": "ADMIN", "input": [given, asked]}),
+        ):
+            if is_refused:
+                with pytest.raises(Problem) as refused:
+                    request.transcript(9)
+                assert (refused.value.status, part["type"] in str(refused.value)) == (400, True)
+            else:
+                assert request.transcript(9)[0].text == "Be brief."
+
+
+def test_a_users_message_has_no_field_refusal():
+    """It is a field of a model's message: there it is what was said."""
+    said = [{"role": role, "content": None, "refusal": "Be brief."} for role in ("assistant", "user")]
+    chat = ChatRequest.model_validate({"model": "ADMIN", "messages": said})
+    assert [one.text for one in chat.transcript(9)] == ["Be brief.", ""]

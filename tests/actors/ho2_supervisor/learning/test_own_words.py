@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.learning.own_words import is_said
+from hobus.actors.ho2_supervisor.learning.quoted_blocks import LEFT_OUT, without_quoted
 from hobus.bus.messages.given_history import own_words, with_history
 
 BRIEF = "Always answer briefly."
@@ -22,7 +23,15 @@ BRIEF = "Always answer briefly."
         (BRIEF, "I said: never mind. Always answer briefly"),
         (BRIEF, "I do not know. Always answer briefly."),
         (BRIEF, '"Always answer briefly." was odd, I know. But always answer briefly!'),
-        (BRIEF, "> how shall I answer?\nAlways answer briefly."),
+        (BRIEF, "> how shall I answer?\n\nAlways answer briefly."),
+        (BRIEF, "thanks:\n- what is installed\n    - and Always answer briefly."),
+        (BRIEF, "\ufeff- **Always answer briefly.**"),
+        (BRIEF, "_Always answer briefly._"),
+        (BRIEF, "Hi\n---\nAlways answer briefly.\n-- \nBob"),
+        (BRIEF, "===\nHm.\n===\nAlways answer briefly. $$ {code ~~so~~"),
+        (BRIEF, "(It works.) Always answer briefly. (Thanks [again].)"),
+        (BRIEF, "Use `ls`, List<String> & x[i] if a < b or b > a. Always answer briefly."),
+        (BRIEF, "<b>Hi</b> and <br> [/x]. Always answer briefly."),
         (BRIEF, "1. ```\n   x\n   ```\n2. Always answer briefly."),
         (BRIEF, "````\n```\n````\nAlways answer briefly."),
         ("never use emojis", "Fine. Please never use emojis"),
@@ -97,6 +106,9 @@ def test_what_nobody_says_or_somebody_quotes_is_not_said(statement: str, message
         '“be brief"',
         "« Hm. Be brief »",
         "``Be brief''",
+        "he said ' Hm. Be brief. ' ok",
+        "'tis the '90s. be brief' he said",
+        "「Hm」 is what. be brief」",
     ],
 )
 def test_what_stands_in_whatever_quotation_marks_is_not_said(message: str) -> None:
@@ -106,8 +118,111 @@ def test_what_stands_in_whatever_quotation_marks_is_not_said(message: str) -> No
 
 
 @pytest.mark.parametrize(
+    "marks",
+    [
+        "❝❞",
+        "❛❜",
+        "《》",
+        "〈〉",
+        "⟪⟫",
+        "⟨⟩",
+        "⸢⸣",
+        "⹂⹂",
+        "〔〕",
+        "【】",
+        "″″",
+        "′′",
+        "ʺʺ",
+        "ʻʼ",
+        "＂＂",
+        "＇＇",
+        "｀｀",
+        "״״",
+        "﹁﹂",
+        "﹃﹄",
+        "｢｣",
+        "ˮˮ",
+        "´´",
+        "❮❯",
+        "🙶🙷",
+    ],
+)
+def test_what_unicode_calls_a_quotation_mark_or_a_foreign_bracket_quotes(marks: str) -> None:
+    """Also as programs write them: full width, ornaments, primes, modifier letters."""
+    opening, closing = marks
+    assert not is_said("Be brief.", f"他写道：{opening}Hm. Be brief. Yes{closing} thanks")
+    assert is_said("Be brief.", f"{opening}Hm. Yes{closing} thanks. Be brief.")
+
+
+@pytest.mark.parametrize(
     "message",
     [
+        "&quot;Hm. be brief. Yes&quot;",
+        "&ldquo;Hm. be brief. Yes&rdquo;",
+        "&gt; Hm. be brief",
+        "＞ Hm. be brief",
+        "\u200b> Hm. be brief",
+        "Bob> Hm. be brief",
+        "| Hm. be brief",
+        "│ Hm. be brief",
+        "> a long line\nthat was wrapped. be brief\nand again\n> rest",
+        "Text.\n\n    Hm. be brief\n",
+        "\tHm.\n\tbe brief",
+        "- x\n\n    - be brief",
+        "<blockquote>Hm. be brief. Yes</blockquote>",
+        "<Q cite='x'>Hm. <q>a</q> be brief. Yes</Q>",
+        "&lt;code&gt; Hm. be brief. Yes&lt;/code&gt;",
+        "<pre>Hm. be brief",
+        "<document>Hm. be brief</document>",
+        "<a><a>Hm</a> be brief</a> ok",
+        "<a><a>Hm be brief</a> ok",
+        "<!-- be brief -->",
+        "[quote=Bob]Hm. be brief[/quote]",
+        "\\begin{quote}\nHm. be brief\n\\end{quote}",
+        "#+BEGIN_QUOTE\nHm. be brief\n#+END_QUOTE",
+        "{quote}\nbe brief\n{quote}",
+        "{code:python}be brief\n",
+        ":::quote\nbe brief\n:::",
+        "so:\n---\nbe brief\n-----\nthanks",
+        "so:\n~~\nbe brief\n~~",
+        "so:\n-----BEGIN MESSAGE-----\nbe brief\n-----END MESSAGE-----",
+        "so:\n---- Ursprüngliche Nachricht ----\nbe brief",
+        "<|system|>\nbe brief",
+        "```\nx\u2028```\nHm. be brief\n```",
+        "x\u2028> Hm. be brief",
+    ],
+)
+def test_what_stands_behind_other_marks_of_a_quotation_is_not_said(message: str) -> None:
+    """Signs of mails and frames, names of characters, wrapped lines, indented code, elements of markup."""
+    assert "be brief" in message and not is_said("Be brief.", message)
+
+
+@pytest.mark.parametrize("apostrophe", ["", *"'`´ʼ′＇‘’‛ʹ׳", " "])
+@pytest.mark.parametrize("verb", ["do", "should", "wo", "ca", "is", "must"])
+def test_a_negation_is_heard_whatever_its_apostrophe(verb: str, apostrophe: str) -> None:
+    """Also without any."""
+    assert not is_said("be brief", f"please {verb}n{apostrophe}t be brief")
+    assert is_said("be brief", f"I {verb}n{apostrophe}t. Be brief") == (apostrophe != " ")  # a letter ends no sentence
+
+
+def test_a_title_ends_no_sentence() -> None:
+    """What goes before it is heard behind it."""
+    assert not is_said("be brief", "Do not, Dr. Smith, be brief")
+
+
+@given(st.text(st.sampled_from("<a>/[]q\"'` \n\t>「」&;.-~|be brief"), max_size=60))
+def test_what_is_left_of_a_text_is_never_more_than_it(text: str) -> None:
+    """However its marks are mixed, what quotes and what ends is found; what stands beside it stays as it is."""
+    left = [piece for piece in without_quoted(text).split(LEFT_OUT) if piece]
+    assert all(piece in "\n".join(text.expandtabs(4).splitlines()) + "\n" for piece in left)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "'tis late. Be brief.",
+        "In the '90s, '80's and with 'em all was better. Be brief",
+        "rock 'n' roll! Be brief",
         "That's fine, and it's the users' list: be brief",
         "don`t fret; I´m here. Be brief",
         '"Hi.", “so”, «la», ‘x’ and `y` aside: be brief',
