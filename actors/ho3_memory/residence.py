@@ -7,6 +7,7 @@ in RAM; a value that cannot be read back ends this process, which starts anew fr
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,7 +22,7 @@ _RETRY_SHARE = 8
 """After a write that failed the next one is tried once this part of the budget has come on top."""
 
 
-class Spillable:
+class Spillable(ABC):
     """A value that can go out and come back; whoever has changed it says so by `is_changed`, and tells its `Values`."""
 
     __slots__ = ("counted_bytes", "is_changed")
@@ -31,13 +32,13 @@ class Spillable:
         self.is_changed = True  # since it was written last
 
     @property
+    @abstractmethod
     def size_bytes(self) -> int:
         """What it takes in RAM, about."""
-        raise NotImplementedError
 
+    @abstractmethod
     def packed(self) -> bytes:
         """All of it."""
-        raise NotImplementedError
 
 
 V = TypeVar("V", bound=Spillable)
