@@ -239,6 +239,19 @@ def test_a_line_that_was_stated_first_and_learned_later_stands_as_of_before_by_i
         assert lines(memory, moment(300, seq=1)) == ["stated"] and lines(memory, moment(300)) == []
 
 
+def test_a_line_is_shown_with_the_weight_that_it_has_by_then():
+    """Asked about before and after it was weighed anew, and as of before."""
+    made = artifact(hours=4)
+    memory = memory_of(*habit(), logged(made, 5))
+
+    def weights(as_of):
+        return [one.artifact.weight for one in memory.active_biases(as_of, principal=LOCAL, session_id=None)]
+
+    assert weights(moment(5)) == [0.8]
+    memory.apply(weighed(6, 6, 0.3, made.artifact_id))
+    assert weights(moment(7)) == [0.3] and weights(moment(5)) == [0.8]
+
+
 def test_a_listing_without_ids_says_the_same_numbers():
     """And costs nothing of the events, as of the latest moment; of any other one it looks at them."""
     memory = memory_of(*habit(5), seen(9, 1, 7, OTHER), seen(10, 30, 8, OTHER))

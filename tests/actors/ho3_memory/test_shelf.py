@@ -115,15 +115,26 @@ def test_what_is_kept_is_what_the_definition_says(said, hours, seq):
     kept = Kept()
     for number, (kind, which, at_hours, signals, of_session, rule, is_read) in enumerate(said):
         kept.say(fact(number, kind, which, at_hours, signals=signals, of_session=of_session, rule=rule))
-        if is_read:
-            found = {log.overlay_id for log, _ in kept.standing(LATEST)}
-            assert found == by_definition(kept.all(), LATEST)
+        for as_of in (LATEST, moment(hours), moment(hours, seq)) if is_read else ():
+            found = {log.overlay_id for log, _ in kept.standing(as_of)}
+            assert found == by_definition(kept.all(), as_of)
     for as_of in (LATEST, moment(hours, seq)):
         found = kept.standing(as_of)
         assert {log.overlay_id for log, _ in found} == by_definition(kept.all(), as_of)
         for asked in (SIGNALS[:1], SIGNALS[1:], ()):
             resting = [one for one in found if not set(asked).isdisjoint(one[1].artifact.source_signal_ids)]
             assert told(kept.standing(as_of, asked)) == told(resting)
+
+
+def test_what_comes_late_counts_as_of_a_moment_that_was_asked_about_before():
+    """Of everything and of one artifact: what was made by then and is told afterwards supersedes, too."""
+    kept, as_of = Kept(), moment(5)
+    for seq, hours in enumerate((9, 3, 4)):
+        kept.say(logged(artifact(hours=hours, artifact_id=f"ART-{seq}", source_signal_ids=[SIGNALS[0]]), seq))
+        standing = [found.number for found in kept.shelf.standing(as_of)]
+        assert standing == [[], [1], [2]][seq] and kept.shelf.counts(as_of) == (seq, min(seq, 1))
+    [(_, found)] = kept.standing(as_of)
+    assert not kept.shelf.is_superseded(2, found, as_of) and kept.shelf.is_superseded(1, kept.all()[1].now, as_of)
 
 
 def confirmed_rules(*changes):
