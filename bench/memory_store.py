@@ -1,12 +1,13 @@
 """P16: what a read of memory and a durable signal cost beside LangGraph's SqliteStore: `python -m bench.memory_store`.
 
-usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--no-bus] [--json FILE]
+usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--no-bus] [--no-growth] [--json FILE]
 
 Store against store, no bus on either side, and ours over the bus of a real cluster as an extra column (`memory_over_bus`). Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
 hundred of the signals are alive, the others went quiet one after another. A read is what a turn asks (read_active_biases, then
 `select_biases` for two labels within the shipped budget), as of the head; a write is one signal, durable in the ledger (its chain,
 its sync), counted, its gate judged. The peer holds as many items, searches by two labels for twenty and puts one; both sides
-take turns; the cluster comes after them. What the memory process would hold is its growth (RSS) while it was filled.
+take turns; the cluster comes after them. What the memory process would hold is its growth (RSS) while it was filled,
+within the shipped budget, and again with three times the events (in a process of its own; `--no-growth` leaves it out).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,8 @@ from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
 from hobus.actors.ho3_memory.records import Fact, signal_entry, signal_fact
+from hobus.actors.ho3_memory.residence import Residence
+from hobus.actors.ho3_memory.spill_file import SpillFile, SpillUnreadable
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
@@ -63,6 +68,7 @@ READS, WRITES = 20, 100
 _WRITES_PER_SESSION = 40
 _FIRST_NEW_SESSION = 1_000_000
 GOALS = {"read": 10.0, "write": 2.0}
+_MORE = 3
 OURS, PEER, OVER_BUS = "ours", "LangGraph", "ours, over the bus"
 
 
@@ -83,13 +89,16 @@ class _Bus:
 class Ours:
     """One agent's memory, and a ledger that it logs to."""
 
-    def __init__(self, ledger: LedgerService) -> None:
+    def __init__(self, ledger: LedgerService | None, directory: Path) -> None:
+        """`ledger`: None, where nothing is written."""
         config = shipped_snapshot().config
         assert config.ho3 is not None
         self._budget = shipped_budget()
         self._ledger = ledger
         self._call = Call("ho3/1@bench", "ho3", "m", 1, "", "", None, "ledger")
-        self._memory = AgentMemory(AGENT, config.ho3)
+        spill = SpillFile(RealDisk(directory / "memory"), "bench", _must_not_be)
+        self.residence = Residence(config.ho3.resident_mb_max * 1_000_000, spill)
+        self._memory = AgentMemory(AGENT, config.ho3, self.residence)
         self._seq = 0
         self._now_us = DAYS * DAY_US
 
@@ -136,6 +145,7 @@ class Ours:
         name = name_of(number % ALIVE)
         session_id = session_of(_FIRST_NEW_SESSION + number // _WRITES_PER_SESSION)
         signal = signal_of(name, session_id, number % _WRITES_PER_SESSION + 1, self._now_us)
+        assert self._ledger is not None
         began = time.perf_counter()
         entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
         fact = signal_fact(AGENT, signal)
@@ -145,6 +155,41 @@ class Ours:
         assert self._memory.apply(fact.at(self._seq))
         self._memory.gate(name, LOCAL, PointInTime(self._now_us, self._seq))
         return 1000 * (time.perf_counter() - began)
+
+
+def _must_not_be(fault: SpillUnreadable) -> None:
+    raise fault
+
+
+@dataclass(slots=True)
+class Held:
+    """What one agent's memory holds."""
+
+    artifacts: int
+    events: int
+    fill_s: float
+    rss_mb: int
+    resident_mb: int
+    spilled_mb: int
+
+
+def filled(ours: Ours, artifacts: int, events: int) -> Held:
+    """From nothing on."""
+    own = psutil.Process()
+    empty_bytes, began = own.memory_info().rss, time.perf_counter()
+    ours.fill(artifacts, events)
+    took_s, bytes_now = time.perf_counter() - began, own.memory_info().rss
+    residence = ours.residence
+    return Held(
+        artifacts, events, round(took_s, 1), round((bytes_now - empty_bytes) / 1e6),
+        round(residence.resident_bytes / 1e6), round(residence.spilled_bytes / 1e6),
+    )  # fmt: skip
+
+
+def filled_alone(artifacts: int, events: int) -> Held:
+    """The same of a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
+        return filled(Ours(None, Path(directory)), artifacts, events)
 
 
 class Peer:
@@ -185,12 +230,8 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
     """Both sides filled, then measured in turns."""
     ledger = LedgerService(RealDisk(directory / "ledger"), shipped_snapshot().config.ledger)
     await ledger.start(_Bus())  # pyright: ignore[reportArgumentType]
-    ours, own = Ours(ledger), psutil.Process()
-    empty_bytes, began = own.memory_info().rss, time.perf_counter()
-    ours.fill(artifacts, events)
-    filled = {
-        "rss_mb": round((own.memory_info().rss - empty_bytes) / 1e6), "fill_s": round(time.perf_counter() - began, 1)
-    }  # fmt: skip
+    ours = Ours(ledger, directory)
+    held = [filled(ours, artifacts, events)]
     collector.settle()  # as the memory's process does once it is ready
     in_force = 0
     times = {OURS: Times()} | ({} if python is None else {PEER: Times()})
@@ -209,7 +250,7 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
                 times[PEER].reads += taken["reads"]
                 times[PEER].writes += taken["writes"]
     await ledger.drain()
-    return {"artifacts": artifacts, "events": events, "in_force": in_force, **filled, "times": times}
+    return {"in_force": in_force, "held": held, "times": times}
 
 
 def shipped_budget() -> TokenBudget:
@@ -249,6 +290,17 @@ def table(found: dict[str, Any]) -> str:
     return f"{sides}\n\n{markdown(('', 'what', 'goal', 'reached'), goals)}"
 
 
+def held_table(held: Sequence[Held]) -> str:
+    """What was held, of fewer events and of more."""
+    return markdown(
+        ("artifacts", "events", "the process grew by MB (RSS)", "of that counted", "spill file MB", "filled in s"),
+        [
+            (f"{one.artifacts:,}", f"{one.events:,}", one.rss_mb, one.resident_mb, one.spilled_mb, one.fill_s)
+            for one in held
+        ],
+    )
+
+
 def ratios(times: dict[str, Times]) -> dict[str, float]:
     """The peer's median over ours; empty without it."""
     peer = times.get(PEER)
@@ -267,6 +319,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-bus", action="store_true", help="without the column over the bus")
+    parser.add_argument("--no-growth", action="store_true", help="without the memory of three times the events")
     given = parser.parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     before = machine()
@@ -274,14 +327,17 @@ def main() -> None:
         found = asyncio.run(measure(given.artifacts, given.events, given.rounds, python, Path(directory)))
     if not given.no_bus:
         found["times"][OVER_BUS] = over_the_bus(given.rounds)
+    if not given.no_growth:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            found["held"].append(pool.submit(filled_alone, given.artifacts, _MORE * given.events).result())
     measured = measured_on(before)
     say_machine(measured)
-    print(
-        f"{found['artifacts']:,} artifacts ({found['in_force']:,} in force), {found['events']:,} events: "
-        f"{found['rss_mb']:,} MB, filled in {found['fill_s']} s\n\n{table(found)}"
-    )
+    print(f"{found['in_force']:,} lines in force\n\n{held_table(found['held'])}\n\n{table(found)}")
     sides = {name: {"reads": one.reads, "writes": one.writes} for name, one in found["times"].items()}
-    write_json(given.json, {**found, "times": sides, "ratios": ratios(found["times"]), "measured_on": measured})
+    held = [asdict(one) for one in found["held"]]
+    write_json(
+        given.json, {**found, "held": held, "times": sides, "ratios": ratios(found["times"]), "measured_on": measured}
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile
 from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
+from hobus.actors.ho3_memory.residence import Residence
+from hobus.actors.ho3_memory.spill_file import SpillFile, SpillUnreadable
 from hobus.actors.ho3_memory.store import Logged, Store
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
@@ -24,9 +26,14 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.port import Bus, Disk
 from hobus.config.snapshot import Snapshot
 
+_KB, _MB = 1000, 1_000_000
+
 
 class Memory(Actor):
-    """Always addressable, never executing by itself: a message comes in, an answer goes out. Calls no model."""
+    """Always addressable, never executing by itself: a message comes in, an answer goes out. Calls no model.
+
+    `failed` is set when the process must exit: what it had put out of RAM cannot be read back.
+    """
 
     service = "ho3"
     needs = ("ledger",)
@@ -41,6 +48,7 @@ class Memory(Actor):
         self._agents = snapshot.agents_as_recorded()
         self._disk = disk
         self._open = asyncio.Event()
+        self.failed: asyncio.Future[SpillUnreadable]
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -48,7 +56,10 @@ class Memory(Actor):
         """Touches nothing; the record is read in `ready`."""
         self._bus = bus
         self._ledger = LedgerClient(bus, self._ledger_config)
-        self._store = Store(bus, self._ledger, CheckpointFile(self._disk), self._config)
+        self.failed = asyncio.get_running_loop().create_future()
+        spill = SpillFile(self._disk, bus.instance, self.failed.set_result)
+        self._residence = Residence(self._config.resident_mb_max * _MB, spill)
+        self._store = Store(bus, self._ledger, CheckpointFile(self._disk), self._residence, self._config)
 
     async def ready(self) -> str:
         """Ready once the derived state stands as the record has it."""
@@ -69,7 +80,13 @@ class Memory(Actor):
 
     def counters(self) -> dict[str, int]:
         """For the heartbeat."""
-        return {"applied": self._store.applied_seq, "unacknowledged": self._ledger.outstanding}
+        return {
+            "applied": self._store.applied_seq,
+            "unacknowledged": self._ledger.outstanding,
+            "resident_kb": self._residence.resident_bytes // _KB,
+            "spilled_kb": self._residence.spilled_bytes // _KB,
+            "spill_failures": self._residence.failed_writes,
+        }
 
     # --- READ -------------------------------------------------------------------------------------------------------
 
@@ -207,7 +224,7 @@ class Memory(Actor):
         width_us = hours_us(self._config.gate_window_hours)
         window = micros(message.at) // width_us
         entry = records.failure_entry(message, trace=call.trace, at_us=self._now_us())
-        if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
+        if not self._store.memory(message.agent_id).has_failure(entry.submission_id):
             await self._log([entry], call)
         failed = self._store.memory(message.agent_id).failure_times(message.signal_id, message.principal)
         return m.ConsolidationFailureLogged(
@@ -258,14 +275,14 @@ class Memory(Actor):
     async def _change(self, call: Call, message: records.Change) -> m.OverlayChanged:
         """The artifact after a change, as of that change; sent again, it counts once."""
         entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
-        if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
+        if not self._store.memory(message.agent_id).has_change(message.artifact_id, entry.submission_id):
             await self._log([entry], call)
         return m.OverlayChanged(overlay=self._known_overlay(message, call))
 
     def _is_logged(self, message: records.Change, call: Call) -> bool:
         """Whether this very change is here: then it is that message once more."""
         entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
-        return self._store.memory(message.agent_id).has_entry(entry.submission_id)
+        return self._store.memory(message.agent_id).has_change(message.artifact_id, entry.submission_id)
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
         log = self._store.memory(agent_id).artifacts.log(artifact.artifact_id)
@@ -310,6 +327,7 @@ class Memory(Actor):
 
     async def _until_open(self, call: Call) -> None:
         """Raises LedgerError(unavailable) when the record cannot be read in time."""
+        self._store.demand_whole()
         if self._open.is_set():
             return
         try:

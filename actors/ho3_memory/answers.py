@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.agent_memory import AgentMemory, place_of_signal
 from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.bus.messages import memory as m
 
@@ -21,11 +21,16 @@ def signals(
 ) -> m.Signals:
     """Accumulators, sorted by signal and principal."""
     found = memory.signals(
-        moment, signal_id=asked.signal_id, principal=asked.principal, min_count=asked.min_count, with_ids=asked.with_ids
+        moment,
+        signal_id=asked.signal_id,
+        principal=asked.principal,
+        min_count=asked.min_count,
+        with_ids=asked.with_ids,
+        after=asked.after,
     )
-    rows = (one for one in found if _place_of_signal(one) > asked.after)
-    page, has_more = page_of(rows, page_max, lambda one: len(one.event_ids) + len(one.session_ids))
-    return m.Signals(signals=page, next=_place_of_signal(page[-1]) if has_more else "", as_of=as_of)
+    page, has_more = page_of(found, page_max, lambda one: len(one.event_ids) + len(one.session_ids))
+    following = place_of_signal(page[-1].signal_id, page[-1].principal) if has_more else ""
+    return m.Signals(signals=page, next=following, as_of=as_of)
 
 
 def overlays(
@@ -62,11 +67,6 @@ def page_of(rows: Iterable[T], page_max: int, ids_in: Callable[[T], int]) -> tup
             return page, True
         page.append(row)
     return page, False
-
-
-def _place_of_signal(found: m.Accumulator) -> str:
-    """Where a signal of a principal stands among all, in order of both: a space sorts before what stands in either."""
-    return f"{found.signal_id} {found.principal}"
 
 
 def _place(memory: AgentMemory, artifact: m.ArtifactFacts) -> int:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from sys import intern
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.actors.ho3_memory.names import Names
@@ -105,6 +106,20 @@ class EventRows:
             return range(until)
         return [place for place in range(until) if self.seqs[place] <= as_of.seq]
 
+    def columns(self) -> list[Any]:
+        """All of it as bytes and texts, for `restore`."""
+        ids = _numbered(self._ids)
+        principals = None if self.principals is None else _numbered(self.principals)
+        numbers = (self.times, self.seqs, self.session_numbers)
+        return [*(column.tobytes() for column in numbers), ids, principals, self._newest_seq]
+
+    def restore(self, columns: Sequence[Any]) -> None:
+        """These rows are those of another one's `columns`."""
+        times, seqs, sessions, ids, principals, self._newest_seq = columns
+        self.times, self.seqs, self.session_numbers = array("q", times), array("q", seqs), array("I", sessions)
+        self._ids = _listed(*ids)
+        self.principals = None if principals is None else _listed(*principals)
+
     def taken(self, places: list[int]) -> EventRows:
         """Only these, in columns of their own."""
         found = EventRows(self._signal_id, self._sessions, of_several=self.principals is not None)
@@ -115,3 +130,14 @@ class EventRows:
         if self.principals is not None:
             found.principals = [self.principals[place] for place in places]
         return found
+
+
+def _numbered(texts: Sequence[str]) -> tuple[list[str], bytes]:
+    """Each text once, and which of them each is."""
+    known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(known), array("I", (known[text] for text in texts)).tobytes()
+
+
+def _listed(known: Sequence[str], numbers: bytes) -> list[str]:
+    shared = [intern(text) for text in known]
+    return [shared[number] for number in array("I", numbers)]

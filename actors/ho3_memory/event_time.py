@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from math import inf
 from typing import NamedTuple
 
 from hobus.bus.errors import MemoryFault
@@ -44,17 +42,6 @@ def timestamp_of(at_us: int) -> str:
 def micros_of_clock(now_s: float) -> int:
     """The clock's reading (seconds) as event time."""
     return micros(iso(now_s))
-
-
-def newest_time(timed: list[tuple[int, int]] | None, as_of: PointInTime) -> int | None:
-    """The latest time among entries that count; `timed` holds (time, sequence), sorted."""
-    if not timed:
-        return None
-    for place in range(bisect_right(timed, (as_of.at_us, inf)) - 1, -1, -1):
-        at_us, seq = timed[place]
-        if seq <= as_of.seq:
-            return at_us
-    return None
 
 
 def hours_us(hours: float) -> int:

@@ -53,12 +53,29 @@ class EvidenceTrace:
         if place >= len(self._evidence):
             return
         del self._evidence[place:], self._is_open[place:], self._own[place:]
+        self._recall()
+
+    def _recall(self) -> None:
+        """Where each session stands that is not gone at the last level."""
+        place = len(self._evidence)
         self._newest_of.clear()
         gone_us = self._gone_us(place - 1) if place else 0
         for before in range(place - 1, -1, -1):
             if self._events.times[before] < gone_us:
                 break
             self._newest_of.setdefault(self._events.session_numbers[before], before)
+
+    def __len__(self) -> int:
+        return len(self._evidence)
+
+    def columns(self) -> tuple[bytes, bytes, bytes]:
+        """The levels so far, for `restore`."""
+        return self._evidence.tobytes(), bytes(self._is_open), self._own.tobytes()
+
+    def restore(self, evidence: bytes, is_open: bytes, own: bytes) -> None:
+        """The levels are those of another trace of these events."""
+        self._evidence, self._is_open, self._own = array("d", evidence), bytearray(is_open), array("d", own)
+        self._recall()
 
     def level(self, at_us: int) -> Level:
         """The level at a time, faded since the last event before it."""

@@ -7,14 +7,19 @@ waits for a person, each time it is logged; nobody else's word puts one into a p
 from __future__ import annotations
 
 from collections.abc import Iterable
+from sys import intern
 from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
 from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
 from hobus.actors.ho3_memory.records import Fact
+from hobus.actors.ho3_memory.residence import Spillable
+from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.memory import Artifact, Overlay, OverlayState
 
 _SWITCHES = frozenset({"deactivated", "activated"})
+_LOG_BYTES, _CHANGE_BYTES = 500, 300
+"""What a log takes in RAM beside its changes, and a change beside its texts; as measured."""
 
 
 class _Change(NamedTuple):
@@ -40,18 +45,42 @@ class Standing(NamedTuple):
     """It was in force at some time since it was logged, so that older ones of its signals are superseded for good."""
 
 
-class OverlayLog:
+class OverlayLog(Spillable):
     """Grows by `append`, in the log's order."""
 
     __slots__ = ("_changes", "newest", "now", "overlay_id")
 
     def __init__(self, overlay_id: str) -> None:
+        super().__init__()
         self.overlay_id = overlay_id
         self._changes: list[_Change] = []
         self.newest = PointInTime(0, -1)
         """The latest time and the sequence of what was said about it: from then on all of it counts."""
         self.now: Standing | None = None
         """How all that was said about it has it; None before it was logged."""
+
+    @property
+    def size_bytes(self) -> int:
+        """As `Spillable`."""
+        return _LOG_BYTES + sum(_size_bytes(change) for change in self._changes)
+
+    def packed(self) -> bytes:
+        """As `Spillable`."""
+        rows = [[*change[:4], change.artifact and change.artifact.columns(), change.weight] for change in self._changes]
+        return pack([self.overlay_id, *self.newest, rows])
+
+    @staticmethod
+    def unpacked(data: bytes) -> OverlayLog:
+        """The log that was packed."""
+        overlay_id, newest_us, newest_seq, rows = unpack(data)
+        log = OverlayLog(overlay_id)
+        log.newest = PointInTime(newest_us, newest_seq)
+        log._changes = [
+            _Change(seq, at_us, intern(kind), name, columns and KeptArtifact.restored(columns), weight)
+            for seq, at_us, kind, name, columns, weight in rows
+        ]
+        log.now = _folded(log._changes)
+        return log
 
     @property
     def change_count(self) -> int:
@@ -69,13 +98,21 @@ class OverlayLog:
         return {one for change in self._changes if change.artifact for one in change.artifact.subjects}
 
     @property
+    def stated(self) -> set[str]:
+        """Every signal that it ever rested on as a statement."""
+        made = (change.artifact for change in self._changes if change.artifact is not None)
+        return {signal_id for one in made if one.is_stated for signal_id in one.source_signal_ids}
+
+    @property
     def was_switched(self) -> bool:
         """Whether a person ever switched it."""
         return any(change.kind in _SWITCHES for change in self._changes)
 
     def append(self, fact: Fact) -> bool:
-        """Whether this entry was new here: its place in the record tells."""
+        """Whether this entry was new here: its place in the record tells, and the id of a change."""
         if any(one.seq == fact.seq for one in self._changes):
+            return False
+        if fact.artifact is None and self.has_change(fact.submission_id):
             return False
         kept = None if fact.artifact is None else KeptArtifact(fact.artifact)
         change = _Change(fact.seq, fact.at_us, fact.kind, fact.submission_id, kept, fact.weight)
@@ -114,6 +151,10 @@ class OverlayLog:
         """Whether exactly this, its times included, was logged before: then it is that message once more."""
         return any(change.artifact is not None and change.artifact.is_as_logged(artifact) for change in self._changes)
 
+    def has_change(self, submission_id: str) -> bool:
+        """Whether this change is here."""
+        return any(change.artifact is None and change.submission_id == submission_id for change in self._changes)
+
     def last_switch(self, as_of: PointInTime) -> tuple[int, bool]:
         """The sequence of a person's last word on whether it is off, and that word; (-1, False): there is none.
 
@@ -130,9 +171,19 @@ class OverlayLog:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
 
 
+def _size_bytes(change: _Change) -> int:
+    kept_bytes = 0 if change.artifact is None else change.artifact.size_bytes
+    return _CHANGE_BYTES + len(change.submission_id) + kept_bytes
+
+
 def is_stated(artifact: Artifact) -> bool:
     """Whether somebody said it, and no gate and no model stand behind it."""
     return artifact.gate_snapshot is None
+
+
+def waits(standing: Standing | None) -> bool:
+    """Whether it is there, and waits for a person: what is off does not."""
+    return standing is not None and standing.is_pending and standing.artifact.enabled
 
 
 def state_of(standing: Standing, as_of_ts: str, *, is_superseded: bool) -> OverlayState:

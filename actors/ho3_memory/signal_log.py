@@ -6,20 +6,25 @@ question as of now costs a search in that order, and one as of earlier a look at
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hobus.actors.ho3_memory.event_rows import EventRows, SignalEvent
 from hobus.actors.ho3_memory.event_time import PointInTime, decay, timestamp_of
 from hobus.actors.ho3_memory.evidence import EvidenceTrace, Level
 from hobus.actors.ho3_memory.names import Names
+from hobus.actors.ho3_memory.number_set import NumberSet
+from hobus.actors.ho3_memory.residence import Spillable
 from hobus.actors.ho3_memory.session_clock import SessionClock
+from hobus.bus.messages.base import pack
 from hobus.bus.messages.memory import Accumulator
 from hobus.config.schema import Ho3Config
 
 T = TypeVar("T")
+Whose = tuple[str | None, str]
+"""A principal (None: everybody) and a signal of its."""
+_LOG_BYTES, _ROW_BYTES = 1200, 54
+"""What a log takes in RAM beside its events, and what one event takes, levels included; as measured."""
 
 
 class EventTally(NamedTuple):
@@ -31,7 +36,7 @@ class EventTally(NamedTuple):
     principal_count: int = 0
 
 
-class SignalLog:
+class SignalLog(Spillable):
     """Grows by `insert`; every event is kept in columns, so that any earlier moment can be asked about."""
 
     __slots__ = ("_clock", "_config", "_events", "_sessions", "_trace", "principal", "signal_id")
@@ -46,11 +51,12 @@ class SignalLog:
         clock: SessionClock | None = None,
     ) -> None:
         """`sessions`: the numbers of sessions that all logs share; `clock`: of the principal's sessions."""
+        super().__init__()
         self.signal_id = signal_id
         self.principal = principal  # None: everybody
         self._config = config
         self._events = EventRows(signal_id, sessions or Names(), of_several=principal is None)
-        self._sessions = array("I")  # distinct numbers, sorted
+        self._sessions = NumberSet()
         self._clock = clock
         self._trace = EvidenceTrace(self._events, config, clock) if config.gate_mode == "bistable" else None
 
@@ -59,17 +65,42 @@ class SignalLog:
         place = self._events.insert(event)
         if place is None:
             return False
-        number = self._events.session_numbers[place]
-        known = bisect_left(self._sessions, number)
-        if known == len(self._sessions) or self._sessions[known] != number:
-            self._sessions.insert(known, number)
+        self._sessions.add(self._events.session_numbers[place])
         if self._trace is not None:
             self._trace.forget_from(place)
         return True
 
+    @property
+    def event_count(self) -> int:
+        """All that ever came."""
+        return len(self._events)
+
+    @property
+    def session_count(self) -> int:
+        """Distinct ones, of all events."""
+        return len(self._sessions)
+
+    @property
+    def size_bytes(self) -> int:
+        """As `Spillable`."""
+        return _LOG_BYTES + _ROW_BYTES * len(self._events)
+
+    def packed(self) -> bytes:
+        """As `Spillable`; for `restore`."""
+        levels = None if self._trace is None else self._trace.columns()
+        return pack([self.principal, self.signal_id, self._sessions.to_bytes(), levels, self._events.columns()])
+
+    def restore(self, sessions: bytes, levels: Sequence[bytes] | None, events: Sequence[Any]) -> None:
+        """It is as it was packed, behind its principal and signal."""
+        self._events.restore(events)
+        self._sessions = NumberSet(sessions)
+        if self._trace is not None and levels is not None:
+            self._trace.restore(*levels)
+
     def clock_changed(self, at_us: int) -> None:
         """The clock stands otherwise from this time on."""
         if self._trace is not None:
+            self.is_changed = True
             self._trace.forget_from(self._events.since(at_us))
 
     def tally(self, as_of: PointInTime) -> EventTally:
@@ -105,29 +136,52 @@ class SignalLog:
             return None
         clock = self._clock
         if isinstance(places, range) and (clock is None or clock.counts_all(as_of.at_us, as_of.seq)):
-            return self._trace.level_after(len(places), as_of.at_us)
+            known = len(self._trace)
+            level = self._trace.level_after(len(places), as_of.at_us)
+            self.is_changed |= len(self._trace) > known  # what was worked out is worth keeping
+            return level
         clock_then = None if clock is None else clock.as_of(as_of.seq)
         return EvidenceTrace(self._events.taken(list(places)), self._config, clock_then).level(as_of.at_us)
 
-    def accumulate(self, as_of: PointInTime, *, with_ids: bool = True) -> Accumulator | None:
-        """The accumulator as of then; None before the first event. Without ids it costs no more than a tally.
+    def accumulate(self, as_of: PointInTime) -> Accumulator | None:
+        """The accumulator as of then; None before the first event.
 
-        With them it names the newest `ho3.source_events_max`, so that no answer grows with the age of a habit.
+        It names the newest `ho3.source_events_max`, so that no answer grows with the age of a habit.
         """
-        event_count, session_count, last_us, _ = self.tally(as_of)
-        if last_us is None:
-            return None
-        newest = self._events.counted(as_of)[-self._config.source_events_max :] if with_ids else ()
-        return Accumulator(
-            signal_id=self.signal_id,
-            principal=self.principal,
-            count=event_count,
-            last_seen=timestamp_of(last_us),
+        places = self._events.counted(as_of)
+        newest = places[-self._config.source_events_max :]
+        return accumulated(
+            (self.principal, self.signal_id),
+            self._tally(places),
+            as_of,
+            self._config,
             session_ids=sorted({self._events.session_id(place) for place in newest}),
-            session_count=session_count,
             event_ids=[self._events.event_id(place) for place in newest],
-            decay=decay(last_us, as_of.at_us, self._config.decay_half_life_hours),
         )
+
+
+def accumulated(  # noqa: PLR0913 - what an accumulator says
+    whose: Whose,
+    tally: EventTally,
+    as_of: PointInTime,
+    config: Ho3Config,
+    *,
+    session_ids: Sequence[str] = (),
+    event_ids: Sequence[str] = (),
+) -> Accumulator | None:
+    """What a tally says of a signal; None where there is no event."""
+    if tally.last_us is None:
+        return None
+    return Accumulator(
+        signal_id=whose[1],
+        principal=whose[0],
+        count=tally.event_count,
+        last_seen=timestamp_of(tally.last_us),
+        session_ids=list(session_ids),
+        session_count=tally.session_count,
+        event_ids=list(event_ids),
+        decay=decay(tally.last_us, as_of.at_us, config.decay_half_life_hours),
+    )
 
 
 def _of(column: Sequence[T], places: range | list[int]) -> Sequence[T]:

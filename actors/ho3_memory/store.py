@@ -21,6 +21,8 @@ import structlog
 from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
 from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, fact_of, signal_entry_id
+from hobus.actors.ho3_memory.residence import Residence
+from hobus.actors.ho3_memory.spill_file import SpillUnreadable
 from hobus.bus.errors import IN_DOUBT, LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
@@ -41,10 +43,13 @@ class Logged(NamedTuple):
 class Store:
     """Every agent's memory, and the two ways in which it grows: what is logged here, and what the record has."""
 
-    def __init__(self, bus: Bus, ledger: LedgerClient, file: CheckpointFile, config: Ho3Config) -> None:
+    def __init__(
+        self, bus: Bus, ledger: LedgerClient, file: CheckpointFile, residence: Residence, config: Ho3Config
+    ) -> None:
         self._bus = bus
         self._ledger = ledger
         self._file = file
+        self._residence = residence
         self._config = config
         self._page = config.rebuild_page
         self._agents: dict[str, AgentMemory] = {}
@@ -63,6 +68,11 @@ class Store:
     def memory(self, agent_id: str) -> AgentMemory:
         """An agent's memory; an empty one if it has none."""
         return self._agents.get(agent_id) or AgentMemory(agent_id, self._config)
+
+    def demand_whole(self) -> None:
+        """Raises SpillUnreadable when a part of it all is lost: nothing can be answered or written from the rest."""
+        if self._residence.fault is not None:
+            raise self._residence.fault
 
     async def origins(self, agent_id: str, event_ids: Sequence[str], *, timeout_s: float) -> dict[str, Origin]:
         """Of these events those that were logged; the record is asked for what is not here.
@@ -98,7 +108,7 @@ class Store:
         """
         if self.applied_seq < 0:
             await self._load()
-        await self._catch_up()
+        await self._catch_up(writes=True)
 
     async def _load(self) -> None:
         position: RecordPosition | None = None
@@ -114,14 +124,24 @@ class Store:
             _log.warning("checkpoint_discarded", sequence=position.sequence, reason="not of this record")
             self._file.discard()
             self._agents.clear()
+            self._residence.clear()
             return
         self.applied_seq = self.checkpoint_seq = position.sequence
         self._read_to.update(dict.fromkeys(STREAMS, position.sequence))
 
-    async def _catch_up(self) -> None:
-        """The watermark stands where both streams were read to, or at what was acknowledged here since."""
-        for stream in STREAMS:
-            await self._read_on(stream)
+    async def _catch_up(self, *, writes: bool = False) -> None:
+        """The watermark stands where both streams were read to, or at what was acknowledged here since.
+
+        The stream that is behind is read on first, so that both are whole up to some place all the time; `writes`: of
+        what is whole, a checkpoint is written whenever one is due.
+        """
+        unread, bare = set[str](STREAMS), set[str](STREAMS if self._since_checkpoint else ())
+        while unread:
+            stream = min(sorted(unread), key=self._read_to.__getitem__)
+            if not await self._read_page(stream, bare):
+                unread.discard(stream)
+            if writes and self.is_checkpoint_due:
+                await self._write_due()
         self._is_behind = False
         self.applied_seq = max(self.applied_seq, self._complete_seq, self._acknowledged_seq)
 
@@ -130,33 +150,31 @@ class Store:
         """Up to here both streams were read."""
         return min(self._read_to.values())
 
-    async def _read_on(self, stream: str) -> None:
-        """Every entry of a stream is here that the ledger has; what was read before an outage stays read.
+    async def _read_page(self, stream: str, bare: set[str]) -> bool:
+        """Whether a stream goes on behind its next page, of which everything is here now.
 
-        What was logged here is only looked over: the ledger sends bodies for a page that holds anything else.
+        What was logged here is only looked over: the ledger sends bodies for a page that holds anything else. `bare`:
+        streams whose pages come without them, so far.
         """
-        with_bodies = not self._since_checkpoint
-        while True:
+        try:
             after = self._read_to[stream]
-            try:
-                question = Read(stream=stream, after=after, limit=self._page, with_bodies=with_bodies)
-                found = await self._ledger.page(question)
-            except MessageTooLarge:
-                if self._page == 1:
-                    raise
-                self._page = max(1, self._page // 2)
-                continue
-            here = {fact.seq for fact in self._since_checkpoint}
-            missing = [entry for entry in found.entries if entry.sequence not in here]
-            if missing and not with_bodies:
-                with_bodies = True
-                continue
-            for entry in missing:
-                self._take(entry)
-            self._read_to[stream] = max([self._read_to[stream], *(entry.sequence for entry in found.entries)])
-            if not found.more:
-                self._read_to[stream] = max(self._read_to[stream], found.head)
-                return
+            question = Read(stream=stream, after=after, limit=self._page, with_bodies=stream not in bare)
+            found = await self._ledger.page(question)
+        except MessageTooLarge:
+            if self._page == 1:
+                raise
+            self._page = max(1, self._page // 2)
+            return True
+        here = {fact.seq for fact in self._since_checkpoint}
+        missing = [entry for entry in found.entries if entry.sequence not in here]
+        if missing and stream in bare:
+            bare.discard(stream)
+            return True
+        for entry in missing:
+            self._take(entry)
+        read_to = [self._read_to[stream], *(entry.sequence for entry in found.entries)]
+        self._read_to[stream] = max(read_to if found.more else [*read_to, found.head])
+        return found.more
 
     def _take(self, entry: Entry) -> None:
         """An entry that cannot be read must not keep memory from opening."""
@@ -172,7 +190,7 @@ class Store:
         """Whether it was new."""
         memory = self._agents.get(fact.agent_id)
         if memory is None:
-            memory = self._agents[fact.agent_id] = AgentMemory(fact.agent_id, self._config)
+            memory = self._agents[fact.agent_id] = AgentMemory(fact.agent_id, self._config, self._residence)
         return memory.apply(fact)
 
     # --- logging ----------------------------------------------------------------------------------------------------
@@ -191,6 +209,7 @@ class Store:
         try:
             async with asyncio.timeout(timeout_s):
                 acks = await asyncio.shield(future)
+                self.demand_whole()
                 if self._is_behind:
                     await self._catch_up()
         except TimeoutError:
@@ -201,9 +220,12 @@ class Store:
         return Logged(acks, is_new)
 
     def _acknowledged(self, facts: Sequence[Fact | None], done: asyncio.Future[list[Ack]]) -> list[bool]:
-        if done.cancelled() or done.exception() is not None:
+        if done.cancelled() or done.exception() is not None or self._residence.fault is not None:
             return []
-        is_new = [self._count(fact, ack) for fact, ack in zip(facts, done.result(), strict=True)]
+        try:
+            is_new = [self._count(fact, ack) for fact, ack in zip(facts, done.result(), strict=True)]
+        except SpillUnreadable:
+            return []  # this process ends, and says so to whoever asked
         if not self._is_behind:
             self.applied_seq = max(self.applied_seq, self._acknowledged_seq)
         return is_new
@@ -234,13 +256,23 @@ class Store:
         """What was applied stands in the file, if ledger and disk allow; otherwise the next start reads more."""
         try:
             await self._catch_up()
+        except RuntimeFault as fault:
+            self._not_written(fault)
+        else:
+            await self._write_due()
+
+    async def _write_due(self) -> None:
+        try:
             while facts := self._next_facts():
                 (entry,) = await self._ledger.lookup([facts[-1].submission_id])
                 self._write_checkpoint(facts, entry)
             self._due_count = self._config.checkpoint_entries
         except (RuntimeFault, OSError) as error:
-            _log.warning("checkpoint_not_written", error=str(error))
-            self._due_count = len(self._since_checkpoint) + self._config.checkpoint_entries
+            self._not_written(error)
+
+    def _not_written(self, error: Exception) -> None:
+        _log.warning("checkpoint_not_written", error=str(error))
+        self._due_count = len(self._since_checkpoint) + self._config.checkpoint_entries
 
     def _next_facts(self) -> list[Fact]:
         """The oldest facts that no frame holds, as many as one frame takes; the record was read beyond them."""
@@ -249,6 +281,7 @@ class Store:
 
     def _write_checkpoint(self, facts: list[Fact], entry: Entry | None) -> None:
         """One frame; facts that another call wrote while this one asked the ledger are not written again."""
+        self.demand_whole()
         last = facts[-1]
         if entry is None or entry.sequence != last.seq:
             raise LedgerError("damaged", f"{last.submission_id} is not at sequence {last.seq} of the record")

@@ -149,7 +149,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
         "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
-        "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
+        "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.actors.ho3_memory.actor.(_KB, _MB)", "hobus.actors.ho3_memory.id_table._KEY_BYTES", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
         "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE",
         "hobus.launch.lab.story._US",  "hobus.launch.filters.quantities.*", "hobus.launch.process.liveness.STAGES",
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
@@ -168,6 +168,9 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",
+        "hobus.actors.ho3_memory.failures._LINE_BYTES", "hobus.actors.ho3_memory.id_table._FEWEST", "hobus.actors.ho3_memory.kept_artifact._KEPT_BYTES",
+        "hobus.actors.ho3_memory.overlay_log.(_LOG_BYTES, _CHANGE_BYTES)", "hobus.actors.ho3_memory.residence.*", "hobus.actors.ho3_memory.session_clock._RECENT_MAX",
+        "hobus.actors.ho3_memory.signal_log.(_LOG_BYTES, _ROW_BYTES)", "hobus.actors.ho3_memory.spill_file.*",
         "hobus.actors.ho3_memory.event_time._TIMES_KEPT", "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.launch.launcher.foretouch.SIBLINGS_MAX", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
         "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.index._TRIES",
         "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.full_text.*", "hobus.ledger_service.finding._COMPARED", "hobus.ledger_service.finding._ROWS_AT_ONCE", "hobus.ledger_service.finding._MEASURED", "hobus.ledger_service.finding._WORD_CHARS", "hobus.ledger_service.search_index._TERMS_KEPT", "hobus.ledger_service.search_reader._AT_ONCE", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",

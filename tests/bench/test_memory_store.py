@@ -10,7 +10,7 @@ import pytest
 from bench import memory_store
 from bench.cluster import cluster
 from bench.memory_over_bus import over_bus
-from bench.memory_store import OVER_BUS, Times, measure, ratios, shipped_budget, table
+from bench.memory_store import OVER_BUS, Times, held_table, measure, ratios, shipped_budget, table
 
 
 def test_a_small_store_is_filled_read_and_written(monkeypatch, tmp_path: Path):
@@ -21,6 +21,8 @@ def test_a_small_store_is_filled_read_and_written(monkeypatch, tmp_path: Path):
     monkeypatch.setattr(memory_store, "WRITES", 4)
     found = asyncio.run(measure(10, 2000, 2, None, tmp_path))
     assert found["in_force"] > 0
+    [held] = found["held"]
+    assert (held.artifacts, held.events) == (10, 2000) and "| 10 | 2,000 |" in held_table([held])
     assert (len(found["times"]["ours"].reads), len(found["times"]["ours"].writes)) == (4, 8)
 
 

@@ -229,6 +229,39 @@ def test_in_mode_bistable_a_stated_line_stands_by_itself():
     assert lines(memory, moment(100)) != []
 
 
+def test_a_line_that_was_stated_first_and_learned_later_stands_as_of_before_by_itself():
+    """Whichever of the two loggings comes first to here: a read looks for what was ever stated."""
+    stated, learned = artifact(gate_snapshot=None, context_line="stated"), artifact(hours=50, context_line="learned")
+    assert stated.artifact_id == learned.artifact_id
+    facts = [seen(0, 0), logged(stated, 1), logged(learned, 2)]
+    for order in (facts, facts[::-1]):
+        memory = memory_of(*order, **BISTABLE)
+        assert lines(memory, moment(300, seq=1)) == ["stated"] and lines(memory, moment(300)) == []
+
+
+def test_a_line_is_shown_with_the_weight_that_it_has_by_then():
+    """Asked about before and after it was weighed anew, and as of before."""
+    made = artifact(hours=4)
+    memory = memory_of(*habit(), logged(made, 5))
+
+    def weights(as_of):
+        return [one.artifact.weight for one in memory.active_biases(as_of, principal=LOCAL, session_id=None)]
+
+    assert weights(moment(5)) == [0.8]
+    memory.apply(weighed(6, 6, 0.3, made.artifact_id))
+    assert weights(moment(7)) == [0.3] and weights(moment(5)) == [0.8]
+
+
+def test_a_listing_without_ids_says_the_same_numbers():
+    """And costs nothing of the events, as of the latest moment; of any other one it looks at them."""
+    memory = memory_of(*habit(5), seen(9, 1, 7, OTHER), seen(10, 30, 8, OTHER))
+    for as_of in (moment(100), moment(3), moment(100, seq=9), moment(-1)):
+        asked = {"signal_id": None, "principal": None, "min_count": 0}
+        full = list(memory.signals(as_of, with_ids=True, **asked))
+        bare = {"session_ids": [], "event_ids": []}
+        assert list(memory.signals(as_of, with_ids=False, **asked)) == [one.model_copy(update=bare) for one in full]
+
+
 # --- whose memory -----------------------------------------------------------------------------------------------------
 
 BOB = "key/bob"
@@ -453,7 +486,7 @@ def test_a_page_of_overlays_says_of_each_what_a_look_at_all_says(facts, hours, s
     as_of, memory = moment(hours, seq), memory_of(*facts)
     asked = {"signal_id": None, "active_only": False}
     states = [one.state for one in memory.artifacts.overlays(as_of, principal=None, **asked)]
-    assert states == memory.artifacts.states(as_of)
+    assert (len(states), states.count("active")) == memory.artifacts.counts(as_of)
     assert states == [one.state for one in memory.artifacts.overlays(as_of, principal=LOCAL, **asked)]
     assert list(memory.artifacts.overlays(as_of, principal=BOB, **asked)) == []
 

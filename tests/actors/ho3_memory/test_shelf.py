@@ -3,9 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.overlay_log import OverlayLog
+from hobus.actors.ho3_memory.overlay_logs import OverlayLogs
+from hobus.actors.ho3_memory.residence import Residence
 from hobus.actors.ho3_memory.shelf import Shelf
-from tests.actors.ho3_memory.builders import LATEST, artifact, confirmed, logged, moment, off, on, session, weighed
+from tests.actors.ho3_memory.builders import (
+    AGENT,
+    LATEST,
+    artifact,
+    confirmed,
+    logged,
+    moment,
+    off,
+    on,
+    session,
+    weighed,
+)
 
 SIGNALS = ("tool:a", "tool:b", "tool:c")
 CHANGES = {"off": off, "on": on, "confirmed": confirmed}
@@ -74,47 +86,76 @@ def told(found):
     return [(log.overlay_id, one.artifact.whole(), one.made, one.is_pending) for log, one in found]
 
 
+class Kept:
+    """A shelf and its artifacts, as `Artifacts` keeps them."""
+
+    def __init__(self):
+        self.logs = OverlayLogs(AGENT, Residence())
+        self.shelf = Shelf(self.logs)
+
+    def say(self, one):
+        """This was said of an artifact."""
+        said = self.logs.append(one)
+        assert said is not None
+        if said.log.now is not None:
+            self.shelf.put(said, said.log.now)
+
+    def all(self):
+        """Every log."""
+        return [self.logs[number] for number in range(len(self.logs))]
+
+    def standing(self, as_of, signal_ids=None):
+        """Logs, and how they stand."""
+        return [(log, standing) for _, log, standing in self.shelf.standing(as_of, signal_ids)]
+
+
 @given(SAID, st.integers(0, 12), st.integers(0, 14))
 def test_what_is_kept_is_what_the_definition_says(said, hours, seq):
     """As of now after every change, whether anybody read in between or not; and as of any earlier moment."""
-    shelf, logs = Shelf(), {}
+    kept = Kept()
     for number, (kind, which, at_hours, signals, of_session, rule, is_read) in enumerate(said):
-        log = logs.setdefault(which, OverlayLog(f"OVL-{which}"))
-        log.append(fact(number, kind, which, at_hours, signals=signals, of_session=of_session, rule=rule))
-        shelf.put(log)
-        if is_read:
-            found = {log.overlay_id for log, _ in shelf.standing(LATEST)}
-            assert found == by_definition(logs.values(), LATEST)
+        kept.say(fact(number, kind, which, at_hours, signals=signals, of_session=of_session, rule=rule))
+        for as_of in (LATEST, moment(hours), moment(hours, seq)) if is_read else ():
+            found = {log.overlay_id for log, _ in kept.standing(as_of)}
+            assert found == by_definition(kept.all(), as_of)
     for as_of in (LATEST, moment(hours, seq)):
-        found = shelf.standing(as_of)
-        assert {log.overlay_id for log, _ in found} == by_definition(logs.values(), as_of)
+        found = kept.standing(as_of)
+        assert {log.overlay_id for log, _ in found} == by_definition(kept.all(), as_of)
         for asked in (SIGNALS[:1], SIGNALS[1:], ()):
             resting = [one for one in found if not set(asked).isdisjoint(one[1].artifact.source_signal_ids)]
-            assert told(shelf.standing(as_of, asked)) == told(resting)
+            assert told(kept.standing(as_of, asked)) == told(resting)
+
+
+def test_what_comes_late_counts_as_of_a_moment_that_was_asked_about_before():
+    """Of everything and of one artifact: what was made by then and is told afterwards supersedes, too."""
+    kept, as_of = Kept(), moment(5)
+    for seq, hours in enumerate((9, 3, 4)):
+        kept.say(logged(artifact(hours=hours, artifact_id=f"ART-{seq}", source_signal_ids=[SIGNALS[0]]), seq))
+        standing = [found.number for found in kept.shelf.standing(as_of)]
+        assert standing == [[], [1], [2]][seq] and kept.shelf.counts(as_of) == (seq, min(seq, 1))
+    [(_, found)] = kept.standing(as_of)
+    assert not kept.shelf.is_superseded(2, found, as_of) and kept.shelf.is_superseded(1, kept.all()[1].now, as_of)
 
 
 def confirmed_rules(*changes):
     """A shelf with constraints of signals of their own, made and confirmed one after the other; and what stands."""
-    shelf = Shelf()
+    kept = Kept()
     for number, changed in enumerate(changes):
-        log, name = OverlayLog(f"OVL-{number}"), f"ART-{number}"
         made = artifact(
-            hours=number, artifact_id=name, artifact_type="constraint", source_signal_ids=[f"tool:{number}"], **changed
-        )
-        log.append(logged(made, 2 * number))
-        log.append(confirmed(2 * number + 1, number, name))
-        shelf.put(log)
-    return shelf, [log.overlay_id for log, _ in shelf.standing(LATEST)]
+            hours=number, artifact_id=f"ART-{number}", artifact_type="constraint", source_signal_ids=[f"tool:{number}"],
+            **changed,
+        )  # fmt: skip
+        kept.say(logged(made, 2 * number))
+        kept.say(confirmed(2 * number + 1, number, f"ART-{number}"))
+    return kept, [found.number for found in kept.shelf.standing(LATEST)]
 
 
 def test_a_rule_that_is_confirmed_again_stands_once_and_switched_off_it_is_off():
     """Whatever the older and the newer one rest on; the older one does not come back."""
-    shelf, standing = confirmed_rules({"context_line": "Never use ssh."}, {"context_line": "never  use SSH."})
-    assert standing == ["OVL-1"]
-    [newer] = [log for log in shelf.logs if log.overlay_id == "OVL-1"]
-    newer.append(off(9, 9, "ART-1"))
-    shelf.put(newer)
-    assert [log.overlay_id for log, _ in shelf.standing(LATEST)] == ["OVL-1"]
+    kept, standing = confirmed_rules({"context_line": "Never use ssh."}, {"context_line": "never  use SSH."})
+    assert standing == [1]
+    kept.say(off(9, 9, "ART-1"))
+    assert [found.number for found in kept.shelf.standing(LATEST)] == [1]
 
 
 def test_a_rule_for_less_stands_for_none_that_holds_further():
@@ -122,4 +163,4 @@ def test_a_rule_for_less_stands_for_none_that_holds_further():
     wide = {"context_line": "Never use ssh.", "scope": "global"}
     narrow = {"context_line": "Never use ssh.", "scope": "agent", "labels": {"domain": ["config"], "task": []}}
     here = {"context_line": "Never use ssh.", "scope": "session", "session_id": session(1)}
-    assert confirmed_rules(wide, narrow, here)[1] == ["OVL-0", "OVL-1", "OVL-2"]
+    assert confirmed_rules(wide, narrow, here)[1] == [0, 1, 2]

@@ -37,13 +37,6 @@ def test_an_accumulator_is_what_the_events_add_up_to():
     assert found.session_ids == [session(1), session(2)] and found.event_ids == ["e001", "e002", "e000"]
 
 
-def test_an_accumulator_without_ids_says_the_same_numbers():
-    """For a listing, whose size must not grow with the events."""
-    log = log_of(event(0, 5, 2), event(1, 3, 1), event(2, 4, 2))
-    full, short = log.accumulate(moment(9)), log.accumulate(moment(9), with_ids=False)
-    assert full is not None and short == full.model_copy(update={"session_ids": [], "event_ids": []})
-
-
 def test_a_late_event_is_older_and_moves_no_last_seen():
     """The order of arrival is not the order of time."""
     log = log_of(event(0, 10, 0), event(1, 2, 1))
