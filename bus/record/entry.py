@@ -168,9 +168,10 @@ _HEAD = bytes([_SHORT_ARRAY + _WRITTEN_FIELDS])
 _STORED_HEAD = b"\xdc" + (1 + _STORED_FIELDS).to_bytes(2) + pack(SCHEMA_VERSION)
 
 _WRITTEN = (str, str, str, int, str, str, tuple, tuple, str)
-_OPTIONAL = frozenset(
-    (prev, tenure, once) for prev in (str, type(None)) for tenure in (int, type(None)) for once in (str, type(None))
-)
+_TYPES = frozenset(
+    (*_WRITTEN, prev, tenure, once)
+    for prev in (str, type(None)) for tenure in (int, type(None)) for once in (str, type(None))
+)  # fmt: skip
 _PROVENANCE = (str, str, str, str, str, int, int, str, str)
 _ABRIDGED = (str, str, str, str, bytes, int, int, str, str)  # the session in bytes: elsewhere it stands as `~`
 _MARK, _BETWEEN = "~", "\0"
@@ -373,7 +374,7 @@ def _spelled(fields: tuple[Any, ...]) -> tuple[Any, ...]:
 def _written_in(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     """A writer's fields, checked, the session spelled out. Raises ValueError, naming the first that is wrong."""
     types = tuple(map(type, fields))
-    if types[:9] != _WRITTEN or types[9:] not in _OPTIONAL:
+    if types not in _TYPES:
         named = zip(WriteEntry._fields, types, _WRITTEN, strict=False)
         raise _not_there(next((name for name, kind, meant in named if kind is not meant), "prev, tenure or once"))
     provenance, parents = fields[6], fields[7]
