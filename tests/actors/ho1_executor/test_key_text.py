@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import itertools
 import json
 import time
 
@@ -114,6 +115,7 @@ JWK = {"kty": "EC", "crv": "P-256", "d": "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9
         (f"{PAIR.secret.decode()}\n{PAIR.secret.decode()}\n", "CURVE"), (f"{VALUE}\n", "32 bytes"),
         ("\n".join(["0a" * 32] * 2), "32 bytes"), (f"0x{'0a' * 32}", "32 bytes"), (f"sk-{'x' * 20}\nsk-{'y' * 20}", "service"),
     ],
+    ids=map(str, itertools.count()),  # a key that was just made is in some of them
 )  # fmt: skip
 def test_a_key_is_known_by_what_a_program_writes_around_it(text, says):
     """And it is told by which rule."""
@@ -145,6 +147,7 @@ PRIVATE = "PRIVATE"
         "(private-key (rsa (n ...)))", f"RSAKeyValue has <D> and {VALUE}", f"png: {b64(bytes(range(256)))}\n",
         "\\n \\u0041 \\\\ C:\\new\\text\n", "",
     ],
+    ids=map(str, itertools.count()),
 )  # fmt: skip
 def test_a_text_about_keys_and_an_ordinary_word_of_a_keys_length_are_read(text):
     """A first line without a body, placeholders, addresses, paths, digests that say so, commits, public keys."""
