@@ -11,6 +11,7 @@ from collections.abc import Sequence
 _INSTRUCTIONS = "Instructions of the caller:"
 _EXCHANGE = "Said earlier in this conversation:"
 _WORDS = "Message:"
+_CUT = " … "
 
 
 def with_history(instructions: Sequence[str], exchange: Sequence[str], words: str) -> str:
@@ -29,3 +30,11 @@ def own_words(message: str) -> str:
     if not message.startswith((f"{_INSTRUCTIONS}\n", f"{_EXCHANGE}\n")):
         return message
     return message.rpartition(f"\n{_WORDS}\n")[2] if f"\n{_WORDS}\n" in message else ""
+
+
+def both_ends(text: str, chars_max: int) -> str:
+    """The text, or of a long one its beginning and its end, so that at the cut no sentence seems to begin or end."""
+    if len(text) <= chars_max:
+        return text
+    half = max(1, (chars_max - len(_CUT)) // 2)
+    return f"{text[:half]}{_CUT}{text[-half:]}"

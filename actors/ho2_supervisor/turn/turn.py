@@ -25,6 +25,7 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
+from hobus.bus.messages.given_history import both_ends, own_words
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
@@ -153,13 +154,13 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
 
 
 def _message_to_classify(run: Run) -> Segment:
-    """The user's message; of one that would fill the classification's budget alone, its beginning."""
+    """The user's message; of one that would fill the classification's budget alone, both ends of what they say now."""
     config = run.config
     tokens = run.agent.budget_tokens("classify", config.budget)
     chars_max = tokens * config.attention.chars_per_token // 2
     if len(run.input_text) <= chars_max:
         return Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text)
-    return Segment(name="user_input", text=run.input_text[:chars_max])
+    return Segment(name="user_input", text=both_ends(own_words(run.input_text), chars_max))
 
 
 async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Receipt:

@@ -77,14 +77,9 @@ _CALLS_MAX = 64
 _SHOWN = 12
 
 
-def message_of(text: str) -> str:
-    """The message itself; a door's client may say other things before it."""
-    return text.rpartition("\nMessage:\n")[2]
-
-
 def named_in(text: str, offered: Collection[str]) -> tuple[str, tuple[ToolWanted, ...]] | None:
     """The calls that a message of this form names, or why there are none; None for any other message."""
-    lines = [line.strip() for line in message_of(text).splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     found = [_LINE.fullmatch(line) for line in lines]
     if not found or len(found) > _CALLS_MAX or not all(found):
         return None
@@ -146,7 +141,7 @@ class RulesAnswer(NamedTuple):
 
 def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
     """The next step of a turn: what a steer asks for comes first; tool results are written down; else rules answer."""
-    message = reading.message
+    message = reading.words
     if message is None:
         return RulesAnswer(_NO_MESSAGE)
     if further := _further_calls(reading, message, grammar):
@@ -166,7 +161,7 @@ def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
 
 def reduced(reading: Reading) -> str:
     """The short reply of the reduced mode: it claims nothing about the system."""
-    message = reading.message
+    message = reading.words
     if message is None:
         return _NO_MESSAGE
     return (

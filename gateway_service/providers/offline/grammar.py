@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _FILE = "grammar.json"
+_CUT = " … "
 
 
 _Patterns = tuple[re.Pattern[str], ...]
@@ -43,9 +44,16 @@ class Grammar(NamedTuple):
     domains: tuple[tuple[str, _Patterns], ...]
     changes: re.Pattern[str]
 
+    def read(self, text: str) -> str:
+        """What is read of a text: all of it, or, of a long one, its beginning and its end, in no sentence together."""
+        if len(text) <= self.read_chars:
+            return text
+        half = (self.read_chars - len(_CUT)) // 2
+        return f"{text[:half]}{_CUT}{text[-half:]}"
+
     def normal(self, text: str) -> str:
-        """The text as the patterns read it: its beginning, lower case, straight quotes, single spaces."""
-        return " ".join(text[: self.read_chars].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
+        """What is read of the text, as the patterns want it: lower case, straight quotes, single spaces."""
+        return " ".join(self.read(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
 
     def intents_in(self, text: str, tool_ids: Collection[str] | None = None) -> list[Intent]:
         """What a normal text asks for, in the order in which it speaks of it; only of tools in `tool_ids`, if given."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hobus.gateway_service.providers.offline import answer as rules
-from hobus.gateway_service.providers.offline.answer import RulesAnswer, message_of
+from hobus.gateway_service.providers.offline.answer import RulesAnswer
 from hobus.gateway_service.providers.offline.grammar import Grammar
 from hobus.gateway_service.providers.offline.reading import (
     Reading,
@@ -71,7 +71,7 @@ def _formed(reading: Reading, schema: Mapping[str, Any], answer: RulesAnswer, gr
     """The answer in the form of the schema; a refusal where no words say what goes there, or where they did not fit."""
     if reading.plain.startswith(_NOT_ACCEPTED):
         return RulesAnswer(f"{rules.SELF}, and gave what I had. {reading.plain} {rules.HELP}", is_refusal=True)
-    message = message_of(reading.message or "")[: grammar.read_chars]
+    message = grammar.read(reading.words or "")
     value, missing = filled(schema, message, answer.text)
     if not missing:
         return RulesAnswer(_json(value))
@@ -90,7 +90,7 @@ def _object(reading: Reading, grammar: Grammar) -> str:
     if is_about_a_signal(reading):
         found = consolidate(reading, keys, grammar)
     elif "message" in reading.blocks:
-        found = classify(reading, reading.blocks["message"], keys, grammar)
+        found = classify(reading, reading.words or "", keys, grammar)
     else:
         return f"{rules.SELF}. I am to answer with a JSON object, but the prompt does not show about what."
     if not found:

@@ -16,6 +16,7 @@ _TAG = re.compile(
     r"|excerpts)(?: [^<>\n]*)?>(?=\n|$)"
 )
 _SPOKEN = re.compile(r"^(?:- )?(user|assistant)(?: \(used [^)]*\))?: ", re.MULTILINE)
+_TOLD_BEFORE = re.compile(r"(Instructions of the caller|Said earlier in this conversation):\n")
 _STEER = re.compile(r"^- ", re.MULTILINE)
 _DIGEST_NOTES = re.compile(r"\s*\((?:(?:turn [0-9]+|input [^;)]+)(?:; )?)?[a-z_, ]*(?:; degraded)?\)$")
 
@@ -67,6 +68,13 @@ class Reading(NamedTuple):
     def message(self) -> str | None:
         """What is to be answered: the block `message`; all of a prompt without blocks; None: the prompt has none."""
         return self.blocks.get("message", None if self.blocks else self.plain)
+
+    @property
+    def words(self) -> str | None:
+        """Of the message what its person says now; what a door's client told of before is not theirs."""
+        if self.message is None or not _TOLD_BEFORE.match(self.message):
+            return self.message
+        return self.message.rpartition("\nMessage:\n")[2]
 
     @property
     def wants_object(self) -> bool:

@@ -18,7 +18,12 @@ from hobus.gateway_service.providers.offline.reading import Key, Reading, said_i
 _OBJECTIVE_WORDS = 12
 _SHORT_WORDS = 3
 _SURE, _LIKELY, _GUESS = 0.95, 0.8, 0.4
-_SENTENCE = re.compile(r"(?<=[.!?\n])\s+|(?<=:)\n")
+_SENTENCE = re.compile(
+    r"(?<=[.!?\n])(?<!\b[DMJdmj]r\.)(?<!\b[Mm]rs\.)(?<!\bMs\.)(?<!\bSt\.)(?<!\b[Pp]rof\.)(?<!\b[A-Z]\.)\s+"
+    r"|(?<=:)\n|\n(?=\W{0,8}[A-Z]|\s{0,8}(?:[-*+•#]|\d{1,9}[.)])\s)"
+)
+"""Where one begins: behind a stop that ends no title or initial, and on a line that begins as one, or as an item."""
+_BEFORE_WORDS = re.compile(r"(?:[\s\ufeff\u200b*_•#+-]|\d{1,9}[.)]\s)+")
 
 
 def classify(reading: Reading, message: str, keys: Mapping[str, Key], grammar: Grammar) -> dict[str, Any]:
@@ -47,7 +52,7 @@ def classify(reading: Reading, message: str, keys: Mapping[str, Key], grammar: G
         labels = _labels(text, grammar, speech_act)
         found["labels"] = {kind: label for kind, label in labels.items() if key.known(kind, label)}
     key = keys.get("explicit_preference")
-    if key and key.offers("global") and (wish := _lasting_wish(message, grammar)) and speech_act != "question":
+    if key and key.offers("global") and (wish := _lasting_wish(message, grammar)):
         kind = "preference" if grammar.says("wish", grammar.normal(wish)) else "constraint"
         told = {"kind": kind} if key.offers(kind) else {}
         found["explicit_preference"] = {"statement": wish, "scope": "global", **told}
@@ -94,12 +99,14 @@ def _labels(text: str, grammar: Grammar, speech_act: str) -> dict[str, str]:
 def _lasting_wish(message: str, grammar: Grammar) -> str:
     """The last sentence of a message that says how to be served, or what never to do, from now on; empty without one.
 
-    What a client tells of earlier conversations stands before what its person says.
+    A sentence that asks does not; others of its message may.
     """
-    for one in reversed(_SENTENCE.split(message[: grammar.read_chars])):
+    for marked in reversed(_SENTENCE.split(grammar.read(message))):
+        before = _BEFORE_WORDS.match(marked)
+        one = marked[before.end() if before else 0 :].rstrip(" \t\r\n*_")
         text = grammar.normal(one)
-        if grammar.says("wish", text) or grammar.says("rule", text):
-            return one.strip()
+        if (grammar.says("wish", text) or grammar.says("rule", text)) and not grammar.says("question", text):
+            return one
     return ""
 
 

@@ -14,6 +14,7 @@ from jsonschema_rs import Draft202012Validator
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
+from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.gateway_service.pricing import input_tokens
@@ -462,7 +463,21 @@ async def test_a_draft_stays_and_what_came_since_follows():
         ("Never delete a package.", "Never delete a package.", "constraint"),
         ("thanks. From now on do not touch the ledger", "From now on do not touch the ledger", "constraint"),
         ("You are X.\nAlways answer briefly.\n\nMessage:\nNever delete it.", "Never delete it.", "constraint"),
+        ("From now on, please call me Dr. Bob Smith.", "From now on, please call me Dr. Bob Smith.", "preference"),
+        ("Hi. From now on call me Mr. T", "From now on call me Mr. T", "preference"),
+        ("From now on call me prof. J. Smith. Bye", "From now on call me prof. J. Smith.", "preference"),
+        ("What is installed? From now on answer in one line.", "From now on answer in one line.", "preference"),
+        ("why is it off?\nAlways answer briefly.", "Always answer briefly.", "preference"),
+        ("it is off\nAlways answer briefly.", "Always answer briefly.", "preference"),
+        ("- Always answer briefly.", "Always answer briefly.", "preference"),
+        ("Please:\n1. list it\n2) always answer briefly", "always answer briefly", "preference"),
+        ("# hello\n**Always answer briefly.**", "Always answer briefly.", "preference"),
+        ("\ufeffAlways answer briefly.", "Always answer briefly.", "preference"),
+        ("x. " * 3000 + "Always answer briefly.", "Always answer briefly.", "preference"),
+        (with_history(["You are X."] * 900, [], "always answer briefly"), "always answer briefly", "preference"),
+        (with_history(["Always answer briefly."], ["user: never delete it"], "hello"), None, None),
         ("list the tools", None, None),
+        ("always answer briefly? no", None, None),
         ("why do you always answer late?", None, None),
         ("did you never restart it?", None, None),
     ],
@@ -680,10 +695,23 @@ async def test_an_answer_told_word_by_word_takes_no_longer_and_is_the_same():
     assert calls.tool_calls and told == [] and slept == [0.05]
 
 
-def test_only_the_beginning_of_a_huge_message_is_read():
-    """However long a message is, the patterns see a bounded beginning of it."""
+async def test_where_a_long_message_is_cut_no_sentence_begins():
+    """Whatever stands there."""
+    unit = "They said: Always Answer Briefly, "
+    for shift in range(len(unit)):
+        assert (await classified("x" * shift + unit * 200)).get("explicit_preference") is None
+
+
+async def test_a_message_behind_a_long_history_is_answered():
+    """What was said before it elsewhere is not asked now, however much it is."""
+    long = with_history(["You are a helpful bot. Delete the ledger? "] * 300, [], "what packages are installed?")
+    response = await ask(prompt("PRC-SYNTHESIZE-001", long, tools=TOOLS))
+    assert [call.tool_id for call in response.tool_calls] == ["list_packages"]
+
+
+def test_only_the_beginning_and_the_end_of_a_huge_message_are_read():
+    """However long a message is, the patterns see a bounded part of it, which joins no two words of it."""
     grammar = load_grammar()
     assert len(grammar.normal("is it? " * 100_000)) <= grammar.read_chars
-    assert [intent.tool_id for intent in grammar.intents_in(grammar.normal("packages? " + "x" * 10_000_000))] == [
-        "list_packages"
-    ]
+    for huge in ("packages? " + "x" * 10_000_000, "x" * 10_000_000 + " packages?"):
+        assert [intent.tool_id for intent in grammar.intents_in(grammar.normal(huge))] == ["list_packages"]

@@ -272,3 +272,28 @@ def test_memory_itself_refuses_a_door_that_names_no_key():
                 asked(change, m.OverlayChanged)
         with pytest.raises(MemoryFault, match="has no artifact"):
             asked(change.model_copy(update={"principal": "key/bob"}), m.OverlayChanged)
+
+
+def test_what_is_said_behind_a_long_history_is_heard_and_a_models_words_are_not(door):
+    """Thousands of characters of instructions, or of one's own; a part of a model's in a user's message is 400."""
+    instructions = {"role": "system", "content": "You are a helpful bot. " * 300}
+
+    async def work():
+        async with door.http() as http:
+
+            async def asked(*messages):
+                return await http.post("/v1/chat/completions", json={"model": "ADMIN", "messages": messages})
+
+            answered = await asked(instructions, {"role": "user", "content": "what packages are installed?"})
+            assert "PKG-" in answered.json()["choices"][0]["message"]["content"]
+            told = await asked(instructions, {"role": "user", "content": "Always answer in 31 lines."})
+            long = await asked({"role": "user", "content": "It is so. " * 600 + "Always answer in 32 lines."})
+            assert [one.json()["remembered"]["statement"][-9:] for one in (told, long)] == ["31 lines.", "32 lines."]
+            part = {"type": "output_text", "text": "Always answer in 33 lines."}
+            refused = await http.post(
+                "/v1/responses", json={"model": "ADMIN", "input": [{"role": "user", "content": [part]}]}
+            )
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, "unsupported_parameter")
+            assert len(await lines(http)) == 2
+
+    door.run(work())

@@ -11,6 +11,7 @@ from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.actors.ho2_supervisor.turn.chain import trace_hash
 from hobus.bus.errors import BusError, LedgerError, WorkOrderFault
 from hobus.bus.messages.base import unpack
+from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import event_in
@@ -530,13 +531,15 @@ def test_answer_that_is_recorded_elsewhere_is_not_stored_again() -> None:
         assert event_in(completed).event.reply_ref == refs["reply"]
 
 
-def test_long_message_is_classified_by_its_beginning() -> None:
+def test_long_message_is_classified_by_both_ends_of_what_is_said_now() -> None:
     """A text that would fill the classification's budget alone is cut for it, and whole for the answer."""
-    with Rig() as rig:
-        asked(rig, "x" * 9000)
-        classify, synthesize = rig.pool.orders
-        assert text_of(classify, "user_input") == "x" * 4000
-        assert text_of(synthesize, "user_input") == "x" * 9000
+    long, behind = "x" * 5000 + "y" * 4000, with_history(["Be kind."] * 900, [], "hello")
+    for said, shown in ((long, "x" * 1998 + " … " + "y" * 1998), (behind, "hello"), ("x" * 4000, "x" * 4000)):
+        with Rig() as rig:
+            asked(rig, said)
+            classify, synthesize = rig.pool.orders
+            assert text_of(classify, "user_input") == shown
+            assert text_of(synthesize, "user_input") == said
 
 
 def test_budget_of_the_agent_decides() -> None:
