@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from hobus.bus.broker.admission import Announced, excess_of, refusal_of
 from hobus.bus.broker.endings import Endings, remember_late
@@ -21,7 +20,6 @@ from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import (
     AnnounceTools,
     Beat,
@@ -40,9 +38,6 @@ TOLD: dict[int, type[Beat | Ready | Credit | AnnounceTools]] = {
     int(Kind.BEAT): Beat, int(Kind.READY): Ready, int(Kind.CREDIT): Credit, int(Kind.TOOLS): AnnounceTools,
 }  # fmt: skip
 """What a bound peer tells of itself, by the kind of frame."""
-
-
-M = TypeVar("M", bound=Message)
 
 
 @dataclass
@@ -106,7 +101,11 @@ class Membership:
         """A bound peer tells of itself (one of TOLD), and that is known and acted on; what it may not say is not."""
         state, whole = self._state, None
         try:
-            said = self._said(peer, TOLD[frame.kind], body)
+            # An idle peer's beat is its last one again, which was looked at.
+            is_known = frame.kind == Kind.BEAT and body == peer.beaten
+            said = peer.beat if is_known else decode(TOLD[frame.kind], body, state.settings.body_max_bytes)
+            if not is_known and (excess := excess_of(said, state.settings)):
+                raise BusError("too_large", excess)
             if isinstance(said, AnnounceTools):
                 whole = peer.announcement.add(said, len(body), state.settings)
         except RuntimeFault as fault:
@@ -130,16 +129,6 @@ class Membership:
             tapped(code=f"{said.part}/{said.parts}")
             if whole is not None:
                 self._runs(peer, whole)
-
-    def _said(self, peer: BoundPeer, of: type[M], body: bytes) -> M:
-        """Raises RuntimeFault. An idle peer's beat is its last one again, which was looked at."""
-        if isinstance(peer.beat, of) and body == peer.beaten:
-            return peer.beat
-        settings = self._state.settings
-        said = decode(of, body, settings.body_max_bytes)
-        if excess := excess_of(said, settings):
-            raise BusError("too_large", excess)
-        return said
 
     def _runs(self, peer: BoundPeer, whole: Announced) -> None:
         """These tools from now on; what waits for one that it no longer has is placed anew."""

@@ -67,8 +67,10 @@ def test_the_settings_that_bound_fields_are_settings() -> None:
 
 
 SAID_BY_THE_BROKER: dict[str, set[str]] = {
-    "hobus.bus.broker.state": {"_packed", "say"},  # say: a failure, a cancel; a reply comes to it packed
-    "hobus.bus.broker.membership": {"_said"},  # called in a `try` for RuntimeFault
+    "hobus.bus.broker.state": {
+        "_packed",
+        "say",
+    },  # _packed: control and beats; say: a failure, a cancel; a reply comes to it packed
     "hobus.bus.broker.delivery": {
         "fail_for_a_defect"
     },  # reads headers of the broker's own, called where nothing may raise
