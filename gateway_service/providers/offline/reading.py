@@ -17,7 +17,7 @@ _TAG = re.compile(
 )
 _SPOKEN = re.compile(r"^(?:- )?(user|assistant)(?: \(used [^)]*\))?: ", re.MULTILINE)
 _STEER = re.compile(r"^- ", re.MULTILINE)
-_DIGEST_NOTES = re.compile(r"\s*\((?:(?:turn [0-9]+|input [^;)]+)(?:; )?)?[a-z_, ]*(?:; degraded)?\)$")
+_DIGEST_NOTES = re.compile(r"(?<!\s)\s*\((?:(?:turn [0-9]+|input [^;)]+)(?:; )?)?[a-z_, ]*(?:; degraded)?\)$")
 
 
 class Utterance(NamedTuple):
