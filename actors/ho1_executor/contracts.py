@@ -155,7 +155,8 @@ def _value(name: str, text: str, wanted: Any) -> Any:
         raise WorkOrderFault("input_schema_invalid", f"{name}: wanted {wanted}, is not JSON") from None
 
 
-_FENCE = re.compile(r"\A\s*```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*\Z", re.DOTALL)
+_FENCE = "```"
+_OPENING = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +182,14 @@ A_CALL = "a call of one of the tools"
 
 
 def strip_fence(text: str) -> str:
-    """The text without one code fence around all of it; anything else is left as it is."""
-    fenced = _FENCE.match(text)
-    return fenced.group(1) if fenced else text
+    """The text without one code fence around all of it; anything else is left as it is.
+
+    No one pattern: it would try each blank anew, and a model's answer of blanks held its executor up for seconds.
+    """
+    opening, line_end, rest = text.strip().partition("\n")
+    if not line_end or not rest.endswith(_FENCE) or _OPENING.fullmatch(opening) is None:
+        return text
+    return rest.removesuffix(_FENCE).rstrip(" \t").removesuffix("\n").removesuffix("\r")
 
 
 def judge_output(checked: CheckedContract, content: str) -> OutputVerdict:

@@ -18,7 +18,7 @@ _TAG = re.compile(
 _SPOKEN = re.compile(r"^(?:- )?(user|assistant)(?: \(used [^)]*\))?: ", re.MULTILINE)
 _TOLD_BEFORE = re.compile(r"(Instructions of the caller|Said earlier in this conversation):\n")
 _STEER = re.compile(r"^- ", re.MULTILINE)
-_DIGEST_NOTES = re.compile(r"\s*\((?:(?:turn [0-9]+|input [^;)]+)(?:; )?)?[a-z_, ]*(?:; degraded)?\)$")
+_DIGEST_NOTES = re.compile(r"(?<!\s)\s*\((?:(?:turn [0-9]+|input [^;)]+)(?:; )?)?[a-z_, ]*(?:; degraded)?\)$")
 
 
 class Utterance(NamedTuple):

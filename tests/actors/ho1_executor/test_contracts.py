@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho1_executor.contracts import (
@@ -13,6 +17,7 @@ from hobus.actors.ho1_executor.contracts import (
     label_inputs,
     schema_faults,
     select_contract,
+    strip_fence,
 )
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.work_order import Segment
@@ -129,3 +134,23 @@ def test_the_vocabulary_is_the_configured_one() -> None:
     """Labels come from admin_config.json, not from the pack."""
     inputs = label_inputs(shipped_snapshot().config.classify_labels)
     assert inputs["domain_labels"][0].text == "system, config, session, tools, docs, general"
+
+
+@given(st.text(alphabet="`` \n\r\tj{", max_size=24))
+def test_a_fence_goes_with_its_line_ends_and_blanks(inner: str) -> None:
+    """As one pattern says it, which takes too long for a long answer."""
+    pattern = re.compile(r"\A\s*```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*\Z", re.DOTALL)
+    for text in (inner, f"```{inner}```", f" ```j\n{inner}``` "):
+        found = pattern.match(text)
+        assert strip_fence(text) == (found[1] if found else text)
+
+
+def test_an_answer_of_blanks_in_a_fence_is_judged_at_once() -> None:
+    """Four times as long takes about four times as long; squares would take sixteen times."""
+
+    def took(count: int) -> float:
+        begun = time.thread_time()
+        strip_fence(f"```\n{' ' * count}!")
+        return time.thread_time() - begun
+
+    assert any((taken := took(40_000)) < 0.02 or taken < 9 * took(10_000) for _ in range(3))
