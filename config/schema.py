@@ -619,6 +619,7 @@ class Ho3Config(Section):
     reason_max_chars: Positive = Field(description="why an artifact is changed or switched off; longer is refused")
     signals_max: Positive = Field(description="events of one turn that are logged together; more are refused")
     stated_weight: Share = Field(description="weight of what somebody stated; 0: nothing that is stated is learnt")
+    stated_in_max_chars: Positive = Field(description="a longer message states nothing: nearly all of it is pasted")
     page_max: Positive = Field(description="lines and ids of an answer; the rest comes in further pages")
     source_events_max: Positive = Field(
         description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"

@@ -126,7 +126,7 @@ class Learning:
         made: Artifact | None = None
         try:
             async with asyncio.timeout(self._memory.log_timeout_ms / 1000):
-                if stated is not None and not is_said(stated.statement, await _message(session, ended)):
+                if stated is not None and not await self._is_said(stated.statement, session, ended):
                     stated = None
                 if stated is not None:
                     signals.append(statement.signal_of(stated, ended, session.session_id, principal))
@@ -143,6 +143,11 @@ class Learning:
             unknown = tuple(signal.signal_id for signal in signals)
             lost = None if made is None else statement.remembered(made, "unanswered")
             return Learned(code=code_of(fault), unknown=unknown, remembered=lost)
+
+    async def _is_said(self, line: str, session: OwnedSession, ended: EndedRun) -> bool:
+        """Whether the run's message says this. Raises RuntimeFault where it has to be read, and nobody answers."""
+        message = await _message(session, ended)
+        return message is not None and len(message) <= self._memory.stated_in_max_chars and is_said(line, message)
 
     async def _remembered(self, agent_id: str, made: Artifact, trace: str) -> Remembered:
         """What became of a statement; one that memory refuses is in quarantine. Raises RuntimeFault, TimeoutError."""

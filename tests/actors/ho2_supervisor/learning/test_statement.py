@@ -163,6 +163,16 @@ def test_what_the_person_did_not_say_is_not_learnt_whatever_a_model_reads(text: 
         assert [one.signal_id for one in memory.logs[0].signals if one.signal_id.startswith("explicit:")] == []
 
 
+@pytest.mark.parametrize("too_many", [0, 1])
+def test_a_message_that_is_mostly_pasted_states_nothing(too_many: int) -> None:
+    """`ho3.stated_in_max_chars`, the border included."""
+    most = 2 * len(SAID)
+    with Rig(*ON, ("ho3.stated_in_max_chars", most), script=stating()) as rig:
+        memory = remembering(rig)
+        result = asked(rig, SAID + " " * (most - len(SAID) + too_many))
+        assert (result.remembered is None, len(memory.overlays)) == (bool(too_many), 1 - too_many)
+
+
 def test_a_statement_that_memory_refuses_goes_into_quarantine_and_is_told_as_refused() -> None:
     """With the reason and the line, under the statement's own signal; the turn is a success all the same."""
     with Rig(*ON, script=stating()) as rig:
