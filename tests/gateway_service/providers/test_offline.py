@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.model import MODELS
 from hobus.gateway_service.providers.offline.prose import TELLERS, tell
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
-from hobus.gateway_service.providers.offline.reading import ToolAnswer
+from hobus.gateway_service.providers.offline.reading import ToolAnswer, said_in
 from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
 from tests.gateway_service.rig import SHIPPED
 
@@ -715,3 +716,15 @@ def test_only_the_beginning_and_the_end_of_a_huge_message_are_read():
     assert len(grammar.normal("is it? " * 100_000)) <= grammar.read_chars
     for huge in ("packages? " + "x" * 10_000_000, "x" * 10_000_000 + " packages?"):
         assert [intent.tool_id for intent in grammar.intents_in(grammar.normal(huge))] == ["list_packages"]
+
+
+def test_an_utterance_of_blanks_is_read_at_once() -> None:
+    """Four times as long takes about four times as long; squares would take sixteen times."""
+
+    def took(count: int) -> float:
+        begun = time.thread_time()
+        [said] = said_in(f"user: x{' ' * count}! (turn 3)")
+        assert said.text.endswith("!")
+        return time.thread_time() - begun
+
+    assert any((taken := took(40_000)) < 0.02 or taken < 9 * took(10_000) for _ in range(3))
