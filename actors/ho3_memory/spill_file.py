@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
@@ -93,6 +94,8 @@ class SpillFile:
 
     def _opened(self) -> FileHandle:
         if self._handle is None:
+            with suppress(OSError):  # what lies there is another process's, or a link that leads elsewhere
+                self._disk.remove(FILE)
             handle = self._disk.open(FILE, create=True)
             handle.truncate(0)
             self._handle = handle

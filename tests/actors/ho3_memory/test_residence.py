@@ -3,7 +3,8 @@
 import pytest
 
 from hobus.actors.ho3_memory.residence import Residence, Spillable, Values
-from hobus.actors.ho3_memory.spill_file import SpillUnreadable
+from hobus.actors.ho3_memory.spill_file import FILE, SpillFile, SpillUnreadable
+from hobus.bus.disk import RealDisk
 from tests.actors.ho3_memory.spilling import Spilling
 
 
@@ -118,6 +119,15 @@ def test_a_start_finds_nothing_of_before():
     residence.disk.open("memory.spill", create=True).append(b"old" * 100)
     values(residence, "a", "b")
     assert len(residence.content) == 5
+
+
+def test_a_link_in_its_place_is_replaced_and_what_it_leads_to_left_alone(tmp_path):
+    """Memory's lines are written nowhere else, and nothing of somebody else's is emptied."""
+    (tmp_path / "precious").write_bytes(b"of somebody else")
+    (tmp_path / FILE).symlink_to(tmp_path / "precious")
+    file = SpillFile(RealDisk(tmp_path), "ho3/1@test", lambda _: None)
+    assert file.read(0, file.write(0, b"a line"), 6) == b"a line"
+    assert (tmp_path / "precious").read_bytes() == b"of somebody else" and not (tmp_path / FILE).is_symlink()
 
 
 def test_cleared_it_holds_nothing():
