@@ -39,11 +39,13 @@ def slow(tmp_path) -> Iterator[Cluster]:
 
 
 def asked(cluster: Cluster, text: str = QUESTION) -> tuple[subprocess.Popen[bytes], str]:
-    """A turn that runs, and its session."""
+    """A turn that runs, and its session, which a command finds by now: the index is some tenths of a second behind."""
     before = len(cluster.entries("RunStarted"))
     asking = cluster.start_ask(text)
     eventually(lambda: len(cluster.entries("RunStarted")) > before)
-    return asking, cluster.entries("RunStarted")[-1].provenance.session_id
+    session = cluster.entries("RunStarted")[-1].provenance.session_id
+    stands(cluster, session)
+    return asking, session
 
 
 def result_of(asking: subprocess.Popen[bytes]) -> dict[str, Any]:
