@@ -13,6 +13,7 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
+from hobus.bus.blank import is_blank
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import follow_up_input
@@ -61,7 +62,7 @@ def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig, a
             f"too_large: a {command.command.kind} of {size} bytes; at most {sessions.command_max_bytes} are taken "
             "(sessions.command_max_bytes)"
         )
-    if not text.strip():
+    if is_blank(text):
         return f"blank: a {command.command.kind} needs text"
     if (size := len(text.encode())) > config.host.prompt_max_bytes:
         return f"too_large: {size} bytes; at most {config.host.prompt_max_bytes} are taken (host.prompt_max_bytes)"

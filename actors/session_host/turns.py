@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hobus.bus.blank import is_blank
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
 from hobus.bus.messages.base import Message
@@ -99,10 +100,10 @@ def start_of(turn: Turn) -> StartSession:
 
 def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
     """Code and sentence for a text that is no turn; None for one that is."""
-    if not text.strip():
-        return "invalid_input", "The message is blank; a turn needs text."
     if (size := len(text.encode())) > max_bytes:
         return "too_large", f"The message has {size} bytes; at most {max_bytes} are taken (host.prompt_max_bytes)."
+    if is_blank(text):
+        return "invalid_input", "The message is blank; a turn needs text."
     return None
 
 

@@ -20,6 +20,9 @@ from hobus.bus.messages.base import Record
 
 SOCKET = "control.sock"
 
+NOT_THIS_SOFTWARE = "the software on disk is another than this launcher runs"
+"""Why it refuses what it would have to load for."""
+
 _LINE_MAX_BYTES = 4096
 """A command holds names only; the format's own bound, not a setting."""
 

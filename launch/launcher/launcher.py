@@ -37,7 +37,7 @@ from hobus.launch.cluster.home import (
 from hobus.launch.cluster.kernel import give_back_code
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.control import Command, ReloadCommand
+from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, ReloadCommand
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
@@ -162,13 +162,21 @@ class Launcher:
             raise BusError("unavailable", "the cluster is still starting")
         else:
             if self._rolling is None:
-                # By name: most clusters end under the configuration that they began with.
-                rolling: type[Rolling] = importlib.import_module("hobus.launch.launcher.rolling").Rolling
-                self._rolling = rolling(
-                    home=self._home, run=self._run_under, crew=crew, board=self._board, bus=self._peer,
-                    clock=self._clock, use=self._use,
-                )  # fmt: skip
+                self._rolling = self._made_rolling(crew, self._peer)
             self._rolling.take(command)
+
+    def _made_rolling(self, crew: Crew, bus: Bus) -> Rolling:
+        """Raises BusError where what lies on disk is no longer of one piece with what this process has loaded."""
+        try:
+            # By name: most clusters end under the configuration that they began with.
+            rolling: type[Rolling] = importlib.import_module("hobus.launch.launcher.rolling").Rolling
+            return rolling(
+                home=self._home, run=self._run_under, crew=crew, board=self._board, bus=bus, clock=self._clock,
+                use=self._use,
+            )  # fmt: skip
+        except Exception as error:  # noqa: BLE001 - another software's module may raise anything
+            self._log.warning("reload_not_loaded", reason=f"{type(error).__name__}: {error}")
+            raise BusError("rejected", NOT_THIS_SOFTWARE) from None
 
     def _use(self) -> None:
         """What is said of this run, and made of its places from now on, goes by `_run_under`."""

@@ -22,7 +22,7 @@ from hobus.launch.cluster.run_file import ReloadRow, RunFile, running, stalled
 from hobus.launch.cluster.takes_effect import Effects, effects_of
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, next_command
 from hobus.launch.launcher import operate
-from hobus.launch.launcher.control import ReloadCommand
+from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, ReloadCommand
 from hobus.launch.launcher.gates import start_plan
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan
@@ -145,6 +145,8 @@ def _under_way(home: Home, row: ReloadRow) -> CommandError:
 def _mend_of(fault: BusError, home: Home) -> str:
     if "under way" in fault.detail:
         return f"{next_command('ps', home.root)}; then the same command again"
+    if fault.detail == NOT_THIS_SOFTWARE:
+        return f"{next_command('down', home.root)}, then {next_command('up', home.root)}"
     if "env:" in fault.detail:
         up = next_command("up", home.root)
         return f"{next_command('down', home.root)}, then {up} where it is set; or refer to a file (file:PATH)"

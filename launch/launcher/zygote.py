@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from hobus.bus import collector
+from hobus.launch.cluster import identity
 from hobus.launch.cluster.descriptors import keep_only, speak_into
 from hobus.launch.cluster.kernel import has_one_thread, set_title
 from hobus.launch.launcher.foretouch import foretouch
@@ -197,6 +198,7 @@ class Spare(NamedTuple):
     """A child that was forked ahead of its order, so that a restart need not wait for the kernel's copying."""
 
     pid: int
+    mark: str
     line: socket.socket
 
     def take(self, word: bytes, descriptors: Sequence[int] = ()) -> bool:
@@ -206,6 +208,15 @@ class Spare(NamedTuple):
         except OSError:
             return False
         return True
+
+    def is_stopped(self) -> bool:
+        """It would take an order and not carry it out."""
+        return identity.is_stopped(self.pid)
+
+    def end(self) -> None:
+        """Gone, though it may be stopped, which sees no end of its line."""
+        self.line.close()
+        identity.end(self.pid, self.mark, signal.SIGKILL)
 
 
 class Zygote:
@@ -240,6 +251,9 @@ class Zygote:
 
     def _carried_out(self, word: bytes, descriptors: Sequence[int]) -> Forked:
         order = Fork(*json.loads(word))
+        if self._spare is not None and self._spare.is_stopped():
+            self._spare.end()
+            self._spare = None
         if order.number == SPARE:
             # Not before: whoever was forked last gets ready now, and has the machine for that.
             if self._spare is None:
@@ -273,7 +287,8 @@ class Zygote:
         ours, theirs = pair()
         try:
             with theirs:
-                self._spare = Spare(fork_away(lambda: _wait(theirs)), ours)
+                pid = fork_away(lambda: _wait(theirs))
+                self._spare = Spare(pid, identity.start_mark(pid) or "", ours)
         except OSError:
             ours.close()  # then orders are carried out without one
 

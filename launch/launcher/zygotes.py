@@ -3,8 +3,10 @@
 Theory of operation. The present zygote is asked for an heir as soon as it has time: a fork of itself, with everything
 loaded. When it dies the heir follows at once and is asked for an heir of its own. Only where both are gone, or the
 software on disk is another, is a fresh interpreter loaded, which takes a second or more of CPU; whoever wants a process
-waits for that one instead of loading the same beside it. A zygote that dies before it has answered anything is replaced
-with back-off; beyond the crash budget there is none until the window is over.
+waits for that one instead of loading the same beside it. Where the software changed, the former zygote and its heir
+stay until that one has answered, and fork again where it ends before: what lies on disk may be half an upgrade. A
+zygote that dies before it has answered anything is replaced with back-off; beyond the crash budget there is none until
+the window is over.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ class Lineage:
     present: Held | None = None
     living: list[Held] = field(default_factory=list[Held])
     _heir: Held | None = None
+    _kept: list[Held] = field(default_factory=list[Held])  # of the former software: who forked, and the heir
     _promised: tuple[Held, socket.socket] | None = None  # who was asked for an heir, and our end of it
     _pause: asyncio.TimerHandle | None = None  # after the death of an heir, or one not made
     _history: CrashHistory = field(default_factory=CrashHistory)
@@ -143,13 +146,19 @@ class Lineage:
         self._sources.close()
 
     def replace_if_outdated(self) -> bool:
-        """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
+        """Whether the software on disk is no longer what the present zygote has loaded; then another one is started.
+
+        Nor what another one could not load since.
+        """
         present = self.present
         if present is None or present.software == self._sources.state():
             return False
         _log.info("zygote_outdated", pid=present.pid)
-        # What it was asked for it still answers for: its socket is closed behind the last order.
-        present.control.shutdown(socket.SHUT_WR)
+        if present.is_loaded:
+            self._kept = [present] if self._heir is None else [present, self._heir]
+            self._heir = None
+        else:
+            _let_go(present)
         self._disinherit()
         self._replacements += 1
         self._start()
@@ -250,6 +259,10 @@ class Lineage:
         while word := self._heard(held):
             answer = Forked(*json.loads(word))
             held.is_loaded, held.heard_at = True, asyncio.get_running_loop().time()
+            if held is self.present:
+                for one in self._kept:
+                    _let_go(one)
+                self._kept = []
             if answer.number == HEIR:
                 self._inherits(held, answer)
             else:
@@ -279,7 +292,11 @@ class Lineage:
             if self._promised is not None:
                 self._disinherit()
             self.present = None
+            for one in self._kept:
+                one.software = gone.software  # not tried again before it changes again
             self._replace(0.0 if gone.is_loaded else gone.born_at)
+        elif gone in self._kept:
+            self._kept.remove(gone)
         elif gone is self._heir:
             _log.warning("heir_ended", exit=how)
             self._heir = None
@@ -291,7 +308,16 @@ class Lineage:
         self.want_heir()
 
     def _replace(self, born_at: float) -> None:
-        """By the heir; else by a fresh interpreter, with back-off if the last one never worked; or by none for now."""
+        """By the heir; else by a fresh interpreter, with back-off if the last one never worked; or by none for now.
+
+        By who is kept, where that one was to follow it.
+        """
+        if self._kept:
+            _log.warning("zygote_kept", pid=self._kept[0].pid, reason="the software on disk did not load")
+            self.present, *heirs = self._kept
+            self._heir, self._kept = heirs[0] if heirs else None, []
+            self._replacements += 1
+            return
         now = self.clock.now()
         draw = self.clock.random()
         decision = after_crash(self._history, started_at=born_at, now=now, draw=draw, config=self.config)
@@ -309,3 +335,9 @@ class Lineage:
             return
         delay_s = self.config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)
+
+
+def _let_go(one: Held) -> None:
+    """What it was asked for it still answers for: its socket is closed behind the last order."""
+    with suppress(OSError):
+        one.control.shutdown(socket.SHUT_WR)

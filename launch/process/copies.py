@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import socket
 import threading
 import traceback
@@ -21,7 +22,7 @@ import structlog
 
 from hobus.actors.ho1_executor.tools import child_main
 from hobus.launch.cluster.descriptors import STANDARD, keep_only
-from hobus.launch.cluster.kernel import return_big_memory, set_title
+from hobus.launch.cluster.kernel import end_with_parent, outlive_parent, return_big_memory, set_title
 from hobus.launch.logs import writing
 
 _WORD_MAX_BYTES = 4096
@@ -38,6 +39,7 @@ _idle: list[_Copy] = []
 
 def prepare(count: int) -> None:
     """So many wait, or fewer where the system refuses more. Called before there is a thread, a loop or a secret."""
+    this = os.getpid()
     for _ in range(count - len(_idle)):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -47,7 +49,7 @@ def prepare(count: int) -> None:
             theirs.close()
             return
         if pid == 0:
-            _wait(theirs)
+            _wait(theirs, this)
         theirs.close()
         _idle.append(_Copy(pid, ours))
 
@@ -87,18 +89,21 @@ def _end(copies: Sequence[_Copy], in_s: float) -> None:
     threading.Event().wait(in_s)
     for copy in copies:
         copy.line.close()
+        os.kill(copy.pid, signal.SIGKILL)  # our own child, not reaped yet; a stopped one sees no end of its line
         os.waitpid(copy.pid, 0)
 
 
-def _wait(line: socket.socket) -> NoReturn:
+def _wait(line: socket.socket, maker: int) -> NoReturn:
     """In the copy. Its log is the zygote's until it is told which one is its own."""
     try:
+        end_with_parent(maker)
         _idle.clear()
         os.setsid()
         keep_only([line.fileno()])
         word, descriptors, _flags, _address = socket.recv_fds(line, _WORD_MAX_BYTES, len(STANDARD))
         if len(descriptors) != len(STANDARD):
             os._exit(0)  # whom it waited for is gone, or somebody else
+        outlive_parent()  # from now on it may have processes of its own to end first
         actor, instance, is_kept = json.loads(word)
         for source, target in zip(descriptors, STANDARD, strict=True):
             os.dup2(source, target)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
+from hobus.bus.blank import is_blank
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.lanes import role_of
 from hobus.bus.ledger_client import every_page
@@ -39,7 +40,7 @@ def words_of(argument: str) -> str:
 
 def check_text(text: str, limits: HostConfig) -> None:
     """A message that can be sent. Raises CommandError (usage) for an empty one or one over the limit."""
-    if not text.strip():
+    if is_blank(text):
         raise UsageFault("the message is empty", hint=next_here('ask "what packages are installed?"'))
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > limits.prompt_max_bytes:

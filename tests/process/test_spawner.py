@@ -13,18 +13,20 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hobus.bus.clock import SystemClock
 from hobus.config.schema import LauncherConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.launcher import spawner, zygote
+from hobus.launch.launcher import spawner, zygote, zygotes
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
 from hobus.launch.launcher.zygotes import Lineage
 from hobus.launch.process.options import ProcessOptions
+from tests.process.started_here import until
 
 pytestmark = pytest.mark.process
 
@@ -212,3 +214,62 @@ async def test_without_descriptors_a_zygote_is_started_later(tmp_path: Path, mon
 def refused() -> tuple[socket.socket, socket.socket]:
     """As the system does when this process holds too many descriptors."""
     raise OSError(24, "Too many open files")
+
+
+ZYGOTES = {
+    "breaks": "raise SystemExit(1)",
+    "loads": """
+import socket, sys
+control = socket.socket(fileno=int(sys.argv[-1]))
+control.recv(4096)
+control.send(b'[0, 0, "no heir"]')
+while control.recv(4096): pass
+""",
+}
+
+
+@pytest.mark.parametrize("has_heir", [False, True], ids=["alone", "with its heir"])
+async def test_a_zygote_is_kept_until_one_of_the_new_software_has_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_heir: bool
+):
+    """In the middle of an upgrade nothing loads: it forks again, and another is tried when the disk has changed."""
+    said = ["breaks"]
+
+    def python(*words: str) -> list[str]:
+        return [sys.executable, "-S", "-c", ZYGOTES[said[-1]], *words]
+
+    monkeypatch.setattr(zygotes.children, "python", python)
+    bodies = [subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2)]
+    for body in bodies:
+        body.returncode = 0  # reaped by the lineage
+    ours, control = zygote.pair()
+    control.settimeout(30)
+    lineage = Lineage(launcher(), SystemClock(), log=tmp_path / "log", on_answer=lambda _: None, on_end=lambda: None)
+    lineage.begin(zygote.Newborn(bodies[0].pid, ours))
+    if has_heir:
+        lineage.want_heir()
+        control.recv(WORD_MAX_BYTES)
+    control.send(packed(Forked(0, bodies[1].pid if has_heir else 0)))
+    former = lineage.present
+    assert former is not None
+    await until(lambda: former.is_loaded)
+    disk = SimpleNamespace(state=lambda: ((), ((len(said), 0),)), close=lambda: None)
+    monkeypatch.setattr(lineage, "_sources", disk)
+    assert lineage.replace_if_outdated() and lineage.present is not former
+    await until(lambda: lineage.present is former)
+    assert lineage.shown().state == "ready" and not lineage.replace_if_outdated()
+    pipes = [body.stdin for body in bodies if body.stdin is not None]
+    if has_heir:
+        pipes[0].close()
+        await until(lambda: lineage.shown().pid == bodies[1].pid)
+        assert lineage.shown().state == "ready" and not lineage.replace_if_outdated()
+    said.append("loads")
+    assert lineage.replace_if_outdated() and lineage.shown().state == "starting"
+    await until(lambda: lineage.shown().state == "ready")
+    assert control.recv(WORD_MAX_BYTES) == b"" and lineage.shown().pid not in [body.pid for body in bodies]
+    for pipe in pipes:
+        pipe.close()
+    await lineage.close()
+    control.close()
+    if not has_heir:
+        os.waitpid(bodies[1].pid, 0)

@@ -213,6 +213,17 @@ def test_who_is_no_executor_lets_them_go(cluster: Cluster, actor: str):
     eventually(lambda: not any(psutil.pid_exists(one.pid) for one in copies))
 
 
+def test_a_spare_that_is_stopped_keeps_nobody_waiting(cluster: Cluster):
+    """Who was to be it is forked by the zygote at once; it ends, and what it has forked."""
+    cluster.up()
+    spare, copies = forked_ahead(cluster)
+    spare.suspend()
+    killed = cluster.kill("gateway/1")
+    eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance), within_s=15)
+    eventually(lambda: not any(one.is_running() for one in (spare, *copies)), within_s=15)
+    assert cluster.row("gateway/1").restarts == 1 and started_fresh(cluster) == 0
+
+
 def test_what_a_spare_has_forked_ends_with_it(cluster: Cluster):
     """However that ends; the executor that is started without any forks its own."""
     cluster.up()

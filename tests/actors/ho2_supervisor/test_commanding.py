@@ -365,7 +365,7 @@ def test_follow_up_of_an_idle_session_begins_at_once_and_too_many_are_refused() 
             rig.pool.delay_s = slow(1.0)
             await rig.command(FollowUp(text="again"), "f2")
             await rig.until(at_work)
-            return [await rig.command(FollowUp(text=text), f"q{n}") for n, text in enumerate(("a", "b", " "))]
+            return [await rig.command(FollowUp(text=text), f"q{n}") for n, text in enumerate(("a", "b", "\u200b"))]
 
         verdicts = rig.run(run())
         assert [verdict.reason.partition(":")[0] for verdict in verdicts] == ["", "too_many", "blank"]

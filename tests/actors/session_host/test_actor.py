@@ -100,7 +100,11 @@ def test_a_session_that_is_changing_hands_is_asked_for_again(make):
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("", "invalid_input"), (" \n\t", "invalid_input"), ("x" * 101, "too_large"), ("ö" * 51, "too_large")],
+    [
+        *((text, "invalid_input") for text in ("", " \n\t", "\u200b", "\0", "\ufeff \u2060\x07")),
+        ("x" * 101, "too_large"),
+        ("ö" * 51, "too_large"),
+    ],
 )
 def test_a_text_that_is_no_turn_is_refused_without_any_call(make, text, code):
     """Blank and oversized messages get an error at once; the limit is named with its setting."""

@@ -83,9 +83,41 @@ def test_software_that_goes_while_it_is_looked_at_is_another_one(root: Path, kno
     assert known.state() == before
 
 
+@pytest.mark.parametrize("is_watched", [False, True], ids=["looked at", "watched"])
+def test_another_checkout_that_is_put_in_the_place_of_this_one_is_noticed(root: Path, is_watched: bool):
+    """The directory above is renamed, which is no event of any that is watched."""
+    known = Sources(str(root / "inner"), is_watched=is_watched)
+    before = known.state()
+    root.rename(root.with_name("aside"))
+    assert known.state() != before
+    root.with_name("aside").rename(root)
+    assert known.state() == before
+    root.rename(root.with_name("aside"))
+    (root / "inner").mkdir(parents=True)
+    written(root / "inner" / "two.py", "22")
+    assert known.state() != before
+    known.close()
+
+
+def test_a_module_that_is_a_link_to_a_file_elsewhere_is_looked_at_each_time(root: Path):
+    """Nobody tells of a change of the file."""
+    (root.parent / "another").mkdir()
+    written(root.parent / "another" / "five.py", "5")
+    (root / "five.py").symlink_to(root.parent / "another" / "five.py")
+    known = Sources(str(root), is_watched=True)
+    before = known.state()
+    written(root.parent / "another" / "five.py", "55")
+    assert known.state() != before
+    (root / "five.py").unlink()
+    after = known.state()
+    written(root / "one.py", "11")
+    assert known.state() != after
+    known.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system tells of changes")
 def test_what_is_watched_is_not_looked_at_again_before_something_changes(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Where it cannot be watched it is looked at each time; so it is after `close`, and what was opened is closed."""
+    """But for which directory it is. Where it cannot be watched it is looked at each time; so it is after `close`, and what was opened is closed."""
     looks: list[str] = []
 
     def look(path: str) -> os.stat_result:
@@ -97,7 +129,7 @@ def test_what_is_watched_is_not_looked_at_again_before_something_changes(root: P
     watched = Sources(str(root), is_watched=True)
     before = watched.state()
     looks.clear()
-    assert watched.state() == before and not looks
+    assert watched.state() == before and looks == [str(root)]
     written(root / "one.py", "11")
     after = watched.state()
     assert after != before and looks

@@ -91,7 +91,7 @@ def ask(host, *, timeout_s=10.0, **more):
     )
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t"])
+@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u200b", "\0"])
 def test_an_empty_message_is_refused(text):
     """With the next command to try."""
     with pytest.raises(CommandError, match="empty") as caught:
