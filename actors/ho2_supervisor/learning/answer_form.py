@@ -92,9 +92,11 @@ def _is_manner(words: list[str]) -> bool:
 
 def _forbids_answers(words: list[str]) -> bool:
     """Whether it forbids what no answer can do without; not where it is some kind of it, or more than a number."""
+    if "than" in words:
+        return False
     is_forbidden = False
     for before, word in pairwise(["", *words]):
         is_forbidden = word in _FORBIDDING or (is_forbidden and word not in _ALLOWING)
-        if is_forbidden and word in _NEEDED_WORDS and before not in _FORM_WORDS and "than" not in words:
+        if is_forbidden and word in _NEEDED_WORDS and before not in _FORM_WORDS:
             return True
     return False

@@ -19,7 +19,7 @@ _INDENT = 4
 _LINE_END = re.compile(r"\r\n?|\n")
 _TAG = re.compile(
     r"<(?P<ends_a>/?)(?P<a>[a-z][\w:.-]*)(?:\s[^<>]*)?>"
-    r"|\[(?P<ends_b>/?)(?P<b>[a-z]+)(?:=[^\]\n]*)?\]"
+    r"|\[(?P<ends_b>/?)(?P<b>[a-z]+)(?:=[^\[\]\n]*)?\]"
     r"|\\(?:begin|(?P<ends_c>end))\{(?P<c>[a-z]+)\*?\}"
     r"|#\+(?:begin|(?P<ends_d>end))_(?P<d>[a-z]+)"
     r"|(?P<e><!--)|(?P<ends_e>-->)"

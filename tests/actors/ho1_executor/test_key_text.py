@@ -4,7 +4,6 @@ import base64
 import functools
 import itertools
 import json
-import time
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from hobus.actors.ho1_executor.key_text import key_rule
 from hobus.bus.zeromq import curve
 from hobus.config.secret_refs import looks_secret
+from tests.linear_time import is_linear
 
 PEM = serialization.Encoding.PEM
 PLAIN = serialization.NoEncryption()
@@ -185,22 +185,11 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def _took(finds, text: str) -> float:
-    """Of this thread's own time, which the rest of the machine does not change much."""
-    best = float("inf")
-    for _ in range(2):
-        begun = time.thread_time()
-        finds(text)
-        best = min(best, time.thread_time() - begun)
-    return best
-
-
 @pytest.mark.parametrize("finds", [key_rule, looks_secret])
 @pytest.mark.parametrize(("first", "again", "last"), HOSTILE)
 def test_a_text_four_times_as_long_takes_about_four_times_as_long(finds, first, again, last):
-    """Whoever wrote it: an executor that looks at a text does nothing else meanwhile. Squares would take sixteen times."""
-    short, long = (f"{first}{again * (count // len(again))}{last}" for count in (8_000, 32_000))
-    assert any((taken := _took(finds, long)) < 0.02 or taken < 9 * _took(finds, short) for _ in range(3))
+    """Whoever wrote it: an executor that looks at a text does nothing else meanwhile."""
+    assert is_linear(finds, first, again, last)
 
 
 @given(st.text())
