@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from hobus.actors.ho2_supervisor.learning.forwarded import without_forwarded
+
 LEFT_OUT = "\0"
 """In place of what is left out, so that no statement goes on across it."""
 _ITEM = re.compile(r"\s*(?:(?:[-*+•]|\d{1,9}[.)])\s+)*")
@@ -43,7 +45,7 @@ _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
 
 def without_quoted(text: str) -> str:
     """The text, LEFT_OUT in place of what is quoted."""
-    return _without_elements(_without_lines(text))
+    return _without_elements(without_forwarded(_without_lines(text)))
 
 
 def _without_lines(text: str) -> str:

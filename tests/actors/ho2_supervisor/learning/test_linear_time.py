@@ -17,9 +17,9 @@ AGAIN = [
     "\u0315\u0316", "\u0316", "a\u0315\u0316", "\u200b", "do not ", "n't ", "n t", "mr. ", "a. ", "e.g. ", "! ", "be brief ", "be brief", "> ", "|",
     "Bob>", "a@b.", "\u2028", "\0", "A\n", "a,\n", "call me ", "call me a ", "Call me A", "like a ", "like a b ", "no word ", "1", "3", ".", "never word ",
     "[10:33, 03/11/2025] ", "On a wrote: ", "wrote:\n", "wrote: ", "_", "__________\nFrom: ", "__________\n", "From: a\n", "@@ ", "\n@@", "\n@@ ", "+", "\n+",
-    "Begin forwarded message:",
+    "Begin forwarded message:", "am 1", "1 schrieb ", "am 1 schrieb \n",
 ]  # fmt: skip
-FIRST = ["", "call me "]
+FIRST = ["", "call me ", "am ", "From: "]
 
 
 def _says(text: str) -> bool:
