@@ -52,21 +52,36 @@ def _first(rules: tuple[KeyRule, ...], text: str) -> KeyRule | None:
     return next((rule for rule in rules if rule.finds(text)), None)
 
 
-_BEGIN = re.compile(r"BEGIN\s[A-Z0-9 ]{0,32}PRIVATE\s{1,4}KEY", re.IGNORECASE)
+_BEGIN = re.compile(r"BEGIN\s[A-Z0-9 ]{0,32}PRIVATE\s{1,4}KEY(?:\sBLOCK)?", re.IGNORECASE)
 _BODY_LINE = re.compile(r"[A-Za-z0-9+/=]{40,}")
+_LINE_CHARS = frozenset([64, 70, 76])
+"""Of a whole line of a body, as OpenSSL and PGP, OpenSSH and MIME break it."""
+_UNBROKEN_CHARS = 129
+"""No digest alone in a line and no name in a program has so many."""
+_HEADER = re.compile(r"[A-Za-z][A-Za-z-]{1,30}:(?: .*)?")
 _AROUND_LINES = " \t\r\"'`,+>#*|-"
 _HEADERS_CHARS = 1_000
 """The body begins within so much: behind headers such as Proc-Type and Comment."""
 
 
 def _has_armored(text: str) -> bool:
-    """Whether a line of base64 stands between a first line and the last one; text that names these lines has none."""
-    for found in _BEGIN.finditer(text):
-        behind = text[found.end() : found.end() + _HEADERS_CHARS].split("END ", 1)[0].split("BEGIN ", 1)[0]
-        lines = (line.strip(_AROUND_LINES) for line in behind.splitlines())
-        if any(_BODY_LINE.fullmatch(line) and is_mixed(line) for line in lines):
-            return True
-    return False
+    """Whether base64 follows a first line at once, or behind headers; a text that names such a line has none there."""
+    return any(_is_body(text[found.end() : found.end() + _HEADERS_CHARS]) for found in _BEGIN.finditer(text))
+
+
+def _is_body(behind: str) -> bool:
+    before_end, end, _ = behind.partition("-END ")
+    of_same_line, *lines = [line.strip(_AROUND_LINES) for line in before_end.split("BEGIN ", 1)[0].split("\n")]
+    if _is_base64(of_same_line):
+        return True
+    body = [line for line in lines if line and not _HEADER.fullmatch(line)]
+    is_first = bool(body) and _is_base64(body[0]) and not of_same_line
+    is_whole = is_first and (len(body[0]) in _LINE_CHARS or len(body[0]) >= _UNBROKEN_CHARS)
+    return is_whole or (is_first and bool(end) and all(line.startswith("=") for line in body[1:]))
+
+
+def _is_base64(line: str) -> bool:
+    return _BODY_LINE.fullmatch(line) is not None and is_mixed(line)
 
 
 _FIELD = re.compile(

@@ -16,13 +16,27 @@ QUOTATION_MARKS = f"\"'`{OPENING}{CLOSING}"
 """What every mark is after `alike`."""
 _ACCENT_AS_APOSTROPHE = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])")
 
+_LEADING_ZEROS = re.compile(r"&#0+(?=[0-9])")
+_TOO_LARGE = re.compile(r"&#[0-9]{8,};?")
+"""No character has such a number; a longer one Python does not even read."""
+_MARKS_TOGETHER = 30
+"""So many accents on one letter no language has (UAX 15, stream-safe text); normalizing sorts them in square time."""
+
 
 def alike(text: str) -> str:
     """The text with its marks in one form, HTML's names of characters read, and without what cannot be seen (a BOM)."""
-    text = html.unescape(text)
+    text = html.unescape(_TOO_LARGE.sub("\ufffd", _LEADING_ZEROS.sub("&#", text)))
     forms = {ord(char): form for char in set(text) if not char.isascii() and (form := _form(char)) is not None}
-    text = unicodedata.normalize("NFKC", text.translate(forms))
+    text = unicodedata.normalize("NFKC", _stream_safe(text.translate(forms)))
     return _ACCENT_AS_APOSTROPHE.sub("'", text)
+
+
+def _stream_safe(text: str) -> str:
+    """Without the accents that stand behind many others."""
+    accents = "".join(char for char in set(text) if unicodedata.combining(char))
+    if not accents:
+        return text
+    return re.sub(f"([{accents}]{{{_MARKS_TOGETHER}}})[{accents}]+", r"\1", text)
 
 
 @lru_cache(maxsize=1024)

@@ -26,6 +26,8 @@ _SENTENCE_END = re.compile(
     r"(?<!(?<!')\b\w)(?<!\b[dmj]r)(?<!\bmrs)(?<!\bms)(?<!\bst)(?<!\bprof)\.\s|[!?…]\s|" + LEFT_OUT
 )
 """Not behind one letter or a title: `e.g.` and `Dr.` end nothing."""
+_GOES_ON = (",", ":", ";", "(", "-", "–", "—", "/", "&")  # noqa: RUF001 - as it is typed
+_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,9}[.)]|[A-Za-z][.)])\s")
 
 
 def is_said(statement: str, message: str | None) -> bool:
@@ -36,7 +38,7 @@ def is_said(statement: str, message: str | None) -> bool:
     if message is None:
         return False
     words = folded(alike(statement)).strip(_END_MARKS + QUOTATION_MARKS)
-    said = folded(without_quoted(alike(own_words(message))))
+    said = folded(_with_paragraphs(without_quoted(alike(own_words(message)))))
     if not words or words not in said:
         return False
     quotations = Quotations(said)
@@ -46,6 +48,20 @@ def is_said(statement: str, message: str | None) -> bool:
         if not is_quoted and not _is_behind(negations, ends, found.start()):
             return True
     return False
+
+
+def _with_paragraphs(text: str) -> str:
+    """LEFT_OUT between its paragraphs, as a sentence ends with them; not before items, or where the last goes on."""
+    kept: list[str] = []
+    last, is_behind_blank = "", False
+    for line in text.split("\n"):
+        if line.strip():
+            if is_behind_blank and not (last.endswith(_GOES_ON) or _ITEM.match(line)):
+                kept.append(LEFT_OUT)
+            last = line.rstrip(" \t*_" + QUOTATION_MARKS)
+        is_behind_blank = not line.strip()
+        kept.append(line)
+    return "\n".join(kept)
 
 
 def _is_behind(negations: list[int], ends: list[int], place: int) -> bool:

@@ -18,6 +18,7 @@ _SINGLE = "'"
 """An apostrophe too: counted only where it cannot be one."""
 _ELIDED = re.compile(r"(?<!\S)'(?:tis|twas|twere|till?|cause|cuz|em|bout|round|n|\d\d(?:'?s)?)\b")
 """An apostrophe that begins a word; a quotation might begin so, too."""
+_INCHES = ('"', "''")
 _BEFORE_OPENING = "([{<—–-/=:\0" + QUOTATION_MARKS  # noqa: RUF001 - as it is typed
 _BEHIND_CLOSING = ".,;:!?…)]}"
 
@@ -61,6 +62,9 @@ class Quotations:
     def _after(self, found: re.Match[str], before: str, behind: str) -> _After:
         last = self._states[-1]
         may_open = before.isspace() or before in _BEFORE_OPENING
+        is_any_open = last.is_odd or last.depth > 0
+        if found[0] in _INCHES and before.isdigit() and not (is_any_open or _is_word(behind)):
+            return last
         is_opening = may_open and not (behind.isspace() or behind in _BEHIND_CLOSING)
         change = 1 if is_opening else 0 if before.isspace() else -1
         if found[0] == _SINGLE and (is_opening or not may_open):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from hobus.actors.ho2_supervisor.learning.forwarded import without_forwarded
+
 LEFT_OUT = "\0"
 """In place of what is left out, so that no statement goes on across it."""
 _ITEM = re.compile(r"\s*(?:(?:[-*+•]|\d{1,9}[.)])\s+)*")
@@ -19,7 +21,7 @@ _INDENT = 4
 _LINE_END = re.compile(r"\r\n?|\n")
 _TAG = re.compile(
     r"<(?P<ends_a>/?)(?P<a>[a-z][\w:.-]*)(?:\s[^<>]*)?>"
-    r"|\[(?P<ends_b>/?)(?P<b>[a-z]+)(?:=[^\]\n]*)?\]"
+    r"|\[(?P<ends_b>/?)(?P<b>[a-z]+)(?:=[^\[\]\n]*)?\]"
     r"|\\(?:begin|(?P<ends_c>end))\{(?P<c>[a-z]+)\*?\}"
     r"|#\+(?:begin|(?P<ends_d>end))_(?P<d>[a-z]+)"
     r"|(?P<e><!--)|(?P<ends_e>-->)"
@@ -35,11 +37,15 @@ _QUOTES_UNENDED = frozenset(
     ["blockquote", "q", "quote", "pre", "code", "samp", "cite", "quotation", "verbatim", "", "{quote", "{code", ":::"]
 )
 """Elements that quote also where nothing ends them; another name in brackets may be anything."""
+_BEFORE_NAMED = re.compile(r"\w[ ,(]{1,3}\Z")
+_BEHIND_NAMED = re.compile(r"(?:[?.!]|[ ,)][^\n]{0,80}\w)")
+"""Around a tag that is named in a sentence (`What is a <pre> tag?`), and begins no element."""
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\Z")
 
 
 def without_quoted(text: str) -> str:
     """The text, LEFT_OUT in place of what is quoted."""
-    return _without_elements(_without_lines(text))
+    return _without_elements(without_forwarded(_without_lines(text)))
 
 
 def _without_lines(text: str) -> str:
@@ -47,7 +53,10 @@ def _without_lines(text: str) -> str:
     kept: list[str] = []
     fence: _Fence | None = None
     is_behind_quoted = is_behind_blank = False
-    for whole in _LINE_END.split(text.expandtabs(_INDENT)):
+    text = text.expandtabs(_INDENT)
+    if len(text.strip().splitlines()) == 1:
+        text = text.lstrip()  # a single line is not code because it is indented
+    for whole in _LINE_END.split(text):
         pieces = whole.splitlines() or [""]  # other signs end a line for some programs, and no fence for most
         for line in pieces:
             bare = _ITEM.sub("", line, count=1)
@@ -97,6 +106,7 @@ class _Element(NamedTuple):
     begins: int
     depth: int = 1
     last_end: int = 0  # behind the last tag that ended one of its name
+    is_named: bool = False  # in a sentence about the tag
 
 
 def _name_of(tag: re.Match[str]) -> tuple[tuple[str, str], bool]:
@@ -118,16 +128,32 @@ def _elements(text: str) -> list[tuple[int, int]]:
         name, is_end = _name_of(tag)
         one = begun.get(name)
         if not is_end and (one is None or not tag["border"]):
-            begun[name] = _Element(tag.start()) if one is None else one._replace(depth=one.depth + 1)
+            named = _is_named(text, tag)
+            begun[name] = (
+                _Element(tag.start(), is_named=named)
+                if one is None
+                else one._replace(depth=one.depth + 1, is_named=named and one.is_named)
+            )
         elif one is not None and one.depth == 1:
             spans.append((begun.pop(name).begins, tag.end()))
         elif one is not None:
             begun[name] = one._replace(depth=one.depth - 1, last_end=tag.end())
     return spans + [
-        (one.begins, len(text) if name in _QUOTES_UNENDED else one.last_end)
+        (one.begins, _end_of_unended(text, one) if name in _QUOTES_UNENDED else one.last_end)
         for (_, name), one in begun.items()
         if name in _QUOTES_UNENDED or one.last_end
     ]
+
+
+def _is_named(text: str, tag: re.Match[str]) -> bool:
+    before = text[max(0, tag.start() - 4) : tag.start()]
+    return bool(_BEFORE_NAMED.search(before) and _BEHIND_NAMED.match(text, tag.end()))
+
+
+def _end_of_unended(text: str, element: _Element) -> int:
+    """The text's, or its paragraph's where the tag is only named."""
+    end = _PARAGRAPH_END.search(text, element.begins) if element.is_named and element.depth == 1 else None
+    return len(text) if end is None else end.start()
 
 
 def _without_elements(text: str) -> str:

@@ -39,6 +39,13 @@ BRIEF = "Always answer briefly."
         ("be brief", "I cannot see it... Be brief"),
         ("be brief", "Be brief. I hate long answers, and do not like lists"),
         ('Always call me "Bob".', 'Always call me "Bob".'),
+        ("From now on call me Ada.", "No, not like that\n\nFrom now on call me Ada."),
+        ("be brief", "never mind\n \t\nplease be brief"),
+        ("be brief", 'It is a 5" screen. Be brief.'),
+        ("be brief", "It is 5'' by 7'', I think; be brief"),
+        ("be brief", "What is a <pre> tag?\n\nBe brief."),
+        ("be brief", "Is <code> or [quote] right here?\n\nBe brief."),
+        (BRIEF, "    Always answer briefly.\n"),
     ],
 )
 def test_what_somebody_says_is_said(statement: str, message: str) -> None:
@@ -75,6 +82,16 @@ def test_what_somebody_says_is_said(statement: str, message: str) -> None:
         ("be brief", "1. ```\nx\n```\nbe brief\n```"),
         ("be brief", "- > be brief"),
         (BRIEF, "Always answer\n> quoted\nbriefly."),
+        ("be brief", "Do not do this:\n\nbe brief"),
+        ("be brief", "**What I do not want:**\n\nbe brief"),
+        ("be brief", "What I do not want\n\n- be brief"),
+        ("be brief", "What I do not want\n\n1. be brief"),
+        ("be brief", "I do not want you to\nbe brief"),
+        ("be brief", 'he wrote "take 5. be brief" to me'),
+        ("be brief", "What is a <pre> tag? be brief"),
+        ("be brief", "he sent <pre>a b\n\nbe brief"),
+        ("be brief", "he sent a <pre> tag\n<pre>\n\nbe brief"),
+        ("be brief", "he sent a <pre> tag\n\nbe brief</pre>"),
         (BRIEF, 'what does "Always answer briefly." do?'),
         (BRIEF, "he wrote “Hello. Always answer briefly. Bye.” to me"),
     ],
@@ -195,6 +212,52 @@ def test_what_unicode_calls_a_quotation_mark_or_a_foreign_bracket_quotes(marks: 
 def test_what_stands_behind_other_marks_of_a_quotation_is_not_said(message: str) -> None:
     """Signs of mails and frames, names of characters, wrapped lines, indented code, elements of markup."""
     assert "be brief" in message and not is_said("Be brief.", message)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Begin forwarded message:\n\nFrom: Bob <bob@example.com>\nSubject: x\n",
+        "Anfang der weitergeleiteten Nachricht:\n",
+        "________________________________\nFrom: Bob <bob@example.com>\nSent: Monday\n",
+        "________________________________\n\nVon: Bob\nGesendet: Montag\n",
+        "From: Bob\nDate: Monday\n",
+        "On Mon, 3 Nov 2025 at 10:33, Bob <bob@example.com> wrote:\n",
+        "On Mon, 3 Nov 2025 at 10:33, Bob\n<bob@example.com> wrote: \n\n",
+        "Am 3.11.2025 um 10:33 schrieb Bob <bob@example.com>:\n",
+        "Bob schrieb:\n",
+        "Le 3 nov. 2025, Bob a écrit\u00a0:\n",
+        "[10:33, 03/11/2025] Bob: Hm.\n[10:34, 03/11/2025] Bob: ",
+        "[03/11/25, 10:33:12 PM] Bob: Hm.\n",
+        "03/11/2025, 10:33 - Bob: Hm.\n",
+        "--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n x\n+",
+        "@@ -1 +1 @@ def f():\n+",
+        "--- a/x\n+++ b/x\n ",
+    ],
+)
+def test_what_stands_behind_the_head_of_a_forwarded_text_is_not_said(head: str) -> None:
+    """A mail, a chat, a patch: what goes before it is said."""
+    assert not is_said("be brief", f"look:\n{head}Hm.\nBe brief.\n")
+    assert not is_said("be brief", f"{head}be brief")
+    assert is_said("be brief", f"Be brief. Look:\n{head}Hm.\n")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "On Monday Bob wrote:\n> hi\n\nBe brief.",
+        "What he wrote: nothing. Be brief.",
+        "From: what I know\nbe brief",
+        "From now on: be brief",
+        "__________\nbe brief",
+        "[x] done: be brief",
+        "At 10:33 - be brief",
+        "+ be brief",
+    ],
+)
+def test_what_is_no_head_of_a_forwarded_text_quotes_nothing(message: str) -> None:
+    """Words that stand in such heads, too."""
+    assert is_said("be brief", message)
 
 
 @pytest.mark.parametrize("apostrophe", ["", *"'`´ʼ′＇‘’‛ʹ׳", " "])
