@@ -13,7 +13,7 @@ from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
 from tests.process.pseudo_terminal import typing
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("warm_commands")]
+pytestmark = pytest.mark.process
 
 
 def give_agent(home_config: Path, name: str, **changed: object) -> None:

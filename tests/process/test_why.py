@@ -12,7 +12,7 @@ from hobus.launch.console import exit_codes
 from tests.process.pseudo_terminal import typing
 from tests.process.test_shown import OURS, run
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("warm_commands")]
+pytestmark = pytest.mark.process
 
 QUESTION = "what packages are installed?"
 
