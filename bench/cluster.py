@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 
 from bench.builders import write_config
-from bench.warm import Commands
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, ReadLedgerStats, Tail
 from hobus.bus.messages.session import Cancel, CommandVerdict, ProcessTurn, SessionCommand, SessionConfig, TurnResult
@@ -36,8 +35,6 @@ from hobus.ledger_service.segment import DIRECTORY
 from hobus.ledger_service.verify import VerifyReport, verify_directory
 
 COMMAND_TIMEOUT_S = 120.0
-WARM: list[Commands] = []
-"""Where commands that measure nothing are run; empty: each in an interpreter of its own."""
 LOOK_INTERVAL_S = 0.01
 BROKER_DEFECTS = ('"broker_step_failed"', '"tap_failed"')
 
@@ -64,15 +61,11 @@ def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: 
 
 def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None) -> Answer:
     """One command, to its end."""
-    environ = environment() | (env or {})
-    if WARM and not env and WARM[-1].takes(words, environ):
-        code, out, err = WARM[-1].run(words, stdin=stdin, environment=environ, cwd=cwd, timeout_s=COMMAND_TIMEOUT_S)
-        return Answer(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
     done = subprocess.run(
         [sys.executable, "-P", "-m", "hobus", *words],
         input=stdin,
         capture_output=True,
-        env=environ,
+        env=environment() | (env or {}),
         cwd=cwd,
         timeout=COMMAND_TIMEOUT_S,
         check=False,

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from bench.cluster import WARM, Cluster, cluster_in, environment
+from bench.cluster import Cluster, cluster_in
 from bench.gateway.servers import served
-from bench.warm import IS_POSSIBLE, Commands
-
-
-@pytest.fixture(scope="session")
-def loaded_commands() -> Iterator[Commands | None]:
-    """A process that has loaded all commands; None where this system cannot wait for its forks."""
-    with ExitStack() as stack:
-        yield stack.enter_context(closing(Commands(environment()))) if IS_POSSIBLE else None
-
-
-@pytest.fixture(scope="module")
-def warm_commands(loaded_commands: Commands | None) -> Iterator[None]:
-    """For tests that give many commands, of which none is about its own start: each is a fork of that process."""
-    if loaded_commands is not None:
-        WARM.append(loaded_commands)
-    yield
-    WARM.clear()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hobus.config.assets import HOME_PACKAGE
 from hobus.config.files import SHIPPED_ROOT
 from hobus.config.in_force import digest_of
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("warm_commands")]
+pytestmark = pytest.mark.process
 
 ADMIN = "agents/ADMIN.json"
 

@@ -17,7 +17,7 @@ from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
 from hobus.launch.console.interrupt import INTERRUPTED
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("warm_commands")]
+pytestmark = pytest.mark.process
 
 QUESTION = "is the ledger intact?"
 
@@ -56,13 +56,9 @@ def result_of(asking: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def stands(cluster: Cluster, session: str) -> dict[str, Any]:
-    """Its row of the listing, as soon as it has one."""
-
-    def row() -> dict[str, Any] | None:
-        rows = cluster("session list", "--all", "--json").json["sessions"]
-        return next((row for row in rows if row["session_id"] == session), None)
-
-    return eventually(row)
+    """Its row of the listing."""
+    rows = cluster("session list", "--all", "--json").json["sessions"]
+    return next(row for row in rows if row["session_id"] == session)
 
 
 def test_steer_pause_resume_and_what_the_record_tells(slow):

@@ -18,7 +18,7 @@ from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.projection import ShadowCompare
 from tests.journals import check_record
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("warm_commands")]
+pytestmark = pytest.mark.process
 
 QUESTION = "what packages are installed?"
 
