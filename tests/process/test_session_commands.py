@@ -56,9 +56,13 @@ def result_of(asking: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def stands(cluster: Cluster, session: str) -> dict[str, Any]:
-    """Its row of the listing."""
-    rows = cluster("session list", "--all", "--json").json["sessions"]
-    return next(row for row in rows if row["session_id"] == session)
+    """Its row of the listing, as soon as it has one."""
+
+    def row() -> dict[str, Any] | None:
+        rows = cluster("session list", "--all", "--json").json["sessions"]
+        return next((row for row in rows if row["session_id"] == session), None)
+
+    return eventually(row)
 
 
 def test_steer_pause_resume_and_what_the_record_tells(slow):

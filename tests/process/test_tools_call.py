@@ -11,7 +11,7 @@ from bench.cluster import Cluster, eventually
 from hobus.launch.console import exit_codes
 from tests.process.test_package_tools import up
 
-pytestmark = [pytest.mark.process, pytest.mark.usefixtures("warm_commands")]
+pytestmark = pytest.mark.process
 
 
 def effects(directory: Path) -> list[str]:
