@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
-"""Controls, formats, halves of a character, separators. Not what no version of Unicode has assigned that is known here:
-it may be a sign that is newer.
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+"""Controls, formats, separators. Not halves of a character, which are told as such; nor what no version of Unicode has
+assigned that is known here: it may be a sign that is newer.
 """
 
 
