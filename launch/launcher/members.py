@@ -96,13 +96,20 @@ class Crew:
             raise BusError("unavailable", "the cluster is being stopped")
 
     def take(self, command: ScaleCommand | LeaveCommand) -> None:
-        """Begins what a command asks for, in one synchronous step. Raises BusError where it is refused."""
+        """Begins what a command asks for, in one synchronous step. Raises BusError where it is refused.
+
+        The run file says so before the command is answered: whoever gave it looks there next.
+        """
         self.require_open()
-        if isinstance(command, ScaleCommand):
-            if self.is_rolling:
-                raise BusError("rejected", "the configuration is being reloaded: wait until that is done")
+        if not isinstance(command, ScaleCommand):
+            self._leave(command)
+        elif self.is_rolling:
+            raise BusError("rejected", "the configuration is being reloaded: wait until that is done")
+        else:
             self._scale(command.role, command.count)
-            return
+        self._write()
+
+    def _leave(self, command: LeaveCommand) -> None:
         actor = command.actor
         if actor not in self.members:
             raise BusError("not_found", f"there is no {actor} here")

@@ -102,7 +102,6 @@ async def test_who_is_started_by_a_command_is_written_as_starting_at_once(tmp_pa
     await asyncio.sleep(0)
     assert rig.written[-1][0] == ("broker/1", "failed")
     rig.crew.take(LeaveCommand(actor="broker/1", then="start"))
-    await asyncio.sleep(0)
     assert rig.written[-1][0] == ("broker/1", "starting")
 
 
