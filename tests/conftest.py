@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from hobus.bus.collector import settle
@@ -41,6 +43,39 @@ settings.load_profile("suite")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# A command that forgets its home finds nothing there, never a developer's cluster.
+os.environ["HOBUS_HOME"] = str(Path(tempfile.gettempdir()) / f"nobodys-home-{uuid.uuid4().hex}")
+os.environ["NO_COLOR"] = "1"
+
+# Also where a shell runs the tests in its background: it has them ignore Ctrl-C (and `nohup` the hang-up), and what they
+# start inherits that.
+for _signal, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, _usual)
+
+# What a test's actors log is shown where the test fails; a traceback with frames and colours costs a hundred times its text.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+    ],
+)
+
+
+def _loaded_when_used(name: str) -> None:
+    """Half a second that only the worker which uses it spends, though modules of tests import it at their head."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None or name in sys.modules:
+        return
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+_loaded_when_used("openai")
+
 # Modules and tests are made once and kept: a collector that looks for garbage among them finds none, for a fifth of the
 # suite's time.
 gc.disable()
@@ -62,20 +97,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def home_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A command that forgets its home finds an empty directory, never a developer's cluster."""
-    os.environ["HOBUS_HOME"] = str(tmp_path_factory.getbasetemp() / "nobodys-home")
-    os.environ["NO_COLOR"] = "1"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ctrl_c_is_heard() -> None:
-    """Also where a shell runs the tests in its background: it has them ignore Ctrl-C, and what they start inherits that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` did that
+def pytest_sessionfinish() -> None:
+    """pytest looks through everything five times at the end, for what was dropped with an error: once is enough."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

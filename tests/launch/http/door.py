@@ -1,7 +1,7 @@
 """A door over the simulated cluster: the real application, called in process, in virtual time."""
 
 import httpx2
-from openai import AsyncOpenAI
+import openai
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
@@ -60,7 +60,7 @@ class SimulatedDoor:
     def openai(self, who="alice", app=0):
         """The official SDK as a client of one of the doors."""
         transport = httpx2.ASGITransport(app=self.apps[app], raise_app_exceptions=False)
-        client = AsyncOpenAI(
+        client = openai.AsyncOpenAI(
             api_key=f"k-{who}", base_url="http://127.0.0.1/v1", max_retries=0,
             http_client=httpx2.AsyncClient(transport=transport, timeout=None),
         )  # fmt: skip

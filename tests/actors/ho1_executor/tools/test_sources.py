@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hobus.actors.ho1_executor.mcp_servers.session import rows_of
 from hobus.actors.ho1_executor.tools.definition import ToolResult
 from hobus.actors.ho1_executor.tools.sources import bounded, described, shown
 from hobus.bus.messages.base import pack
@@ -40,6 +39,8 @@ def test_reasons_are_as_many_and_as_long_as_an_announcement_takes():
 
 def test_a_listing_is_told_as_far_as_it_can_be():
     """Beyond the whole's bound, or itself too large, a tool is named alone; what cannot be sent is no schema."""
+    from hobus.actors.ho1_executor.mcp_servers.session import rows_of  # noqa: PLC0415 - half a second
+
     good = {"name": "a", "inputSchema": {"type": "object"}, "description": "d"}
     rows = rows_of(
         [
