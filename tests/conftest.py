@@ -98,7 +98,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """pytest looks through everything five times at the end, for what was dropped with an error: once is enough."""
+    """Pytest looks through everything five times at the end, for what was dropped with an error: once is enough."""
     gc.collect()
     gc.freeze()
 
