@@ -35,8 +35,12 @@ pytest.register_assert_rewrite(
 )
 
 # Whether an example takes 200 ms, or its drawing a second, is the machine's business.
-settings.register_profile("suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("suite")
+# A law that is no test's own number of examples has a few in a quick run, and many by `--hypothesis-profile=thorough`.
+for _profile, _examples in (("quick", 25), ("thorough", 150)):
+    settings.register_profile(
+        _profile, max_examples=_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("quick")
 
 
 # Every worker and every interpreter that a test starts would compile all that it reads.
