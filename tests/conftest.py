@@ -15,6 +15,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+import hobus.launch.process  # noqa: F401 - first: as in every process of a cluster, no traceback is painted, for 0.1 s each
 from hobus.bus.collector import settle
 
 _MARK = "LC_HOBUS_TEST_MARK"
