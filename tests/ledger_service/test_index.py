@@ -173,7 +173,7 @@ def test_fields_that_may_not_be_asked_for_are_refused():
         index.select({"chain": "x"}, after=-1, limit=1, newest_first=False)
 
 
-@pytest.mark.parametrize("bits", [20, pytest.param(70, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bits", [12, pytest.param(70, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("small_partitions")
 def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits):
     """Ids, once keys, heads: the right answer or an error, wherever in the file the bit is."""
@@ -181,9 +181,10 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
     with closing(Index.open(str(path))) as index:
         _apply(index, 0, 320)
     content, draw = path.read_bytes(), random.Random(7)
+    used = [at for at, byte in enumerate(content) if byte]  # where nothing is, hardly anything can be damaged
     noticed = 0
     for _ in range(bits):
-        bit = draw.randrange(len(content) * 8)
+        bit = draw.choice(used) * 8 + draw.randrange(8)
         changed = bytearray(content)
         changed[bit // 8] ^= 1 << bit % 8
         damaged.write_bytes(changed)
@@ -192,7 +193,7 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
                 for number in range(320):
                     assert [place.sequence for place in index.by_submission(f"id{number}")] == [number], bit
                     assert [place.sequence for place in index.by_once(f"k{number}")] == [number], bit
-                    assert not [*index.by_submission(f"other{number}")], bit
+                assert not [one for number in range(50) for one in index.by_submission(f"other{number}")], bit
                 hashes = {value for some in index.hashes() for value in some}
                 assert hashes == {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(320)}, bit
                 assert index.head("session/x") == StreamHead("id0", 0, "ho2/1@7"), bit
@@ -200,7 +201,7 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
             noticed += 1
         for beside in ("-wal", "-shm"):
             damaged.with_name(damaged.name + beside).unlink(missing_ok=True)
-    assert noticed > bits // 14
+    assert noticed > bits // 3
 
 
 @pytest.mark.parametrize("column", ["length", "stream", "crc"])
