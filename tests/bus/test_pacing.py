@@ -6,7 +6,6 @@ import asyncio
 import math
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.fair import Shares
@@ -14,6 +13,7 @@ from hobus.bus.pacing import Others, PacedIntake, Rate, client_rate_of, may_wait
 from hobus.bus.sim.loop import VirtualLoop
 from hobus.bus.turnstile import Turnstile
 from tests.conformance.clusters import bus_settings
+from tests.laws import law
 
 RATE = Rate(per_s=10, burst=2, waiting_max=5, dropped_max_bytes=100)
 
@@ -123,7 +123,7 @@ def test_sizes_are_those_of_what_waits():
     assert pacing.take(9.0) == ["c"] and pacing.sizes.size_bytes == 0 and pacing.next_at() is None
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 0.2), st.integers(1, 9)), max_size=60))
+@law(20, 100, steps=st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 0.2), st.integers(1, 9)), max_size=60))
 def test_each_share_is_served_in_order_once_and_no_faster_than_its_rate(steps):
     """In any second at most the burst, a second's units, and one request on credit."""
     pacing = intake(Rate(per_s=10, burst=4, waiting_max=math.inf))

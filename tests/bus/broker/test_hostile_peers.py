@@ -390,11 +390,15 @@ def test_many_workers_with_many_large_tools_are_listed_whole() -> None:
     """256 tools of 32 KB at each of eight workers: one word each in memory, pages far below a body, nothing missing."""
     rig = Rig()
     operator = rig.client("operator/1@a")
+    tools = words(256, 32_768)
+    parts = [
+        AnnounceTools(tools=tools[part * 16 : part * 16 + 16], sources=[], part=part + 1, parts=16)
+        for part in range(16)
+    ]
     for number in range(8):
         worker = rig.worker(f"ho1/{number}@a")
-        for part in range(16):
-            tools = words(256, 32_768)[part * 16 : part * 16 + 16]
-            rig.control(worker, Kind.TOOLS, AnnounceTools(tools=tools, sources=[], part=part + 1, parts=16))
+        for said in parts:
+            rig.control(worker, Kind.TOOLS, said)
     kept = {
         id(word)
         for peer in rig.core._state.names.values()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.messages.base import pack, unpack
@@ -19,6 +18,7 @@ from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.journal import event_in, pack_result, recorded, result_of
 from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, SESSION, entry, enveloped
+from tests.laws import law
 
 FILE = Path(__file__).parent / "journal_bytes.txt"
 
@@ -82,7 +82,7 @@ VALUES = st.recursive(
 )
 
 
-@given(st.sampled_from(list(SAMPLES)), st.data())
+@law(20, 100, name=st.sampled_from(list(SAMPLES)), data=st.data())
 def test_junk_is_no_event_and_harms_nobody(name: str, data: st.DataObject) -> None:
     """Any bytes, and any value in any place: an event, or none."""
     right = entry(name)

@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 
@@ -30,6 +29,7 @@ from tests.gateway_service.providers.test_offline import (
     prompt,
     with_results,
 )
+from tests.laws import law
 
 GRAMMAR = load_grammar()
 INSTANCE = OpenAIProvider.model_validate({**OPENAI, "base_url": "http://127.0.0.1:11434/v1"})
@@ -238,9 +238,12 @@ def test_blocks_are_told_apart_by_their_tags(text: str, blocks: dict[str, str], 
     assert (found, rest.strip()) == (blocks, outside)
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.sampled_from(["<message>", "</message>", "<steer>", "</steer>", "<draft>", "text", ""]), max_size=40)
+@law(
+    60,
+    300,
+    lines=st.lists(
+        st.sampled_from(["<message>", "</message>", "<steer>", "</steer>", "<draft>", "text", ""]), max_size=40
+    ),
 )
 def test_any_heap_of_tags_is_read_and_nothing_of_it_twice(lines: list[str]) -> None:
     """Whatever a message holds, reading ends, and no block holds more than there was."""
