@@ -63,6 +63,10 @@ PROMPTS: dict[str, Prompt] = {
 }  # fmt: skip
 
 
+SAID: dict[str, tuple[str, list[Any]]] = {}
+"""What they are answered, once it was asked for: the same each time."""
+
+
 async def said(wanted: Prompt) -> tuple[str, list[Any]]:
     """The answer: its text and its calls."""
     response = await PROVIDER.complete(wanted, model_id=MODELS[0], timeout_s=1)
@@ -176,8 +180,11 @@ async def changed_by(pack_id: str, text: str) -> list[str]:
     """The prompts that are answered otherwise when their pack reads like this."""
     found: list[str] = []
     for name, wanted in PROMPTS.items():
-        if wanted.prompt_pack_id == pack_id and await said(rendered(wanted, text)) != await said(wanted):
-            found.append(name)
+        if wanted.prompt_pack_id == pack_id:
+            if name not in SAID:
+                SAID[name] = await said(wanted)
+            if await said(rendered(wanted, text)) != SAID[name]:
+                found.append(name)
     return found
 
 
