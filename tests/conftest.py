@@ -17,6 +17,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+import hobus.launch.process  # noqa: F401 - first: as in every process of a cluster, no traceback is painted, for 0.1 s each
 from hobus.bus.collector import settle
 
 _MARK = "LC_HOBUS_TEST_MARK"

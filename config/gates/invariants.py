@@ -18,6 +18,7 @@ SourceOf = Callable[[str], str | None]
 
 _TEST = re.compile(r"(tests/(?:[A-Za-z0-9_]+/)*test_[A-Za-z0-9_]+\.py)::([A-Za-z_][A-Za-z0-9_]*)")
 _CHECK = re.compile(r"hobus\.([a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)*):([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_]\w*)?)")
+_BEGIN = re.compile(r"([ \t]*)(?:(?:async +)?def|class) +")
 _SHOWN_CHARS = 60
 
 
@@ -75,5 +76,9 @@ def _defines(text: str, name: str, *, is_inside: bool) -> bool:
 
     A variable is no check: it refuses nothing.
     """
-    begin = r"^[ \t]*" if is_inside else "^"
-    return re.search(rf"{begin}(?:(?:async +)?def|class) +{name}\b", text, re.MULTILINE) is not None
+    # Where the name stands, and what stands before it there: a look at the beginning of every line takes long.
+    for found in re.finditer(rf"{name}\b", text):
+        begin = _BEGIN.fullmatch(text, text.rfind("\n", 0, found.start()) + 1, found.start())
+        if begin is not None and (is_inside or not begin[1]):
+            return True
+    return False

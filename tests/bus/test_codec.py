@@ -13,17 +13,19 @@ from hobus.bus.errors import BusError, MessageTooLarge
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import Hello, Ready
 from hobus.bus.messages.failure import FACTS_MAX_BYTES, Failure
+from tests.laws import law
 
 BIG = 10**6
 TEXT = st.text(max_size=40)
 NUMBER = st.integers(-(2**63), 2**64 - 1)
 
 
-@given(
-    st.builds(
+@law(
+    20, 100,
+    head=st.builds(
         Header, st.just(HEADER_VERSION), st.sampled_from([int(k) for k in Kind]), TEXT, TEXT, TEXT, TEXT, NUMBER, TEXT,
         TEXT, NUMBER, NUMBER, st.booleans(), TEXT, TEXT,
-    )
+    ),
 )  # fmt: skip
 def test_a_header_comes_back_as_it_was(head):
     """Every field, in order, with its type."""

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.conduct import FRAME_BYTES, Conduct, Doorway
 from tests.bus.broker.rig import settings_with
+from tests.laws import law
 
 FOUR = settings_with(mailbox_max=4)
 
@@ -93,7 +94,13 @@ def test_where_nobody_tells_who_spoke_a_caller_comes_once_per_interval() -> None
     assert [doorway.came(inode, "a", at) for inode, at in ((6, 0.149), (7, 0.151))] == [False, True]
 
 
-@given(st.lists(st.tuples(st.sampled_from(("accepted", "heard", "ended")), st.integers(1, 12), st.sampled_from("ab"))))
+@law(
+    20,
+    100,
+    words=st.lists(
+        st.tuples(st.sampled_from(("accepted", "heard", "ended")), st.integers(1, 12), st.sampled_from("ab"))
+    ),
+)
 def test_whatever_happens_the_numbers_hold(words: list[tuple[str, int, str]]) -> None:
     """At most so many silent, so many of one caller, so many in all; after all have ended there is nothing."""
     doorway, silent, heard = Doorway(SMALL), [], {}

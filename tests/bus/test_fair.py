@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hobus.bus.fair import FairGate, FairQueue, Shares, cost_of, is_client, principal_of, weight_of
 from hobus.bus.turnstile import Turnstile
 from tests.conformance.clusters import bus_settings
+from tests.laws import law
 
 NAMES = "abcd"
 STEPS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 9)), max_size=60)
@@ -173,7 +174,7 @@ def test_weights_and_costs_are_those_of_the_configuration():
     assert [cost_of(size, settings) for size in (0, 99, 100, 1000)] == [1, 1, 2, 11]
 
 
-@given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 50)), max_size=30), st.randoms())
+@law(20, 100, taken=st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 50)), max_size=30), order=st.randoms())
 def test_shares_count_what_is_open_and_forget_who_has_nothing(taken, order):
     """Sums by principal and of all are those of what was taken and not given back."""
     shares, open_now = Shares(), list(taken)

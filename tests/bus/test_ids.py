@@ -1,10 +1,10 @@
 """Ids are derived: same facts, same id."""
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.messages.ids import artifact_id, gate_window_key, overlay_id, signal_event_id
+from tests.laws import law
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
@@ -29,7 +29,7 @@ def test_a_window_begins_at_its_very_microsecond(as_of, key):
     assert gate_window_key(as_of, 168) == key
 
 
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=5), st.randoms(use_true_random=False))
+@law(20, 100, sources=st.lists(st.text(min_size=1), min_size=1, max_size=5), draw=st.randoms(use_true_random=False))
 def test_an_artifact_does_not_depend_on_the_order_of_its_sources(sources, draw):
     """The sources are sorted first."""
     shuffled = list(sources)

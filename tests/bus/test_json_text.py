@@ -6,17 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.json_text import is_object, is_within, object_in
 from hobus.bus.messages.base import pack, unpack
+from tests.laws import law
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None))
 JSON = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
 
 
-@given(st.one_of(st.text(), JSON.map(json.dumps), st.integers(1, 5000).map(lambda deep: "[" * deep)))
+@law(20, 100, text=st.one_of(st.text(), JSON.map(json.dumps), st.integers(1, 5000).map(lambda deep: "[" * deep)))
 def test_what_is_read_can_be_sent(text: str) -> None:
     """And nothing raises."""
     read = object_in(text, depth_max=8)

@@ -85,11 +85,14 @@ def test_shipped_files_are_valid() -> None:
 
 def test_each_missing_setting_is_named_by_its_path() -> None:
     """Without any one setting nothing starts, and the fault names it and the fix."""
+    value = copy.deepcopy(SHIPPED)
     for path in leaves(SHIPPED):
-        value = copy.deepcopy(SHIPPED)
-        at(value, path[:-1]).pop(path[-1])
+        holder = at(value, path[:-1])
+        taken = holder.pop(path[-1])
         _, faults = checked(AdminConfig, value, strict=True)
         assert faults == [f"{'.'.join(path)}: missing; add it"]
+        holder[path[-1]] = taken
+    assert value == SHIPPED
 
 
 @pytest.mark.parametrize("path", list(objects(SHIPPED)), ids=lambda path: ".".join(map(str, path)) or "top")

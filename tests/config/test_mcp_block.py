@@ -76,46 +76,52 @@ def test_the_profile_of_a_server_that_names_none_is_a_setting(tmp_path):
     assert "careful" in snapshot.config.tools.mcp_profiles
 
 
-@pytest.mark.parametrize(
-    ("server", "said"),
-    [
-        ("mcp-server-time", "mcpServers.a: is not an object; write"),
-        ({}, "mcpServers.a: needs either command"),
-        ({"command": "x", "url": "http://h/"}, "mcpServers.a: needs either command"),
-        ({"command": "x", "arg": []}, "mcpServers.a.arg: unknown key; did you mean 'args'?"),
-        ({"command": "x", "args": "-v"}, "mcpServers.a.args: is text; write a list"),
-        ({"command": "x", "env": {"N": 1}}, "mcpServers.a.env.N: is 1; write text"),
-        ({"command": "x", "type": "http"}, "mcpServers.a: type http does not fit"),
-        ({"url": "http://h/sse", "type": "sse"}, "mcpServers.a: the transport sse, the one before"),
-        ({"url": "http://h/", "transport": "pigeon"}, "mcpServers.a: type 'pigeon': one of stdio, http"),
-        ({"url": "http://h/", "type": "http", "transport": "sse"}, "mcpServers.a: type and transport say different"),
-        ({"url": "http://h/", "args": ["x"]}, "mcpServers.a: args and env are of a program"),
-        ({"command": "x", "headers": {"a": "b"}}, "mcpServers.a: headers are of a server at a url"),
-        ({"command": "x", "autoApprove": ["*"]}, "mcpServers.a.autoApprove: remove it: permissions.tools"),
-        ({"command": "x", "profile": "brave"}, "mcpServers.a.profile: there is no profile 'brave' in tools.mcp_profiles; there are careful, reading"),
-        ({"command": "x", "env": {"A": "Bearer ${T}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
-        ({"command": "x", "env": {"A": "${input:t}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
-        ({"command": "x", "env": {"GITHUB_TOKEN": "abc"}}, "mcpServers.a.env.GITHUB_TOKEN: a secret must not stand here; write `env:NAME` or `file:PATH`"),
-        ({"command": "x", "env": {"DB": "postgres://me:" + "pw@h/db"}}, "mcpServers.a.env.DB: a secret must not stand here"),
-        ({"command": "x", "args": ["--key", "sk-" + "a" * 20]}, "mcpServers.a.args: an argument looks like a secret"),
-        ({"command": "x", "args": ["--password", "abc"]}, "mcpServers.a.args: an argument looks like a secret"),
-        ({"command": "x", "args": ["run", "--api-key=abc"]}, "mcpServers.a.args: an argument looks like a secret"),
-        ({"command": "x", "args": ["-H", "Authorization: Bearer 12345678"]}, "mcpServers.a.args: an argument looks like a secret"),
-        ({"command": "x", "env": {"PGPASSWORD": "abc"}}, "mcpServers.a.env.PGPASSWORD: a secret must not stand here"),
-        ({"command": "x", "env": {"MY_PASS": "abc"}}, "mcpServers.a.env.MY_PASS: a secret must not stand here"),
-        ({"url": "https://h/y?token=abc"}, "mcpServers.a.url: holds what looks like a secret"),
-        ({"url": "http://h/", "headers": {"Authorization": "Bearer 12345678"}}, "mcpServers.a.headers.Authorization: a secret"),
-        ({"url": "ftp://h/"}, "mcpServers.a.url: expected http"),
-        ({"command": " "}, "mcpServers.a.command: blank text; name the program"),
-        ({"command": "x", "reads": ["y"], "tools": ["z"]}, "mcpServers.a.reads: 'y' is not in its `tools`"),
-        ({"command": "x", "connect_timeout_ms": 0}, "mcpServers.a.connect_timeout_ms: is 0; write a number greater than 0"),
-    ],
-)  # fmt: skip
-def test_every_fault_stands_at_its_path_with_what_mends_it(tmp_path, server, said):
+WRONG = [
+    ("mcp-server-time", "mcpServers.a: is not an object; write"),
+    ({}, "mcpServers.a: needs either command"),
+    ({"command": "x", "url": "http://h/"}, "mcpServers.a: needs either command"),
+    ({"command": "x", "arg": []}, "mcpServers.a.arg: unknown key; did you mean 'args'?"),
+    ({"command": "x", "args": "-v"}, "mcpServers.a.args: is text; write a list"),
+    ({"command": "x", "env": {"N": 1}}, "mcpServers.a.env.N: is 1; write text"),
+    ({"command": "x", "type": "http"}, "mcpServers.a: type http does not fit"),
+    ({"url": "http://h/sse", "type": "sse"}, "mcpServers.a: the transport sse, the one before"),
+    ({"url": "http://h/", "transport": "pigeon"}, "mcpServers.a: type 'pigeon': one of stdio, http"),
+    ({"url": "http://h/", "type": "http", "transport": "sse"}, "mcpServers.a: type and transport say different"),
+    ({"url": "http://h/", "args": ["x"]}, "mcpServers.a: args and env are of a program"),
+    ({"command": "x", "headers": {"a": "b"}}, "mcpServers.a: headers are of a server at a url"),
+    ({"command": "x", "autoApprove": ["*"]}, "mcpServers.a.autoApprove: remove it: permissions.tools"),
+    ({"command": "x", "profile": "brave"}, "mcpServers.a.profile: there is no profile 'brave' in tools.mcp_profiles; there are careful, reading"),
+    ({"command": "x", "env": {"A": "Bearer ${T}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
+    ({"command": "x", "env": {"A": "${input:t}"}}, "mcpServers.a.env.A: a variable is the whole value or none"),
+    ({"command": "x", "env": {"GITHUB_TOKEN": "abc"}}, "mcpServers.a.env.GITHUB_TOKEN: a secret must not stand here; write `env:NAME` or `file:PATH`"),
+    ({"command": "x", "env": {"DB": "postgres://me:" + "pw@h/db"}}, "mcpServers.a.env.DB: a secret must not stand here"),
+    ({"command": "x", "args": ["--key", "sk-" + "a" * 20]}, "mcpServers.a.args: an argument looks like a secret"),
+    ({"command": "x", "args": ["--password", "abc"]}, "mcpServers.a.args: an argument looks like a secret"),
+    ({"command": "x", "args": ["run", "--api-key=abc"]}, "mcpServers.a.args: an argument looks like a secret"),
+    ({"command": "x", "args": ["-H", "Authorization: Bearer 12345678"]}, "mcpServers.a.args: an argument looks like a secret"),
+    ({"command": "x", "env": {"PGPASSWORD": "abc"}}, "mcpServers.a.env.PGPASSWORD: a secret must not stand here"),
+    ({"command": "x", "env": {"MY_PASS": "abc"}}, "mcpServers.a.env.MY_PASS: a secret must not stand here"),
+    ({"url": "https://h/y?token=abc"}, "mcpServers.a.url: holds what looks like a secret"),
+    ({"url": "http://h/", "headers": {"Authorization": "Bearer 12345678"}}, "mcpServers.a.headers.Authorization: a secret"),
+    ({"url": "ftp://h/"}, "mcpServers.a.url: expected http"),
+    ({"command": " "}, "mcpServers.a.command: blank text; name the program"),
+    ({"command": "x", "reads": ["y"], "tools": ["z"]}, "mcpServers.a.reads: 'y' is not in its `tools`"),
+    ({"command": "x", "connect_timeout_ms": 0}, "mcpServers.a.connect_timeout_ms: is 0; write a number greater than 0"),
+]  # fmt: skip
+
+
+def test_every_fault_stands_at_its_path_with_what_mends_it(tmp_path):
     """And never repeats a value that may be a secret."""
-    (fault,) = faults(tmp_path, {"a": server})
-    assert fault.startswith(said)
-    assert "sk-a" not in fault and "12345678" not in fault and "abc" not in fault
+    wanted = {f"a{n}": said.replace("mcpServers.a", f"mcpServers.a{n}", 1) for n, (_, said) in enumerate(WRONG)}
+    told = faults(tmp_path, {f"a{n}": server for n, (server, _) in enumerate(WRONG)})
+    of = {
+        name: [one for one in told if one.startswith((f"mcpServers.{name}:", f"mcpServers.{name}."))] for name in wanted
+    }
+    assert {
+        name: of[name] for name, said in wanted.items() if [one.startswith(said) for one in of[name]] != [True]
+    } == {}
+    assert len(told) == len(WRONG)
+    assert not any(secret in fault for fault in told for secret in ("sk-a", "12345678", "abc"))
 
 
 def test_names_and_blocks_that_are_none(tmp_path):

@@ -6,7 +6,6 @@ import copy
 import json
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
@@ -14,6 +13,7 @@ from hobus.config.mcp_block import PastedServer
 from hobus.config.own_settings import laid_over, settings_in
 from hobus.config.schema import AdminConfig
 from hobus.config.sound_part import follows_from, sound_part
+from tests.laws import law
 
 SHIPPED = json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
 SETTINGS = sorted(settings_in(SHIPPED))
@@ -23,7 +23,12 @@ class Wrong:
     """What no setting can be."""
 
 
-@given(st.sets(st.sampled_from(SETTINGS), max_size=6), st.sets(st.sampled_from(["ho2", "bus", "tools"])))
+@law(
+    20,
+    100,
+    wrong=st.sets(st.sampled_from(SETTINGS), max_size=6),
+    unknown=st.sets(st.sampled_from(["ho2", "bus", "tools"])),
+)
 def test_whatever_is_wrong_is_as_it_is_shipped_and_what_nobody_knows_is_away(wrong, unknown):
     """So that the rest can be looked at; each is told by its path, or by one above it."""
     value = copy.deepcopy(SHIPPED)

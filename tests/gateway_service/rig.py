@@ -24,10 +24,16 @@ SHIPPED = shipped_snapshot()
 
 
 def snapshot(**sections: dict[str, Any]) -> Snapshot:
-    """The shipped snapshot with some settings changed, `snapshot(budget={"budget_mode": "enforce"})`, and a small ledger."""
-    small = {"segment_bytes": 1 << 20, "reserve_bytes": 1 << 14, "zero_fill_chunk_bytes": 1 << 16}
-    given = {**sections, "ledger": {**small, **sections.get("ledger", {})}}
+    """The shipped snapshot with some settings changed, `snapshot(budget={"budget_mode": "enforce"})`, and a small ledger.
+
+    No text of it is searched.
+    """
     values = SHIPPED.config.model_dump()
+    small = {
+        "segment_bytes": 1 << 20, "reserve_bytes": 1 << 14, "zero_fill_chunk_bytes": 1 << 16,
+        "search": {**values["ledger"]["search"], "enabled": False},
+    }  # fmt: skip
+    given = {**sections, "ledger": {**small, **sections.get("ledger", {})}}
     changed = {name: {**values[name], **changes} for name, changes in given.items()}
     return replace(SHIPPED, config=type(SHIPPED.config).model_validate({**values, **changed}))
 

@@ -331,7 +331,8 @@ async def killed_at(cluster: Cluster, seconds: float) -> tuple[list[Entry], Prom
     return opened, await asking or await cluster.ask(prompt()), await cluster.entries(rests_s=2)
 
 
-def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make):
+@pytest.mark.parametrize("steps", [range(0, 16, 2), pytest.param(range(20), marks=pytest.mark.slow)], ids=len)
+def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make, steps):
     """R7: the provider's counter is what the record says was sent, the key is answered, budgets are the settlements."""
 
     async def slow(_prompt):
@@ -339,7 +340,7 @@ def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make):
         return answered()
 
     seen: set[tuple[int, int, int]] = set()
-    for step in range(20):
+    for step in steps:
         cluster = make(Scripted(slow))
         opened, response, entries = cluster.run(killed_at(cluster, step * STEP_S))
         check_attempts(opened)
@@ -352,8 +353,8 @@ def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make):
         assert totals(cluster) == (used, 0)
         seen.add((cluster.provider.calls, len(unknown), response.attempts))
         cluster.close()
-    # The sweep met all three: killed before it was recorded, while nobody knows, and after the answer was recorded.
-    assert {(1, 0, 1), (2, 1, 2)} <= seen
+    # The sweep met all: killed before it was recorded or after its answer was, before the call itself, and in it.
+    assert {(1, 0, 1), (1, 1, 2), (2, 1, 2)} <= seen
 
 
 def test_unknown_outcome_fails_where_configured(make):

@@ -47,9 +47,9 @@ def _apply(index: Index, first: int, count: int) -> None:
     index.apply(rows, {"session/x": StreamHead(f"id{first}", first, "ho2/1@7")}, [position])
 
 
-def test_a_reader_sees_each_commit_and_cannot_write(tmp_path):
+def test_a_reader_sees_each_commit_and_cannot_write(memory_path):
     """Beside the writer, without holding anything of it."""
-    path = tmp_path / "index.sqlite"
+    path = memory_path / "index.sqlite"
     with (
         closing(Index.open(str(path))) as index,
         closing(Index(connection_to(f"{path.absolute().as_uri()}?mode=ro", uri=True))) as reader,
@@ -65,23 +65,23 @@ def test_a_reader_sees_each_commit_and_cannot_write(tmp_path):
             reader.apply([_committed(20)], {}, [])
 
 
-def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(tmp_path):
+def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(memory_path):
     """The write-ahead log stays bounded although the writer asks in a read transaction."""
-    with closing(Index.open(str(tmp_path / "index.sqlite"))) as index:
+    with closing(Index.open(str(memory_path / "index.sqlite"))) as index:
         for round_number in range(150):
             _apply(index, 20 * round_number, 20)
             assert not [*index.by_submission("nothing")] and len([*index.by_once("k3")]) == 1
-        assert (tmp_path / "index.sqlite-wal").stat().st_size < 8_000_000
+        assert (memory_path / "index.sqlite-wal").stat().st_size < 8_000_000
         assert (
             index.head("session/x") == StreamHead("id2980", 2980, "ho2/1@7") and index.head("session/y") == StreamHead()
         )
 
 
 @pytest.mark.usefixtures("small_partitions")
-def test_all_hashes_are_read_in_parts_while_entries_come_in(tmp_path, monkeypatch):
+def test_all_hashes_are_read_in_parts_while_entries_come_in(memory_path, monkeypatch):
     """None is left out where a part ends among equal ones, and none of those that were there at the beginning."""
     monkeypatch.setattr(index_module, "_HASHES_AT_ONCE", 3)
-    with closing(Index.open(str(tmp_path / "index.sqlite"))) as index:
+    with closing(Index.open(str(memory_path / "index.sqlite"))) as index:
         _apply(index, 0, 20)
         same = [_committed(number, submission_id="id7", once=None) for number in range(20, 30)]
         index.apply(same, {}, [Position(0, 29, 3000, CHAIN)])
@@ -116,9 +116,9 @@ def small_partitions(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_partitions")
-def test_an_id_is_found_in_whichever_partition_it_is_before_and_after_a_start(tmp_path):
+def test_an_id_is_found_in_whichever_partition_it_is_before_and_after_a_start(memory_path):
     """With all others of the same hash, the newest first."""
-    path = str(tmp_path / "index.sqlite")
+    path = str(memory_path / "index.sqlite")
     with closing(Index.open(path)) as index:
         assert not [*index.by_submission("id0")]
         for first in range(0, 300, 10):
@@ -136,9 +136,9 @@ def test_an_id_is_found_in_whichever_partition_it_is_before_and_after_a_start(tm
 
 
 @pytest.mark.slow
-def test_a_transaction_writes_few_pages_however_many_entries_there_are(tmp_path):
+def test_a_transaction_writes_few_pages_however_many_entries_there_are(memory_path):
     """A hash is in no order of time; in one tree of all of them each new one would lie on another page."""
-    path = tmp_path / "index.sqlite"
+    path = memory_path / "index.sqlite"
     with closing(Index.open(str(path))) as index:
         for first in range(0, 40_000, 4_000):
             _apply(index, first, 4_000)
@@ -147,9 +147,9 @@ def test_a_transaction_writes_few_pages_however_many_entries_there_are(tmp_path)
         assert path.with_name(f"{FILE}-wal").stat().st_size < 200 * 4_096
 
 
-def test_a_failed_transaction_leaves_the_position_where_it_was(tmp_path):
+def test_a_failed_transaction_leaves_the_position_where_it_was(memory_path):
     """Entries and position are committed together or not at all."""
-    path = str(tmp_path / "index.sqlite")
+    path = str(memory_path / "index.sqlite")
     with closing(Index.open(path)) as index:
         _apply(index, 0, 5)
         with pytest.raises(sqlite3.IntegrityError):
@@ -158,9 +158,9 @@ def test_a_failed_transaction_leaves_the_position_where_it_was(tmp_path):
         assert index.positions() == [Position(0, 4, 500, CHAIN)] and not [*index.by_submission("id5")]
 
 
-def test_an_index_of_another_schema_is_not_opened(tmp_path):
+def test_an_index_of_another_schema_is_not_opened(memory_path):
     """It is rebuilt, not migrated."""
-    path = str(tmp_path / "index.sqlite")
+    path = str(memory_path / "index.sqlite")
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(sqlite3.DatabaseError, match="schema"):
@@ -173,7 +173,7 @@ def test_fields_that_may_not_be_asked_for_are_refused():
         index.select({"chain": "x"}, after=-1, limit=1, newest_first=False)
 
 
-@pytest.mark.parametrize("bits", [20, pytest.param(70, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bits", [12, pytest.param(70, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("small_partitions")
 def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits):
     """Ids, once keys, heads: the right answer or an error, wherever in the file the bit is."""
@@ -181,9 +181,10 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
     with closing(Index.open(str(path))) as index:
         _apply(index, 0, 320)
     content, draw = path.read_bytes(), random.Random(7)
+    used = [at for at, byte in enumerate(content) if byte]  # where nothing is, hardly anything can be damaged
     noticed = 0
     for _ in range(bits):
-        bit = draw.randrange(len(content) * 8)
+        bit = draw.choice(used) * 8 + draw.randrange(8)
         changed = bytearray(content)
         changed[bit // 8] ^= 1 << bit % 8
         damaged.write_bytes(changed)
@@ -192,7 +193,7 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
                 for number in range(320):
                     assert [place.sequence for place in index.by_submission(f"id{number}")] == [number], bit
                     assert [place.sequence for place in index.by_once(f"k{number}")] == [number], bit
-                    assert not [*index.by_submission(f"other{number}")], bit
+                assert not [one for number in range(50) for one in index.by_submission(f"other{number}")], bit
                 hashes = {value for some in index.hashes() for value in some}
                 assert hashes == {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(320)}, bit
                 assert index.head("session/x") == StreamHead("id0", 0, "ho2/1@7"), bit
@@ -200,13 +201,13 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
             noticed += 1
         for beside in ("-wal", "-shm"):
             damaged.with_name(damaged.name + beside).unlink(missing_ok=True)
-    assert noticed > bits // 14
+    assert noticed > bits // 3
 
 
 @pytest.mark.parametrize("column", ["length", "stream", "crc"])
-def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(tmp_path, column):
+def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(memory_path, column):
     """Bits that make a number a text which is no UTF-8: the file is at fault, and who asks hears so."""
-    path = tmp_path / "index.sqlite"
+    path = memory_path / "index.sqlite"
     with closing(Index.open(str(path))) as index:
         _apply(index, 0, 10)
     with closing(sqlite3.connect(path)) as db, db:
@@ -221,9 +222,9 @@ def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(tmp_path, column):
         assert "3" in reader.fault()
 
 
-def test_words_of_sqlite_itself_that_are_no_text_are_an_error_of_the_file(tmp_path):
+def test_words_of_sqlite_itself_that_are_no_text_are_an_error_of_the_file(memory_path):
     """As where a name of its schema is damaged, and an error tells of it."""
-    path = tmp_path / "index.sqlite"
+    path = memory_path / "index.sqlite"
     with closing(Index.open(str(path))) as index:
         _apply(index, 0, 10)
     data = path.read_bytes()
@@ -234,21 +235,21 @@ def test_words_of_sqlite_itself_that_are_no_text_are_an_error_of_the_file(tmp_pa
 
 
 @pytest.mark.parametrize("damage", ["end = NULL", "chain = 'e'", "end = CAST(x'e2' AS TEXT)"])
-async def test_a_position_that_is_none_makes_the_index_anew(tmp_path, damage):
+async def test_a_position_that_is_none_makes_the_index_anew(memory_path, damage):
     """A bit of its row's header makes one column nothing or a text: the ledger starts all the same."""
-    disk = RealDisk(tmp_path)
+    disk = RealDisk(memory_path)
     async with running(disk) as ledger:
         await ledger.write(*(write(f"e{n}") for n in range(5)))
         await ledger.service.drain()
-    with closing(sqlite3.connect(tmp_path / FILE)) as db, db:
+    with closing(sqlite3.connect(memory_path / FILE)) as db, db:
         db.execute(f"UPDATE segments SET {damage}")  # noqa: S608 - words of this test
     async with running(disk) as ledger:
         assert [entry.submission_id for entry in await ledger.read("ho1m")] == [f"e{n}" for n in range(5)]
 
 
-def test_an_index_that_cannot_be_written_is_none(tmp_path, monkeypatch):
+def test_an_index_that_cannot_be_written_is_none(memory_path, monkeypatch):
     """Noticed as it is opened, not at the first entry that it is to take."""
-    path = tmp_path / FILE
+    path = memory_path / FILE
     Index.open(str(path)).close()
     monkeypatch.setattr(index_module, "connection_to", lambda found: sqlite3.connect(f"file:{found}?mode=ro", uri=True))
     with pytest.raises(sqlite3.DatabaseError, match="readonly"):
@@ -294,15 +295,15 @@ class _Stuck(RealDisk):
         raise PermissionError(errno.EACCES, "Permission denied", f"{source} -> {target}")
 
 
-async def test_where_no_index_can_be_made_the_start_says_where_and_what_fixes_it(tmp_path, monkeypatch):
+async def test_where_no_index_can_be_made_the_start_says_where_and_what_fixes_it(memory_path, monkeypatch):
     """One refusal with the path; the verification calls the same nothing that a start could use."""
-    async with running(RealDisk(tmp_path)) as ledger:
+    async with running(RealDisk(memory_path)) as ledger:
         await ledger.write(write("a"))
-    (tmp_path / FILE).unlink()
-    (tmp_path / FILE).mkdir()
-    with pytest.raises(LedgerError, match=f"{tmp_path / FILE} can be neither .* may write in its directory"):
-        await start(_Stuck(tmp_path))
+    (memory_path / FILE).unlink()
+    (memory_path / FILE).mkdir()
+    with pytest.raises(LedgerError, match=f"{memory_path / FILE} can be neither .* may write in its directory"):
+        await start(_Stuck(memory_path))
     monkeypatch.setattr("os.access", lambda _path, _mode: False)
     monkeypatch.setattr("os.geteuid", lambda: -1)
-    report = verify_directory(tmp_path)
+    report = verify_directory(memory_path)
     assert not report.ok and report.fault.file == FILE and "not writable" in report.fault.what

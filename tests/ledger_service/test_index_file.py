@@ -15,32 +15,32 @@ def _bytes(path):
     return {file.name: file.read_bytes() for file in sorted(path.iterdir()) if file.is_file()}
 
 
-async def test_beside_a_running_writer_the_newest_commit_is_read(tmp_path):
+async def test_beside_a_running_writer_the_newest_commit_is_read(memory_path):
     """It lags behind the segments until the writer brings it up; it is never ahead; no file changes."""
     bus = SmallBus()
-    ledger = await start(RealDisk(tmp_path), CONFIG, bus)
+    ledger = await start(RealDisk(memory_path), CONFIG, bus)
     for number in range(4):
         await ledger.write(write(f"e{number}"))
-        before = _bytes(tmp_path)
-        report = verify_directory(tmp_path)
+        before = _bytes(memory_path)
+        report = verify_directory(memory_path)
         assert (report.ok, report.index) == (True, "behind")
-        assert _bytes(tmp_path) == before
+        assert _bytes(memory_path) == before
         await bus.release()
-        assert verify_directory(tmp_path).index == "agrees"
-        assert read_positions(tmp_path)[-1].last == number
+        assert verify_directory(memory_path).index == "agrees"
+        assert read_positions(memory_path)[-1].last == number
     await ledger.service.drain()
 
 
-async def test_the_log_of_a_killed_writer_counts(tmp_path):
+async def test_the_log_of_a_killed_writer_counts(memory_path):
     """With its index of the log, without it, or none of both: what a start would find is found."""
     bus = SmallBus()
-    ledger = await start(RealDisk(tmp_path / "live"), CONFIG, bus)
+    ledger = await start(RealDisk(memory_path / "live"), CONFIG, bus)
     for number in range(4):
         await ledger.write(write(f"e{number}"))
         await bus.release()
-    shutil.copytree(tmp_path / "live", tmp_path / "killed")
+    shutil.copytree(memory_path / "live", memory_path / "killed")
     await ledger.service.drain()
-    killed = tmp_path / "killed"
+    killed = memory_path / "killed"
     assert (killed / f"{INDEX}-wal").stat().st_size > 0
     for leaves in (f"{INDEX}-shm", None):
         before = _bytes(killed)
@@ -53,11 +53,11 @@ async def test_the_log_of_a_killed_writer_counts(tmp_path):
     assert not report.ok and "up to 3" in report.fault.what
 
 
-async def test_after_a_stop_nothing_is_made_beside_the_index(tmp_path):
+async def test_after_a_stop_nothing_is_made_beside_the_index(memory_path):
     """No log stands there, and none is left there."""
-    ledger = await start(RealDisk(tmp_path), CONFIG, SmallBus())
+    ledger = await start(RealDisk(memory_path), CONFIG, SmallBus())
     await ledger.write(write("a"))
     await ledger.service.drain()
-    before = _bytes(tmp_path)
-    assert f"{INDEX}-wal" not in before and read_positions(tmp_path)[-1].last == 0
-    assert _bytes(tmp_path) == before and read_positions(tmp_path / "elsewhere") is None
+    before = _bytes(memory_path)
+    assert f"{INDEX}-wal" not in before and read_positions(memory_path)[-1].last == 0
+    assert _bytes(memory_path) == before and read_positions(memory_path / "elsewhere") is None

@@ -47,9 +47,9 @@ async def _settled(ledger):
         await ledger.bus.sleep(0)
 
 
-async def test_a_new_entry_asks_the_index_nothing(tmp_path, questions):
+async def test_a_new_entry_asks_the_index_nothing(memory_path, questions):
     """Neither for its id nor its once key nor, after the first one, its session's head; not after a restart either."""
-    disk = RealDisk(tmp_path)
+    disk = RealDisk(memory_path)
     for life in range(2):
         async with running(disk) as ledger:
             await _settled(ledger)
@@ -65,11 +65,11 @@ async def test_a_new_entry_asks_the_index_nothing(tmp_path, questions):
 
 @pytest.mark.parametrize("size_bytes", [1, 4096])
 async def test_what_is_known_stays_known_before_and_after_the_index_was_read(
-    tmp_path, monkeypatch, questions, size_bytes
+    memory_path, monkeypatch, questions, size_bytes
 ):
     """From the first write of a start on, with what came since, and with a filter that is full."""
     monkeypatch.setattr(index_module, "_HASHES_AT_ONCE", 7)
-    disk, config = RealDisk(tmp_path), ledger_config(known_filter_bytes=size_bytes)
+    disk, config = RealDisk(memory_path), ledger_config(known_filter_bytes=size_bytes)
     old = [write(f"e{number}", once=f"k{number}") for number in range(40)]
     late = [write(f"f{number}", once=f"k{number}") for number in range(40)]
     async with running(disk, config) as ledger:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, SECTOR_BYTES, aligned, apply_mask, mask_of, unmasked
 
-SECTORS_MAX = 40
+SECTORS_MAX = 20
 WORDS = st.integers(0, SECTORS_MAX * SECTOR_BYTES // ALIGNMENT)
 MASK = st.binary(min_size=MASK_BYTES, max_size=MASK_BYTES).map(mask_of)
 

@@ -13,9 +13,9 @@ CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
 
 
 @pytest.fixture
-async def directory(tmp_path):
+async def directory(memory_path):
     """Twenty-three entries over several segments."""
-    async with running(RealDisk(tmp_path), CONFIG) as ledger:
+    async with running(RealDisk(memory_path), CONFIG) as ledger:
         await ledger.write(take_over(1, ""), append("s1", take_over(1, "").submission_id, 1))
         for number in range(20):
             await ledger.write(write(f"e{number}", "ho2m" if number % 2 else "ho1m", body=bytes([number]) * 200))
@@ -23,7 +23,7 @@ async def directory(tmp_path):
             write("last", event_type="WO_FAILED", provenance=Provenance(session_id="abc", work_order_id="w"))
         )
         assert len(ledger.service._ledger.files.firsts()) > 2
-    return tmp_path
+    return memory_path
 
 
 def _numbers(*args, **kwargs) -> list[int]:
@@ -57,17 +57,17 @@ async def test_reading_from_a_number_on(directory):
     assert not list(read_entries(directory, after=22)) and head_of(directory) == 22
 
 
-async def test_it_reads_beside_a_running_writer(tmp_path):
+async def test_it_reads_beside_a_running_writer(memory_path):
     """Each acknowledged entry is seen at once; nothing is locked."""
-    ledger = await start(RealDisk(tmp_path), CONFIG)
-    assert head_of(tmp_path) == -1
+    ledger = await start(RealDisk(memory_path), CONFIG)
+    assert head_of(memory_path) == -1
     for number in range(12):
         await ledger.write(write(f"e{number}", body=bytes(400)))
-        assert _numbers(tmp_path) == list(range(number + 1)) and head_of(tmp_path) == number
+        assert _numbers(memory_path) == list(range(number + 1)) and head_of(memory_path) == number
     await ledger.service.drain()
 
 
-async def test_a_torn_tail_is_left_out_and_damage_is_said(directory, tmp_path):
+async def test_a_torn_tail_is_left_out_and_damage_is_said(directory, memory_path):
     """Whole batches only; a damaged one ends the reading with its place."""
     path = max((directory / "segments").glob("*.seg"))
     content = path.read_bytes()
@@ -84,7 +84,7 @@ async def test_a_torn_tail_is_left_out_and_damage_is_said(directory, tmp_path):
     assert _numbers(directory, newest_first=True, limit=3) == [22, 21, 20]
 
 
-async def test_no_ledger_is_an_error_not_an_empty_list(tmp_path):
+async def test_no_ledger_is_an_error_not_an_empty_list(memory_path):
     """A wrong path does not look like an empty record."""
     with pytest.raises(LedgerError, match="no ledger"):
-        list(read_entries(tmp_path / "elsewhere"))
+        list(read_entries(memory_path / "elsewhere"))

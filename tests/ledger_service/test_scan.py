@@ -122,16 +122,18 @@ HIDING = {
 """Entries and bodies that are zeros wherever a writer can have zeros."""
 
 
+@pytest.mark.parametrize("every", [43, pytest.param(9, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("at", [0, 392, 504])
 @pytest.mark.parametrize("what", HIDING)
-def test_a_flipped_bit_of_a_batch_of_zeros_is_damage(what, at):
+def test_a_flipped_bit_of_a_batch_of_zeros_is_damage(what, at, every):
     """No content looks like a sector that never arrived, wherever the batch lies; `bench.ledger_drills`: every bit."""
     entries, bodies = HIDING[what]
     frame = stored_frame(0, GENESIS, entries, bodies, at=at).data
     before = b"\x11" * at
     data = bytearray(before + frame + ZEROS)
     source = Source("x.seg", lambda offset, size: bytes(data[offset : offset + size]), lambda: len(data), MASK)
-    for bit in range(at * 8, (at + len(frame)) * 8, 9):
+    header, end = (at + HEADER_BYTES) * 8, (at + len(frame)) * 8
+    for bit in (*range(at * 8, header, 9), *range(header, end, every)):
         data[bit // 8] ^= 1 << bit % 8
         source.refresh()
         with pytest.raises(Damage):
@@ -139,13 +141,15 @@ def test_a_flipped_bit_of_a_batch_of_zeros_is_damage(what, at):
         data[bit // 8] ^= 1 << bit % 8
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", HIDING)
-def test_a_torn_batch_of_zeros_is_torn(what):
-    """At every byte, and with any sectors missing."""
+def test_a_torn_batch_of_zeros_is_torn(what, every):
+    """At every byte of the header and any of the rest, and with any sectors missing."""
     entries, bodies = HIDING[what]
     frame = bytes(stored_frame(0, GENESIS, entries, bodies, at=8).data)
     stored = bytes(8) + frame
-    states = [stored[:end] + bytes(len(stored) - end) for end in range(9, len(stored))]
+    ends = (*range(9, HEADER_BYTES + 16), *range(HEADER_BYTES + 16, len(stored), every))
+    states = [stored[:end] + bytes(len(stored) - end) for end in ends]
     sectors = range(0, len(stored), SECTOR_BYTES)
     for subset in range(1, 2 ** len(sectors) - 1):
         kept = bytearray(stored)

@@ -99,7 +99,7 @@ _steps = st.lists(
 )
 
 
-@law(25, 80, steps=_steps)
+@law(16, 80, steps=_steps)
 def test_the_ledger_answers_as_the_model_does(steps):
     """Any writes, in one batch or many, before and after an index flush or a restart: same acks, same record."""
     asyncio.run(_compare(steps))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from bench.builders import shipped_snapshot
@@ -109,7 +110,10 @@ class Cluster(SimulatedRig):
     streams = ("ho1m",)
 
     def __init__(self, gateway: Actor | None, tools: Mapping[str, ToolDefinition] = BUILTIN) -> None:
-        super().__init__(shipped_snapshot())
+        shipped = shipped_snapshot()
+        ledger = shipped.config.ledger
+        unsearched = ledger.model_copy(update={"search": ledger.search.model_copy(update={"enabled": False})})
+        super().__init__(replace(shipped, config=shipped.config.model_copy(update={"ledger": unsearched})))
         self.tools = tools
         if gateway is not None:
             self.world.start(gateway, role="gateway", slots=8)

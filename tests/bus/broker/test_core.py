@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgpack
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hobus.bus.broker.events import FrameReceived
@@ -144,8 +143,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.lists(STEPS, max_size=40))
+@law(35, 150, steps=st.lists(STEPS, max_size=40))
 def test_every_request_is_answered_exactly_once_whatever_happens(steps):
     """Any order of asking, answering, cancelling, losing, joining, waiting: one answer each, and nothing is left over."""
     world = World()

@@ -131,7 +131,7 @@ LOST = [
 """The launcher says that the honest worker is dead, as it may."""
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [12, pytest.param(80, marks=pytest.mark.slow)])
 def test_hostile_peers_get_answers_and_harm_nobody(examples: int) -> None:
     """Every type of control and question at and over its bounds, in any order; then every question of an operator."""
     law = given(said=st.lists(frames(), max_size=16), is_starting=st.booleans())(check_answers)
@@ -390,11 +390,15 @@ def test_many_workers_with_many_large_tools_are_listed_whole() -> None:
     """256 tools of 32 KB at each of eight workers: one word each in memory, pages far below a body, nothing missing."""
     rig = Rig()
     operator = rig.client("operator/1@a")
+    tools = words(256, 32_768)
+    parts = [
+        AnnounceTools(tools=tools[part * 16 : part * 16 + 16], sources=[], part=part + 1, parts=16)
+        for part in range(16)
+    ]
     for number in range(8):
         worker = rig.worker(f"ho1/{number}@a")
-        for part in range(16):
-            tools = words(256, 32_768)[part * 16 : part * 16 + 16]
-            rig.control(worker, Kind.TOOLS, AnnounceTools(tools=tools, sources=[], part=part + 1, parts=16))
+        for said in parts:
+            rig.control(worker, Kind.TOOLS, said)
     kept = {
         id(word)
         for peer in rig.core._state.names.values()

@@ -14,6 +14,7 @@ from hobus.bus.catalog import BY_ROUTE, ROLES, ROWS
 from hobus.bus.envelope import Kind, header
 from hobus.bus.lanes import INSTANCE_PATTERN, is_foreign
 from tests.bus.broker.rig import settings_with
+from tests.laws import law
 
 ROW = BY_ROUTE["ho1", "wo.execute"]
 
@@ -39,7 +40,7 @@ def pending(message_id, sender="ho2/1@a", row=ROW):
     )
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
+@law(20, 100, steps=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
 def test_a_waiting_room_loses_nothing_and_counts_right(steps):
     """Whatever is added leaves exactly once, by being taken or removed, and the count is what is inside."""
     room, inside, made = WaitingRoom(settings_with()), {}, 0

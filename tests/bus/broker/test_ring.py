@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import zip_longest
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.broker import ring as ring_module
@@ -14,6 +13,7 @@ from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import TapAssembler, live_batch
 from hobus.bus.envelope import Kind, header
 from hobus.bus.messages.base import pack, unpack
+from tests.laws import law
 
 
 def tap(sequence, *, body=b"body", kind=Kind.REQUEST):
@@ -91,7 +91,9 @@ def test_an_answer_reaches_to_the_question_whatever_comes_before_its_first_piece
     assert sequences(answer) == ([1, 2], 0)
 
 
-@given(
+@law(
+    20,
+    100,
     sizes=st.lists(st.integers(0, 90), min_size=1, max_size=20),
     frames_max=st.integers(1, 300),
     since=st.integers(0, 200),

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgpack
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.messages.base import Record, canonical_value, made_of
+from tests.laws import law
 
 
 class Told(Record):
@@ -89,7 +89,7 @@ def test_no_record_keeps_anything_but_its_fields():
     assert len(Record.__subclasses__()) > 10 and not found
 
 
-@given(JSON_VALUES)
+@law(20, 100, value=JSON_VALUES)
 def test_canonical_bytes_are_messagepack_with_sorted_keys(value: Any):
     """At every depth, by code points, each value in its shortest form: hashes of years ago depend on it."""
     assert canonical_value(value) == msgpack.packb(in_order(value))

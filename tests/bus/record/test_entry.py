@@ -30,6 +30,7 @@ from hobus.bus.record.entry import (
     unpack_frozen,
     written_entry,
 )
+from tests.laws import law
 
 BIG = 10**9
 _text = st.text(min_size=1, max_size=12)
@@ -66,7 +67,7 @@ def stored(entry: WriteEntry, at: int) -> StoredEntry:
     return to_stored(entry, "ho2/1@1", at, hashes, tuple(map(len, entry.bodies)))
 
 
-@given(_written)
+@law(20, 100, entry=_written)
 def test_what_is_written_survives_the_way_over_the_wire(entry):
     """And the ledger has the very bytes that its writer made."""
     (got,) = decode(Write, encode(Write.model_construct(entries=[entry], urgent=False, parts=[]), BIG), BIG).entries
@@ -121,7 +122,7 @@ def test_a_shorter_writing_that_no_writer_makes_is_refused(packed, field):
         written_entry((packed, []))
 
 
-@given(_written, _count)
+@law(20, 100, entry=_written, at=_count)
 def test_what_is_stored_survives_the_way_through_bytes(entry, at):
     """The writer's bytes stand in those of the record, but for the head of their array."""
     packed = packed_entry(entry)
@@ -130,7 +131,7 @@ def test_what_is_stored_survives_the_way_through_bytes(entry, at):
     assert packed[1:] in data and data == encode_stored(stored(entry, at))
 
 
-@given(st.lists(st.none() | st.tuples(_written, _count), max_size=3))
+@law(20, 100, found=st.lists(st.none() | st.tuples(_written, _count), max_size=3))
 def test_answers_survive_the_way_over_the_wire(found):
     """Entries, with and without bodies, None where nothing was found, and acks."""
     entries = [one and to_entry(stored(*one), 4, bytes(HASH_BYTES), [None, *one[0].bodies]) for one in found]
@@ -211,7 +212,7 @@ def test_a_stored_field_that_is_not_what_stands_there_is_refused(number, value):
         decode_stored(pack(fields))
 
 
-@pytest.mark.parametrize("frames", [15_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("frames", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_no_bytes_make_a_decoder_fail_in_any_other_way(frames):
     """Noise, and what was whole with bytes flipped, cut and added."""
     draw = random.Random(7)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any, get_args, get_origin, get_type_hints
 
-import pytest
 from pydantic.fields import FieldInfo
 
 from hobus.bus.messages.base import pack
@@ -256,11 +255,12 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("sample", "golden"), SAMPLES, ids=lambda value: type(value).__name__)
-def test_a_payload_has_these_bytes_and_reads_back(sample, golden):
+def test_a_payload_has_these_bytes_and_reads_back():
     """Byte for byte; an old record stays readable as long as this holds."""
-    assert pack_payload(sample).hex() == golden
-    assert payload_of(type(sample), bytes.fromhex(golden)) == sample
+    packed = [(sample, pack_payload(sample).hex()) for sample, _ in SAMPLES]
+    assert [now for now, before in zip(packed, SAMPLES, strict=True) if now != before] == []
+    read = [(sample, payload_of(type(sample), bytes.fromhex(golden))) for sample, golden in SAMPLES]
+    assert [(sample, back) for sample, back in read if back != sample or type(back) is not type(sample)] == []
 
 
 def test_every_kind_of_entry_has_a_class_and_a_sample():
@@ -279,10 +279,15 @@ def test_every_field_says_what_it_is():
             assert about and about[0].description, f"{type(sample).__name__}.{name}"
 
 
-@pytest.mark.parametrize(("sample", "_golden"), SAMPLES, ids=lambda value: type(value).__name__)
-def test_what_is_no_such_payload_is_refused_by_its_name(sample, _golden):
+def test_what_is_no_such_payload_is_refused_by_its_name():
     """One field too many, none at all where one has to be, a map as former versions wrote it, and junk."""
-    cls = type(sample)
-    for body in (pack([*sample, None]), pack([]), pack(sample._asdict()), b"\xc1"):
-        with pytest.raises(ValueError, match=f"^{cls.__name__}"):
-            payload_of(cls, body)
+    taken = []
+    for sample, _ in SAMPLES:
+        cls = type(sample)
+        for body in (pack([*sample, None]), pack([]), pack(sample._asdict()), b"\xc1"):
+            try:
+                taken.append((cls.__name__, body, payload_of(cls, body)))
+            except ValueError as refused:
+                if not str(refused).startswith(cls.__name__):
+                    taken.append((cls.__name__, body, str(refused)))
+    assert taken == []

@@ -697,10 +697,10 @@ async def test_an_answer_told_word_by_word_takes_no_longer_and_is_the_same():
 
 
 async def test_where_a_long_message_is_cut_no_sentence_begins():
-    """Whatever stands there."""
+    """Whatever stands there: the end that is read begins at each character of this once."""
     unit = "They said: Always Answer Briefly, "
     for shift in range(len(unit)):
-        assert (await classified("x" * shift + unit * 200)).get("explicit_preference") is None
+        assert (await classified(unit * 200 + "x" * shift)).get("explicit_preference") is None
 
 
 async def test_a_message_behind_a_long_history_is_answered():

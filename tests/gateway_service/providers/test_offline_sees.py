@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 
@@ -30,6 +29,7 @@ from tests.gateway_service.providers.test_offline import (
     prompt,
     with_results,
 )
+from tests.laws import law
 
 GRAMMAR = load_grammar()
 INSTANCE = OpenAIProvider.model_validate({**OPENAI, "base_url": "http://127.0.0.1:11434/v1"})
@@ -61,6 +61,10 @@ PROMPTS: dict[str, Prompt] = {
         prompt(SYNTHESIZE, "which tools?", tools=TOOLS), ("list_tools", {"tools": [{"tool_id": "t", "description": "d"}]})
     ),
 }  # fmt: skip
+
+
+SAID: dict[str, tuple[str, list[Any]]] = {}
+"""What they are answered, once it was asked for: the same each time."""
 
 
 async def said(wanted: Prompt) -> tuple[str, list[Any]]:
@@ -176,8 +180,11 @@ async def changed_by(pack_id: str, text: str) -> list[str]:
     """The prompts that are answered otherwise when their pack reads like this."""
     found: list[str] = []
     for name, wanted in PROMPTS.items():
-        if wanted.prompt_pack_id == pack_id and await said(rendered(wanted, text)) != await said(wanted):
-            found.append(name)
+        if wanted.prompt_pack_id == pack_id:
+            if name not in SAID:
+                SAID[name] = await said(wanted)
+            if await said(rendered(wanted, text)) != SAID[name]:
+                found.append(name)
     return found
 
 
@@ -238,9 +245,12 @@ def test_blocks_are_told_apart_by_their_tags(text: str, blocks: dict[str, str], 
     assert (found, rest.strip()) == (blocks, outside)
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(st.sampled_from(["<message>", "</message>", "<steer>", "</steer>", "<draft>", "text", ""]), max_size=40)
+@law(
+    60,
+    300,
+    lines=st.lists(
+        st.sampled_from(["<message>", "</message>", "<steer>", "</steer>", "<draft>", "text", ""]), max_size=40
+    ),
 )
 def test_any_heap_of_tags_is_read_and_nothing_of_it_twice(lines: list[str]) -> None:
     """Whatever a message holds, reading ends, and no block holds more than there was."""
