@@ -14,7 +14,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import structlog
 from hypothesis import HealthCheck, settings
 
 import hobus.launch.process  # noqa: F401 - first: as in every process of a cluster, no traceback is painted, for 0.1 s each
@@ -57,16 +56,6 @@ os.environ["NO_COLOR"] = "1"
 for _signal, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_signal) is signal.SIG_IGN:
         signal.signal(_signal, _usual)
-
-# What a test's actors log is shown where the test fails; a traceback with frames and colours costs a hundred times its text.
-structlog.configure(
-    processors=[
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.format_exc_info,
-        structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
-    ],
-)
 
 
 def _loaded_when_used(name: str) -> None:
