@@ -23,16 +23,25 @@ LOCKED = serialization.BestAvailableEncryption(b"word")
 
 
 @functools.cache
-def pem(kind: str, form: str = "PKCS8", *, is_locked: bool = False) -> str:
-    """The file of a private key that was just made."""
-    make = {
+def private_key(kind: str):
+    """One that was just made; not of primes where they take long to find, for its file looks the same."""
+    of_dsa = dsa.DSAParameterNumbers(p=2**2_047 + 1, q=2**255 + 1, g=3)
+    exponent = 2**254 + 1
+    return {
         "rsa": lambda: rsa.generate_private_key(65_537, 2_048),
-        "dsa": lambda: dsa.generate_private_key(2_048),
+        "dsa": lambda: dsa.DSAPrivateNumbers(
+            exponent, dsa.DSAPublicNumbers(pow(of_dsa.g, exponent, of_dsa.p), of_dsa)
+        ).private_key(),
         "ec": lambda: ec.generate_private_key(ec.SECP256R1()),
         "ed25519": ed25519.Ed25519PrivateKey.generate,
-    }[kind]
+    }[kind]()
+
+
+@functools.cache
+def pem(kind: str, form: str = "PKCS8", *, is_locked: bool = False) -> str:
+    """Its file."""
     how = LOCKED if is_locked else PLAIN
-    return make().private_bytes(PEM, getattr(serialization.PrivateFormat, form), how).decode()
+    return private_key(kind).private_bytes(PEM, getattr(serialization.PrivateFormat, form), how).decode()
 
 
 def lines_of(text: str) -> list[str]:
@@ -73,7 +82,6 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", list(FORMS.values()), ids=list(FORMS))
 @pytest.mark.parametrize(
     ("kind", "kept", "is_locked"),
     [
@@ -82,9 +90,10 @@ FORMS = {
         ("ed25519", "OpenSSH", False),
     ],
 )  # fmt: skip
-def test_a_private_key_is_known_by_its_body_whatever_stands_around_it(kind, kept, is_locked, form):
+def test_a_private_key_is_known_by_its_body_whatever_stands_around_it(kind, kept, is_locked):
     """By the first bytes of what its base64 or hex holds."""
-    assert key_rule(form(pem(kind, kept, is_locked=is_locked))) is not None
+    key = pem(kind, kept, is_locked=is_locked)
+    assert [form for form, written in FORMS.items() if key_rule(written(key)) is None] == []
 
 
 VALUE = b64(bytes(range(7, 39)))
@@ -201,10 +210,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("finds", [key_rule, looks_secret])
-@pytest.mark.parametrize(("first", "again", "last"), HOSTILE)
-def test_a_text_four_times_as_long_takes_about_four_times_as_long(finds, first, again, last):
+def test_a_text_four_times_as_long_takes_about_four_times_as_long(finds):
     """Whoever wrote it: an executor that looks at a text does nothing else meanwhile."""
-    assert is_linear(finds, first, again, last)
+    assert [text for text in HOSTILE if not is_linear(finds, *text)] == []
 
 
 @given(st.text())
