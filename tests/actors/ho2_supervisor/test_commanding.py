@@ -388,7 +388,7 @@ def test_leased_run_ends_when_nobody_renews_it(is_killed: bool) -> None:
 
         async def run() -> TurnResult:
             await rig.start_session()
-            for beat in range(6):
+            for beat in range(4):
                 reply = await rig.asked("i1", "hello", lease=True, timeout_s=100)
                 assert reply.lease_id
                 heartbeat = LeaseHeartbeat(lease_id=reply.lease_id, heartbeat_at=iso(rig.host.now()))
