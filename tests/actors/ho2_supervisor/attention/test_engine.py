@@ -276,7 +276,7 @@ FRAGMENTS = st.lists(
 
 
 @law(
-    20, 150,
+    40, 150,
     pipeline=st.lists(STAGES, min_size=1, max_size=7),
     given_=st.fixed_dictionaries(dict.fromkeys(("memory", "history", "liveness", "file_read", "horizontal_search"), FRAGMENTS)),
     tokens_max=st.integers(1, 60),
