@@ -196,7 +196,7 @@ def orders_of_a_steered_run(killed_in: int | None) -> dict[str, list[tuple[str, 
                 await rig.until(at_work)
                 await rig.command(Steer(text="be brief"), "s1")
                 if killed_in is not None:
-                    await rig.until(lambda view: view.run is not None and view.run.rounds >= killed_in)
+                    await rig.until(lambda view, begun=killed_in: view.run is not None and view.run.rounds >= begun)
                     rig.supervise()
                     rig.world.kill(rig.instances[0])
             return turn.result()
