@@ -1,8 +1,8 @@
-"""Laws that hold of whatever is drawn: of a few examples in the unmarked suite, of many where slow tests run."""
+"""Laws that hold of whatever is drawn, of a few examples in the unmarked suite, of many where slow tests run; and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -20,5 +20,27 @@ def law(few: int, many: int, **drawn: SearchStrategy[Any]) -> Callable[[Callable
         test.__name__, test.__qualname__, test.__doc__ = holds.__name__, holds.__qualname__, holds.__doc__
         test.__module__ = holds.__module__
         return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])(test)
+
+    return tested
+
+
+def of_each(rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """One test of a whole table of small rows (a tuple is several arguments); it tells every row that is wrong, and why."""
+
+    def tested(holds: Callable[..., None]) -> Callable[[], None]:
+        def test() -> None:
+            wrong: list[AssertionError] = []
+            for row in rows:
+                try:
+                    holds(*row if isinstance(row, tuple) else (row,))
+                except AssertionError as fault:
+                    fault.add_note(f"row: {row!r}")
+                    wrong.append(fault)
+            if wrong:
+                raise ExceptionGroup(f"{len(wrong)} rows", wrong)
+
+        test.__name__, test.__qualname__, test.__doc__ = holds.__name__, holds.__qualname__, holds.__doc__
+        test.__module__ = holds.__module__
+        return test
 
     return tested

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from bench.builders import shipped_with
@@ -266,11 +267,11 @@ class Rig(SimulatedRig):
     # --- the record ---------------------------------------------------------------------------------------------------
 
     async def write(self, *entries: WriteEntry) -> list[Ack]:
-        """Each by the role that writes such entries."""
+        """Each by the role that writes such entries, together with those of the same role beside it."""
         return [
             ack
-            for entry in entries
-            for ack in await self.ledger_client("host" if entry.event_type == "TurnDegraded" else "ho2").write([entry])
+            for role, of_role in groupby(entries, lambda entry: "host" if entry.event_type == "TurnDegraded" else "ho2")
+            for ack in await self.ledger_client(role).write(list(of_role))
         ]
 
 

@@ -29,6 +29,7 @@ from tests.actors.ho3_memory.builders import (
     us,
     weighed,
 )
+from tests.laws import law
 
 OTHER = "domain:docs"
 BISTABLE = {"gate_mode": "bistable", "gate_high": 3.0, "gate_low": 1.5, "evidence_half_life_hours": 48.0}
@@ -431,7 +432,15 @@ def bytes_of(memory, as_of):
     return [canonical_bytes(answer) for answer in answers], memory.counts(as_of)
 
 
-@given(FACTS, st.randoms(use_true_random=False), MODES, st.integers(0, 450), st.integers(-1, 25))
+@law(
+    20,
+    200,
+    facts=FACTS,
+    draw=st.randoms(use_true_random=False),
+    mode=MODES,
+    hours=st.integers(0, 450),
+    seq=st.integers(-1, 25),
+)
 def test_the_state_does_not_depend_on_the_order_in_which_facts_arrive(facts, draw, mode, hours, seq):
     """The record's own sequence and event times decide, so that a rebuild gives the same bytes."""
     shuffled = list(facts)
@@ -440,7 +449,7 @@ def test_the_state_does_not_depend_on_the_order_in_which_facts_arrive(facts, dra
     assert bytes_of(memory_of(*shuffled, **mode), as_of) == bytes_of(memory_of(*facts, **mode), as_of)
 
 
-@given(FACTS, st.integers(0, 25), MODES, st.integers(0, 450))
+@law(20, 200, facts=FACTS, cut=st.integers(0, 25), mode=MODES, hours=st.integers(0, 450))
 def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hours):
     """Whatever is appended afterwards, and whatever its event time: the same bytes."""
     memory = memory_of(*facts[:cut], **mode)
@@ -451,7 +460,7 @@ def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hour
         assert bytes_of(memory, as_of) == before
 
 
-@given(FACTS, MODES, st.integers(0, 6000), st.integers(-1, 25))
+@law(20, 200, facts=FACTS, mode=MODES, hours=st.integers(0, 6000), seq=st.integers(-1, 25))
 def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours, seq):
     """With the index of fresh signals and without: the same lines, hours and months after the last event."""
     as_of = moment(hours, seq)
@@ -463,13 +472,13 @@ def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours,
 
 
 def test_a_read_costs_what_is_fresh_and_not_what_ever_was(monkeypatch):
-    """A thousand habits of a year ago: their artifacts are not looked at, as of now and as of a moment before."""
+    """A hundred habits of a year ago: their artifacts are not looked at, as of now and as of a moment before."""
     looked = []
     monkeypatch.setattr(
         agent_memory, "state_of", lambda *args, **kwargs: looked.append(args) or state_of(*args, **kwargs)
     )
     memory = memory_of()
-    for number in range(1000):
+    for number in range(100):
         name = f"tool:old{number}"
         memory.apply(seen(2 * number, number / 1000, 0, name))
         memory.apply(logged(artifact(name, hours=number / 1000, source_signal_ids=[name]), 2 * number + 1))
@@ -492,17 +501,17 @@ def test_a_page_of_overlays_says_of_each_what_a_look_at_all_says(facts, hours, s
 
 
 def test_a_page_of_ones_own_lines_costs_nothing_of_anothers(monkeypatch):
-    """A thousand of one principal, one of another who asks: one is looked at."""
+    """A hundred of one principal, one of another who asks: one is looked at."""
     looked = []
     monkeypatch.setattr(artifacts, "state_of", lambda *args, **kwargs: looked.append(args) or state_of(*args, **kwargs))
-    memory = memory_of(*[logged(artifact(str(number), hours=number), number) for number in range(1000)])
+    memory = memory_of(*[logged(artifact(str(number), hours=number), number) for number in range(100)])
     memory.apply(logged(artifact("theirs", principal=BOB), 1000))
     for as_of in (moment(2000), moment(2000, seq=1000), moment(-1)):
         list(memory.artifacts.overlays(as_of, signal_id=None, principal=BOB, active_only=False))
     assert len(looked) == 2
 
 
-@given(FACTS, MODES, st.integers(0, 450), st.integers(-1, 25))
+@law(20, 200, facts=FACTS, mode=MODES, hours=st.integers(0, 450), seq=st.integers(-1, 25))
 def test_no_signal_has_two_lines_in_one_prompt(facts, mode, hours, seq):
     """At most one artifact per signal, and it is the newest of those that ever held; nothing pending or off is among them."""
     as_of = moment(hours, seq)

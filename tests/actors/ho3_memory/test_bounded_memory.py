@@ -3,7 +3,6 @@
 import random
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
@@ -28,6 +27,7 @@ from tests.actors.ho3_memory.builders import (
     weighed,
 )
 from tests.actors.ho3_memory.spilling import Spilling
+from tests.laws import law
 
 PRINCIPALS = (LOCAL, "key/bob", None)
 SIGNALS = ("tool:a", "tool:b", "tool:c", "explicit:d")
@@ -147,7 +147,7 @@ def compare(facts, asked, mode, residence):
         assert small.has_failure(one.submission_id) == (one.kind == "failure")
 
 
-@given(FACTS, ASKED, st.integers(0, len(MODES) - 1), st.randoms(use_true_random=False))
+@law(20, 200, facts=FACTS, asked=ASKED, mode=st.integers(0, len(MODES) - 1), draw=st.randoms(use_true_random=False))
 def test_what_is_out_of_ram_is_answered_as_if_it_were_there(facts, asked, mode, draw):
     """Whatever is told in whatever order, and whatever is asked in between, as of now and of any earlier moment."""
     if draw.random() < 0.3:
@@ -157,7 +157,7 @@ def test_what_is_out_of_ram_is_answered_as_if_it_were_there(facts, asked, mode, 
     assert residence.here_count <= 1 and not residence.faults
 
 
-@given(FACTS, ASKED, st.integers(0, len(MODES) - 1), st.integers(0, 6000))
+@law(20, 200, facts=FACTS, asked=ASKED, mode=st.integers(0, len(MODES) - 1), capacity_bytes=st.integers(0, 6000))
 def test_on_a_full_disk_the_rest_stays_in_ram(facts, asked, mode, capacity_bytes):
     """Some goes out, some does not; the answers are the same."""
     residence = Spilling(capacity_bytes=capacity_bytes)
@@ -191,7 +191,7 @@ def test_the_spill_file_does_not_grow_while_things_go_out_and_come_in(seed):
     for one in facts:
         memory.apply(one)
     sizes = []
-    for _ in range(6):
+    for _ in range(4):
         for _, question, as_of in asked:
             answer(memory, question, as_of)
         sizes.append(len(residence.content))

@@ -13,6 +13,7 @@ from hobus.actors.ho3_memory.number_set import NumberSet, united
 from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.timed import Timed
 from tests.actors.ho3_memory.builders import session
+from tests.laws import law
 
 BYTES_PER_SESSION_MAX = 64
 """Its name and its place in the clock of its principal; 0.3 KB when each was an object of its own."""
@@ -33,7 +34,7 @@ NAMES = st.one_of(
 )  # fmt: skip
 
 
-@given(st.lists(NAMES, max_size=30))
+@law(20, 200, names=st.lists(NAMES, max_size=30))
 def test_a_name_comes_back_as_it_was(names):
     """A uuid as it is written, and anything else."""
     numbered = Names()

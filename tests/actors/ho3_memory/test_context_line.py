@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.context_line import fault_of_line
+from tests.laws import of_each
 
 GOOD = (
     "The user prefers short answers.",
@@ -115,13 +116,13 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("line", GOOD)
+@of_each(GOOD)
 def test_a_plain_sentence_passes(line):
     """Abbreviations, numbers and other scripts are no second sentence."""
     assert fault_of_line(line, chars_max=240) == ""
 
 
-@pytest.mark.parametrize(("line", "why"), BAD.items())
+@of_each(BAD.items())
 def test_what_could_act_as_more_than_a_line_is_refused(line, why):
     """The fault says what it is."""
     assert re.search(why, fault_of_line(line, chars_max=240))

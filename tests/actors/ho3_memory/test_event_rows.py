@@ -45,7 +45,7 @@ def test_at_one_time_the_id_decides():
     assert [rows.event_id(place) for place in rows.counted(PointInTime(5, 0))] == ["b"]
 
 
-@pytest.mark.parametrize("events", [4_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("events", [1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_large_habit_is_small(events):
     """Thousands of events, three a session, followed by its gate: so many bytes each, sessions included."""
     rules = config(gate_mode="bistable", evidence_half_life_sessions=8)

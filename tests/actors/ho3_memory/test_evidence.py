@@ -10,6 +10,7 @@ from hobus.actors.ho3_memory.event_rows import EventRows, SignalEvent
 from hobus.actors.ho3_memory.evidence import NOTHING, EvidenceTrace, Level
 from hobus.actors.ho3_memory.names import Names
 from tests.actors.ho3_memory.builders import config, us
+from tests.laws import law
 
 RULES = config(gate_high=5.0, gate_low=3.0, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0)
 
@@ -115,7 +116,7 @@ def test_evidence_is_bounded_by_sessions_and_by_events(events, hours):
     assert not level.is_open or level.evidence >= RULES.gate_low
 
 
-@given(EVENTS, EVENTS, st.integers(0, 500))
+@law(20, 200, events=EVENTS, more=EVENTS, hours=st.integers(0, 500))
 def test_later_events_change_no_earlier_level(events, more, hours):
     """What is asked as of a time does not depend on what comes after it."""
     later = [one._replace(event_id=f"later{one.event_id}", seq=1000 + one.seq) for one in more if one.at_us > us(hours)]

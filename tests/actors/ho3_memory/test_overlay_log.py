@@ -1,11 +1,11 @@
 """An artifact's life: every change is an entry, the log's order decides, and the past stays as it was."""
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, Standing, state_of
 from tests.actors.ho3_memory.builders import artifact, at, confirmed, logged, moment, off, on, weighed
+from tests.laws import law
 
 
 def log_of(*changes):
@@ -142,7 +142,7 @@ def change_of(seq, said):
     return {"off": off, "weight": weighed, "made": made}[kind](seq, hours, *rest)
 
 
-@given(CHANGES, CHANGES, st.integers(-1, 25))
+@law(20, 200, said=CHANGES, later=CHANGES, hours=st.integers(-1, 25))
 def test_later_entries_change_no_answer_of_before(said, later, hours):
     """As of the same time and sequence: the same artifact for ever."""
     log = log_of(made(0), *(change_of(seq, one) for seq, one in enumerate(said, start=1)))
@@ -153,7 +153,7 @@ def test_later_entries_change_no_answer_of_before(said, later, hours):
         assert log.overlay(moment(hours, head), is_superseded=False) == before
 
 
-@given(CHANGES, st.integers(-1, 25))
+@law(20, 200, said=CHANGES, hours=st.integers(-1, 25))
 def test_the_answer_for_now_is_the_one_from_folding_every_entry(said, hours):
     """The kept state and a fold over the whole life agree, also when entries arrived out of order."""
     changes = [made(0), *(change_of(seq, one) for seq, one in enumerate(said, start=1))]

@@ -1,6 +1,5 @@
 """Which artifacts newer ones have superseded: kept up with each change, and what the definition says."""
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.overlay_logs import OverlayLogs
@@ -18,6 +17,7 @@ from tests.actors.ho3_memory.builders import (
     session,
     weighed,
 )
+from tests.laws import law
 
 SIGNALS = ("tool:a", "tool:b", "tool:c")
 CHANGES = {"off": off, "on": on, "confirmed": confirmed}
@@ -109,7 +109,7 @@ class Kept:
         return [(log, standing) for _, log, standing in self.shelf.standing(as_of, signal_ids)]
 
 
-@given(SAID, st.integers(0, 12), st.integers(0, 14))
+@law(20, 200, said=SAID, hours=st.integers(0, 12), seq=st.integers(0, 14))
 def test_what_is_kept_is_what_the_definition_says(said, hours, seq):
     """As of now after every change, whether anybody read in between or not; and as of any earlier moment."""
     kept = Kept()

@@ -9,6 +9,7 @@ from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog
 from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, config, moment, session, us
+from tests.laws import law
 
 RULES = config(
     gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0,
@@ -79,7 +80,7 @@ def answers(log, as_of):
     return log.tally(as_of), log.level(as_of), None if accumulator is None else canonical_bytes(accumulator)
 
 
-@given(EVENTS, st.randoms(use_true_random=False), MOMENTS)
+@law(20, 200, events=EVENTS, draw=st.randoms(use_true_random=False), as_of=MOMENTS)
 def test_the_order_of_arrival_does_not_matter(events, draw, as_of):
     """Any order gives the same bytes; asking in between changes nothing."""
     shuffled = list(events)
@@ -91,7 +92,13 @@ def test_the_order_of_arrival_does_not_matter(events, draw, as_of):
     assert answers(log, as_of) == answers(log_of(*events), as_of)
 
 
-@given(EVENTS, st.lists(st.tuples(st.integers(0, 100), st.integers(0, 3)), max_size=10), st.integers(-1, 110))
+@law(
+    20,
+    200,
+    events=EVENTS,
+    later=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 3)), max_size=10),
+    hours=st.integers(-1, 110),
+)
 def test_what_is_appended_later_changes_no_answer_of_before(events, later, hours):
     """Asked again as of the same time and sequence, whatever came since and however old it is: the same bytes."""
     log = log_of(*events)

@@ -106,7 +106,7 @@ def test_on_a_full_disk_memory_goes_on_and_says_so():
 def test_a_rebuild_keeps_little_while_it_reads(monkeypatch):
     """Without a checkpoint a long record is read page by page: neither facts nor events gather in RAM."""
     with cluster(resident_mb_max=0.000_001, checkpoint_entries=10, rebuild_page=7, signals_max=64) as made:
-        for first in range(0, 300, 50):
+        for first in range(0, 100, 50):
             made.log(*(signal(number, number, number % 9) for number in range(first, first + 50)))
             made.log_overlay(artifact(str(first), hours=first + 50))
         before = state(made)
@@ -121,4 +121,4 @@ def test_a_rebuild_keeps_little_while_it_reads(monkeypatch):
         monkeypatch.setattr(Memory, "ready", watched)
         made.restart_memory()
         assert state(made) == before
-        assert len(waiting) == 306 and max(waiting) <= 30
+        assert len(waiting) == 102 and max(waiting) <= 30

@@ -263,15 +263,15 @@ def test_many_at_once_are_applied_in_the_order_of_the_record():
                     group.create_task(
                         made.request(m.LogSignal(agent_id=AGENT, signal=signal(n, 100 - n, n)), m.SignalsLogged)
                     )
-                    for n in range(40)
+                    for n in range(15)
                 ]
             return [task.result() for task in tasks]
 
         answers = made.world.run(all_at_once())
         assert all(answer.new_count == 1 for answer in answers)
         head = made.run(made.entries())[-1].sequence
-        assert made.stats().applied_seq == head and made.stats().events == 40
-        assert made.signals().signals[0].event_ids == [event_id(n) for n in reversed(range(40))]
+        assert made.stats().applied_seq == head and made.stats().events == 15
+        assert made.signals().signals[0].event_ids == [event_id(n) for n in reversed(range(15))]
         before = state(made)
         made.restart_memory()
         assert state(made) == before

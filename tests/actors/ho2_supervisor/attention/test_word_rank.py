@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.attention.word_rank import ranked
+from tests.laws import law
 
 TEXTS = ["the ledger keeps the record", "the gateway asks providers", "LÉDGER ledger: a chain of entries", ""]
 
@@ -33,7 +33,7 @@ def test_a_score_is_a_share_of_the_most_that_a_text_could_have() -> None:
     assert 0 < lower.score < best.score == same.score < 1
 
 
-@given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=60))
+@law(20, 200, texts=st.lists(st.text(max_size=60), max_size=6), words=st.text(max_size=60))
 def test_any_texts_and_words_are_ranked(texts: list[str], words: str) -> None:
     """Quotes, zeros, halves of pairs: nothing is syntax; the same again is the same."""
     found = ranked(texts, words, words_max=8)

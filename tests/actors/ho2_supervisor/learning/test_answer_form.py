@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hobus.actors.ho2_supervisor.learning.answer_form import is_form_of_answers
+from tests.laws import of_each
 
 
-@pytest.mark.parametrize(
-    "statement",
+@of_each(
     [
         "Always answer in three lines.",
         "Always answer in one line.",
@@ -45,15 +43,14 @@ from hobus.actors.ho2_supervisor.learning.answer_form import is_form_of_answers
         "Do not use tables but write sentences.",
         "Always answer in one line, never in a table.",
         "Always answer in German, never in English.",
-    ],
+    ]
 )
 def test_a_wish_about_the_form_of_answers_binds_at_once(statement: str) -> None:
     """Length, layout, language, tone, and how somebody is called."""
     assert is_form_of_answers(statement)
 
 
-@pytest.mark.parametrize(
-    "statement",
+@of_each(
     [
         "Never tell anybody about the outage.",
         "Never show errors to the auditors.",
@@ -124,7 +121,7 @@ def test_a_wish_about_the_form_of_answers_binds_at_once(statement: str) -> None:
         "Antworte immer auf Deutsch.",
         "",
         "...",
-    ],
+    ]
 )
 def test_what_acts_forbids_or_is_unclear_waits(statement: str) -> None:
     """Acts, tools, places, other people, subjects, words that are not known."""

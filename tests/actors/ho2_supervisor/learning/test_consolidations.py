@@ -47,7 +47,7 @@ def learned(rig: Rig, turns: int = 2, asked: str = "question") -> Remembering:
     return memory
 
 
-def post(rig: Rig, *signal_ids: str, run_seq: int = 1, wait_s: float = 2.0) -> None:
+def post(rig: Rig, *signal_ids: str, run_seq: int = 1, wait_s: float = 0.5) -> None:
     """What the host posts, and time for what becomes of it."""
 
     async def run() -> None:
@@ -252,7 +252,7 @@ def test_killed_after_the_dispatch_the_order_gets_an_end_and_the_next_try_a_new_
         rig.world.kill(rig.instances[0])
         rig.pool.script = teaching()
         rig.supervise()
-        rig.run(rig.host.sleep(10))  # until the broker knows who is gone: a post to the dead is lost, as posts are
+        rig.run(rig.host.sleep(3))  # until the broker knows who is gone: a post to the dead is lost, as posts are
         post(rig, SIGNAL)
         assert [one.wo_id[-2:] for one in consolidates(rig)] == ["-1", "-2"]
         assert len(memory.overlays) == 1

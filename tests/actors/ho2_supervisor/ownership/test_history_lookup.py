@@ -34,12 +34,12 @@ def test_memory_of_inputs_and_commands_is_bounded() -> None:
     """However many there were, the newest ones alone stay in memory, and in a snapshot."""
     with Rig(*FEW) as rig:
         rig.run(rig.start_session())
-        rig.run(turns(rig, 7))
-        for number in range(4):
+        rig.run(turns(rig, 4))
+        for number in range(3):
             rig.run(command(rig, f"c{number}"))
         record = session_of(rig).record
-        assert list(record.inputs) == ["i5", "i6"]
-        assert list(record.commands) == ["c2", "c3"]
+        assert list(record.inputs) == ["i2", "i3"]
+        assert list(record.commands) == ["c1", "c2"]
         assert record.inputs_forgotten
         assert not record.unrequested_forgotten
 
@@ -48,7 +48,7 @@ def test_old_input_gets_its_answer_and_nothing_runs() -> None:
     """The ledger refuses its second RunRequested; its recorded answer is given, the same bytes, by whoever owns it."""
     with Rig(*FEW) as rig:
         rig.run(rig.start_session())
-        first = rig.run(turns(rig, 5))
+        first = rig.run(turns(rig, 4))
         sent = len(rig.pool.received)
         again = rig.run(turns(rig, 2))
         assert again == first[:2]
@@ -60,14 +60,14 @@ def test_old_input_gets_its_answer_and_nothing_runs() -> None:
         assert len(rig.pool.received) == sent
         assert rig.run(rig.turn("new", "another question")).outcome == "success"
         journal = names(rig.run(rig.entries()))
-        assert journal.count("RunRequested") == journal.count("RunCompleted") == 6
+        assert journal.count("RunRequested") == journal.count("RunCompleted") == 5
 
 
 def test_old_input_with_another_text_is_a_conflict() -> None:
     """As it is while it is in memory."""
     with Rig(*FEW) as rig:
         rig.run(rig.start_session())
-        rig.run(turns(rig, 5))
+        rig.run(turns(rig, 3))
         with pytest.raises(RuntimeFault) as raised:
             rig.run(rig.turn("i0", "something else"))
         assert raised.value.code == "input_conflict"
@@ -78,7 +78,7 @@ def test_old_input_is_answered_while_another_runs_and_after_the_end() -> None:
     """A known input comes first, whatever the session is by now."""
     with Rig(*FEW) as rig:
         rig.run(rig.start_session())
-        first = rig.run(turns(rig, 5))
+        first = rig.run(turns(rig, 3))
         rig.pool.delay_s = lambda _: 1.0
 
         async def run() -> TurnResult:
@@ -110,7 +110,7 @@ def test_old_failed_input_has_failed() -> None:
             with pytest.raises(RuntimeFault) as raised:
                 rig.run(rig.turn("f", "bad question"))
             assert raised.value.code == "execution_error"
-            rig.run(turns(rig, 4))
+            rig.run(turns(rig, 3))
         assert names(rig.run(rig.entries())).count("RunFailed") == 1
 
 
@@ -130,7 +130,7 @@ def test_old_cancelled_input_gets_the_result_that_was_recorded() -> None:
 
         cancelled = rig.run(run())
         assert cancelled.code == "cancelled" and cancelled.cost.llm_calls
-        rig.run(turns(rig, 5))
+        rig.run(turns(rig, 3))
         assert "c" not in session_of(rig).record.inputs
         assert rig.run(rig.turn("c", "a long one")) == cancelled
 
@@ -159,7 +159,7 @@ def test_ordinary_new_input_asks_the_ledger_nothing(monkeypatch: pytest.MonkeyPa
     with Rig(*FEW) as rig:
         rig.run(rig.start_session())
         questions.clear()
-        rig.run(turns(rig, 6))
+        rig.run(turns(rig, 4))
         assert questions.counts("ho2").keys() == {"ledger.write"}
         questions.clear()
         rig.run(turns(rig, 1))
@@ -177,7 +177,7 @@ def test_old_command_is_acknowledged_again_and_applied_once() -> None:
     """Rejected or applied, its verdict is the recorded one; a run that is active goes on undisturbed."""
     with Rig(*FEW) as rig:
         rig.run(rig.start_session())
-        first = [rig.run(command(rig, f"c{number}")) for number in range(5)]
+        first = [rig.run(command(rig, f"c{number}")) for number in range(3)]
         assert {verdict.outcome for verdict in first} == {"rejected"}
         rig.pool.delay_s = lambda _: 1.0
 
@@ -191,4 +191,4 @@ def test_old_command_is_acknowledged_again_and_applied_once() -> None:
 
         again = rig.run(run())
         assert (again.outcome, again.reason, again.is_repeat) == ("rejected", first[0].reason, True)
-        assert names(rig.run(rig.entries())).count("HostCommandReceived") == 5
+        assert names(rig.run(rig.entries())).count("HostCommandReceived") == 3

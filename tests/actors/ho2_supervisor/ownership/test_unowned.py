@@ -92,7 +92,7 @@ def left_at(rig: Rig, seconds: float) -> list[str]:
 def test_a_missing_supervisor_is_looked_for_at_the_configured_interval(interval_ms: int, owners: int):
     """`ho2.owners_interval_ms` after the last look at the latest."""
     with Rig(("ho2.owners_interval_ms", interval_ms)) as rig:
-        assert left_at(rig, 10).count("TookOver") == owners
+        assert left_at(rig, 4).count("TookOver") == owners
 
 
 def test_what_stands_before_the_newest_mark_is_asked_of_those_alone_whom_it_names():
@@ -145,7 +145,7 @@ def test_a_message_that_waited_is_found_behind_a_long_turn():
         assert requested() == ["i1"]
         assert [one.event_type for one in rig.run(rig.entries())[-3:]].count("HostCommandReceived") == 0
         rig.supervise()
-        rig.run(rig.host.sleep(20))
+        rig.run(rig.host.sleep(12))
         assert requested() == ["i1", "followup:f1"]
         assert ended(rig) == 2
 
@@ -185,7 +185,7 @@ def test_a_take_over_that_nobody_heard_of_is_followed_by_another():
                     rig.kill_ledger()
                     await rig.host.sleep(20)
                     rig.start_ledger()
-                await rig.host.sleep(20)
+                await rig.host.sleep(12)
                 return killed_at
 
             killed_at = rig.run(run())
@@ -206,7 +206,7 @@ def test_a_run_whose_end_a_full_disk_did_not_take_is_over_once_there_is_space():
             medium = rig.world.disk("ledger").medium
             capacity = medium.capacity_bytes
             medium.capacity_bytes = medium.used_bytes() + 1_000
-            await rig.host.sleep(20)
+            await rig.host.sleep(12)
             medium.capacity_bytes = capacity
             await rig.host.sleep(10)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, Item, LivenessState, reduce_liveness
@@ -17,6 +16,7 @@ from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import Escalation
 from hobus.bus.record.session_facts import SessionEvent, SessionFact
 from tests.actors.ho2_supervisor.journals import SESSION, at
+from tests.laws import law
 
 RUN = RunId(session_id=SESSION, run_seq=1)
 STEP = StepId(turn_id=TurnId(run_id=RUN, turn_seq=1), step_seq=1)
@@ -202,7 +202,7 @@ HISTORY = (
 )  # fmt: skip
 
 
-@given(st.permutations(HISTORY), st.integers(0, len(HISTORY)))
+@law(20, 200, shuffled=st.permutations(HISTORY), told=st.integers(0, len(HISTORY)))
 def test_shuffled_input_gives_the_same_state(shuffled: list[Entry], told: int) -> None:
     """Whatever the order, and in whichever argument an entry comes, and however often."""
     expected = reduce_liveness(HISTORY, [])

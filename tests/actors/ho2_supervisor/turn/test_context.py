@@ -184,9 +184,9 @@ def test_facts_of_the_record_are_those_of_before_the_turn() -> None:
     """The newest first, of this session; what the turn itself has written meanwhile is not among them."""
     query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 2}}
     with Rig(templates=[template(query)]) as rig:
-        for number in range(1, 5):
-            turns(rig, 1, first=number)
-            rig.run(rig.host.sleep(1))  # the index is behind by up to 200 ms
+        turns(rig, 3)
+        rig.run(rig.host.sleep(1))  # the index is behind by up to 200 ms
+        turns(rig, 1, first=4)
         shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
         assert [line.split("(")[1] for line in shown.splitlines()] == [
             f"RunCompleted:{SESSION}-3)", f"RunCompleted:{SESSION}-2)",
@@ -206,30 +206,39 @@ def test_facts_of_every_kind_and_stream_are_listed(config: dict[str, Any], kind:
             rig.run(rig.ledger_client("host").write([WriteEntry(
                 submission_id="DEGRADATION:x", stream="governance", event_type="DEGRADATION", at_us=1, bodies=[pack_payload(note)]
             )]))  # fmt: skip
-        for number in range(1, 4):
-            turns(rig, 1, first=number)
-            rig.run(rig.host.sleep(1))
+        turns(rig, 2)
+        rig.run(rig.host.sleep(1))
+        turns(rig, 1, first=3)
         [*_, (_, payload)] = contexts(rig)
         assert (payload.stages[0].status, payload.warnings) == ("ok", ())
         shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
         assert shown and all(kind in line for line in shown.splitlines())
 
 
-@pytest.mark.parametrize(("queries", "runs"), [(9, [9, 8, 7, 6, 5, 4]), (2, [9, 8, 7, 6])])
-def test_facts_are_looked_for_page_after_page(queries: int, runs: list[int]) -> None:
+def test_facts_are_looked_for_page_after_page() -> None:
     """As many as the stage may give, whatever a page holds; each page is a question, and too few of them are told."""
     query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 6}}
-    budget = {"max_context_tokens": 1000, "max_queries": queries, "timeout_ms": 1000}
-    with Rig(("ledger.read_entries_max", 2), templates=[template(query, budget=budget)]) as rig:
-        for number in range(1, 11):
-            turns(rig, 1, first=number)
+    enough, few = (
+        template(
+            query, template_id=name, applies_to=applies_to,
+            budget={"max_context_tokens": 1000, "max_queries": queries, "timeout_ms": 1000},
+        )
+        for name, applies_to, queries in (("ATT-ENOUGH-001", {}, 9), ("ATT-FEW-001", {"agent_class": ["ADMIN"]}, 2))
+    )  # fmt: skip
+    with Rig(("ledger.read_entries_max", 2), templates=[enough, few]) as rig:
+        turns(rig, 7)
+        for input_id, one in (("enough", enough), ("few", few)):
             rig.run(rig.host.sleep(1))
-        shown = text_of([o for o in rig.pool.orders if o.wo_type == "synthesize"][-1], "assembled_context")
-        assert [line.split("(")[1] for line in shown.splitlines()] == [f"RunCompleted:{SESSION}-{n})" for n in runs]
-        *_, (_, payload) = contexts(rig)
-        assert payload.queries_executed == (3 if queries == 9 else 2)
-        assert any("was looked through back to entry" in said for said in payload.warnings) == (queries == 2)
-        assert payload.stopped_by == "completion"
+            assert rig.run(rig.turn(input_id, QUESTION, run_overrides=named(one.template_id))).outcome == "success"
+        orders = [order for order in rig.pool.orders if order.wo_type == "synthesize"]
+        told = contexts(rig)
+        for (_, payload), order, runs in zip(told[-2:], orders[-2:], ([7, 6, 5, 4, 3, 2], [8, 7, 6, 5]), strict=True):
+            shown = text_of(order, "assembled_context")
+            assert [line.split("(")[1] for line in shown.splitlines()] == [f"RunCompleted:{SESSION}-{n})" for n in runs]
+            assert payload.queries_executed == len(runs) / 2
+            is_short = len(runs) < 6
+            assert any("was looked through back to entry" in said for said in payload.warnings) == is_short
+            assert payload.stopped_by == "completion"
 
 
 @pytest.mark.parametrize("pages", [1, 2])
@@ -239,9 +248,9 @@ def test_a_stage_that_finds_little_looks_through_few_pages(pages: int) -> None:
     budget = {"max_context_tokens": 1000, "max_queries": 60, "timeout_ms": 1000}
     settings = (("ledger.read_entries_max", 2), ("attention.pages_max", pages))
     with Rig(*settings, templates=[template(query, budget=budget)]) as rig:
-        for number in range(1, 7):
-            turns(rig, 1, first=number)
-            rig.run(rig.host.sleep(1))
+        turns(rig, 5)
+        rig.run(rig.host.sleep(1))
+        turns(rig, 1, first=6)
         *_, (_, payload) = contexts(rig)
         assert payload.queries_executed == pages
         [said] = payload.warnings
@@ -292,7 +301,7 @@ def test_the_same_journal_gives_the_same_context_byte_for_byte() -> None:
     found: list[list[tuple[bytes, list[tuple[str, str]]]]] = []
     for _ in range(2):
         with Rig(templates=[template(SPECS, MOMENT, HISTORY)]) as rig:
-            orders = turns(rig, 3)
+            orders = turns(rig, 2)
             hashes = [payload.context_hash for _, payload in contexts(rig)]
             texts = [[(segment.name, segment.text) for segment in order.input_context] for order in orders]
             found.append(list(zip(hashes, texts, strict=True)))
@@ -310,12 +319,12 @@ OLD = (("ho2.history_turns_max", 2), ("ho2.history_step_turns", 1))
 
 
 def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:
-    """What is said in one session, and a second for the index; the context of the last answer."""
+    """What is said in one session, before the last of it a second for the index; the context of the last answer."""
 
     async def run() -> None:
         await rig.start_session(session_id)
         for number, text in enumerate(texts):
-            await rig.host.sleep(1)
+            await rig.host.sleep(1 if number == len(texts) - 1 else 0)
             assert (await rig.turn(f"i{number}", text, session_id=session_id)).outcome == "success"
 
     rig.run(run())
@@ -323,7 +332,7 @@ def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:
     return text_of(orders[-1], "assembled_context") if orders else ""
 
 
-@pytest.mark.parametrize("turns", [3, 30])
+@pytest.mark.parametrize("turns", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_what_was_said_long_ago_is_found_again(turns: int) -> None:
     """Beyond the turns that are shown; by the ref under which it stands, and recorded no second time."""
     with Rig(*OLD, templates=[template(HISTORY, SEARCH)]) as rig:

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.turn.history import (
@@ -19,6 +18,7 @@ from hobus.actors.ho2_supervisor.turn.history import (
     parts,
     remember,
 )
+from tests.laws import law
 
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=40, chars_per_token=4, known_max=10)
 
@@ -76,7 +76,14 @@ def test_between_two_steps_a_prompt_begins_as_the_one_before() -> None:
     assert len(moved) > 5
 
 
-@given(st.integers(1, 40), st.integers(1, 8), st.integers(1, 8), st.integers(0, 60))
+@law(
+    20,
+    200,
+    turns=st.integers(1, 40),
+    turns_max=st.integers(1, 8),
+    step_turns=st.integers(1, 8),
+    budget_tokens=st.integers(0, 60),
+)
 def test_whatever_the_steps_the_newest_turn_that_fits_is_shown_and_the_budget_kept(
     turns: int, turns_max: int, step_turns: int, budget_tokens: int
 ) -> None:
@@ -158,10 +165,12 @@ def test_erased_text_is_marked_and_has_no_ref() -> None:
     assert history_of(erased).filled({"in/1": "back"}).missing_refs() == ()
 
 
-@given(
-    st.lists(st.tuples(st.text(max_size=200), st.text(max_size=200)), max_size=30),
-    st.integers(0, 120),
-    st.integers(1, 5),
+@law(
+    20,
+    200,
+    said=st.lists(st.tuples(st.text(max_size=200), st.text(max_size=200)), max_size=30),
+    budget=st.integers(0, 120),
+    turns_max=st.integers(1, 5),
 )
 def test_history_keeps_its_budget_and_its_size(said: list[tuple[str, str]], budget: int, turns_max: int) -> None:
     """Whatever was said: within the token budget, bounded in memory, whole turns only, newest kept before older ones."""

@@ -157,7 +157,7 @@ def test_memory_off_changes_nothing() -> None:
             memory.crossing = lambda _: True
             result = asked(rig)
             assert result.consolidation_candidates == []
-            rig.run(rig.host.sleep(5))
+            rig.run(rig.host.sleep(1))
             assert (memory.reads, memory.logs) == ([], [])
             _, payload = context_of(rig)
             assert (payload.artifact_ids, payload.in_force, payload.as_of_seq) == ((), 0, None)

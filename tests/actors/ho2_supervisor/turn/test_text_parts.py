@@ -20,12 +20,13 @@ from hobus.actors.ho2_supervisor.turn.text_parts import (
     whole,
 )
 from hobus.bus.messages.base import pack
+from tests.laws import law
 
 REFS = st.none() | st.text(min_size=1, max_size=9)
 PARTS = st.lists(st.builds(TextPart, ref=REFS, text=st.text(max_size=20), stretch=st.just("")))
 
 
-@given(PARTS)
+@law(20, 200, parts=PARTS)
 def test_the_parts_give_the_whole_again(parts: list[TextPart]) -> None:
     """What has a ref is listed by it and stored no second time; put together, it is the text that was shown."""
     segment = whole("history", parts)
@@ -43,7 +44,7 @@ def test_a_stretch_of_a_recorded_text_is_named_by_where_it_is() -> None:
     assert joined(listed, {"o/1": "hello world"}) == "found: lo wo"
 
 
-@given(PARTS)
+@law(20, 200, parts=PARTS)
 def test_merged_parts_say_the_same_in_no_more_pieces(parts: list[TextPart]) -> None:
     """What has a ref keeps it; between two of these there is one piece at most."""
     found = merged(parts)
