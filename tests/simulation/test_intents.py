@@ -76,7 +76,7 @@ def test_a_conversation_has_the_intents_that_it_is_about() -> None:
     assert "INTENT_CONFLICT" in {entry.event_type for entry in entries}
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_kills_of_the_supervisor_change_no_intent_and_no_projection(seed: int) -> None:
     """The same intents, none declared twice; one projection per turn, of the same bytes as without a kill."""
     calm, _ = played(None)

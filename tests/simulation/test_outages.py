@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bench.builders import shipped_snapshot
+from bench.builders import shipped_snapshot, shipped_with
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.messages.control import Peers, ReadPeers
@@ -32,22 +32,24 @@ def test_an_answered_input_is_not_answered_again_while_the_record_is_away() -> N
 
 def _swept(back_after_s: float, *, step_s: float, settle_s: float) -> list[tuple[float, str, float]]:
     """(moment of the kill, outcome, seconds until the answer) for kills at moment after moment of a turn."""
-    found, moment_s = [], 0.0
-    while True:
-        with SimulatedCluster(shipped_snapshot()) as cluster:
+    found: list[tuple[float, str, float]] = []
+    with SimulatedCluster(shipped_with(("ho3.gate_high", 1000.0))) as cluster:  # nothing is learned: only turns run
+        while True:
+            moment_s = len(found) * step_s
             strike = cluster.strike("ledger", after_s=moment_s, back_after_s=back_after_s)
             began = cluster.world.loop.time()
-            result = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
+            result = cluster.ask(QUESTION, input_id=f"in-{len(found)}", timeout_s=DEADLINE_S)
             elapsed_s = cluster.world.loop.time() - began
             cluster.world.run(asyncio.sleep(settle_s))
-            entries = cluster.entries()
-            assert cluster.verify().ok
-        if not strike.hit_a_turn:
-            return found
-        assert len(answers_of(entries, "in-1")) == 1, moment_s
-        check_record(entries)
-        found.append((moment_s, result.outcome, elapsed_s))
-        moment_s += step_s
+            if not strike.hit_a_turn:
+                break
+            found.append((moment_s, result.outcome, elapsed_s))
+        entries = cluster.entries()
+        assert cluster.verify().ok
+    for number, (moment_s, *_) in enumerate(found):
+        assert len(answers_of(entries, f"in-{number}")) == 1, moment_s
+    check_record(entries)
+    return found
 
 
 @pytest.mark.parametrize(
