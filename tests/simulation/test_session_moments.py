@@ -18,11 +18,9 @@ STEP_S = 0.0018
 
 
 def struck(
-    cluster: SimulatedCluster, moment_s: float, command: Command, *, kills: bool = False
+    cluster: SimulatedCluster, person: Person, moment_s: float, command: Command, *, kills: bool = False
 ) -> tuple[CommandVerdict, TurnResult, list[Any]]:
     """A turn of a session of its own with this command at this moment, resumed if it was paused; its journal."""
-    person = Person(cluster.world.client("operator"), cluster.snapshot.config)
-    cluster.world.run(cluster.world.settled())
 
     async def story() -> tuple[CommandVerdict, TurnResult]:
         await person.begin()
@@ -41,7 +39,7 @@ def struck(
         return verdict, asked.result()
 
     verdict, result = cluster.world.run(story())
-    cluster.world.run(asyncio.sleep(1))
+    cluster.world.run(asyncio.sleep(1 if kills else 0.2))
     journal = cluster.world.run(person.journal())
     assert folded(journal, person).state.lifecycle == "Idle", moment_s
     return verdict, result, journal
@@ -58,9 +56,11 @@ def test_command_at_any_moment_of_a_turn(command: Command, kills: bool) -> None:
 
 def applied_at_moments(cluster: SimulatedCluster, command: Command, *, kills: bool) -> int:
     """How often the command was applied, at moment after moment until the turn was over before it came."""
+    person = Person(cluster.world.client("operator"), cluster.snapshot.config)
+    cluster.world.run(cluster.world.settled())
     moment_s, applied, is_over = 0.0, 0, False
     while not is_over:
-        verdict, result, journal = struck(cluster, moment_s, command, kills=kills)
+        verdict, result, journal = struck(cluster, person, moment_s, command, kills=kills)
         told = (moment_s, verdict, result.code, names(journal))
         events = [taken.event.event for entry in journal if (taken := recorded(entry)) is not None]
         is_over = any(e.kind == "RunCompleted" for e in events[: _position(events, "HostCommandReceived")])

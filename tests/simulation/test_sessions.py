@@ -59,18 +59,17 @@ STORIES: list[Callable[[Person], Awaitable[None]]] = [
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SimulatedCluster]:
-    """One for all stories that each person lives alone."""
-    with played() as (cluster, _):
-        yield cluster
+def shared() -> Iterator[tuple[SimulatedCluster, Person]]:
+    """A cluster for all stories of one person, and a person in it."""
+    with played() as (cluster, person):
+        yield cluster, person
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_exit_criterion(story: Callable[[Person], Awaitable[None]], cluster: SimulatedCluster) -> None:
+def test_exit_criterion(story: Callable[[Person], Awaitable[None]], shared: tuple[SimulatedCluster, Person]) -> None:
     """What the story says."""
-    person = Person(cluster.world.client("operator"), cluster.snapshot.config)
-    cluster.world.run(cluster.world.settled())
-    cluster.world.run(story(person))
+    cluster, somebody = shared
+    cluster.world.run(story(Person(somebody.bus, somebody.config)))
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
