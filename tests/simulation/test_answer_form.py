@@ -49,9 +49,10 @@ def asked(model: Scripted, text: str = "tell me", **fields: Any) -> tuple[Any, l
     """One turn in this form, and the record after it."""
     with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
         result = turn(cluster, "in-1", text, **{"run_overrides": WANTED, **fields})
-        check_record(cluster.entries())
+        entries = cluster.entries()
         assert cluster.verify().ok
-        return result, cluster.entries()
+    check_record(entries)
+    return result, entries
 
 
 def test_the_answer_has_the_form_that_was_asked_for_and_the_record_says_so():
