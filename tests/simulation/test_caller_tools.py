@@ -272,7 +272,7 @@ def test_a_turn_that_brings_results_survives_the_loss_of_a_process(role, moments
             asked = turn(cluster, f"asks-{moment_s}", ASKS)
             victim = cluster.oldest(role)
             cluster.strike(role, after_s=moment_s, back_after_s=0.3)
-            brings = {"session_id": asked.session_id, "results": results(asked, "sunny")}
+            brings: dict[str, Any] = {"session_id": asked.session_id, "results": results(asked, "sunny")}
             answers[f"in-{moment_s}"] = answered = turn(cluster, f"in-{moment_s}", **brings)
             again = turn(cluster, f"in-{moment_s}", **brings)
             assert answered.response == again.response == "get_weather: sunny"

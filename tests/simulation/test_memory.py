@@ -33,6 +33,7 @@ LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]
 SOON = (("ho3.gate_count_threshold", 2), ("ho3.gate_session_threshold", 2))
 """A gate that two turns in two sessions cross: for what is not about the gate."""
 SHIPPED = tuple((path, shipped_snapshot().config.model_dump()["ho3"][path.partition(".")[2]]) for path, _ in SOON)
+"""The shipped gate's."""
 Breaking = Callable[[Prompt], PromptResponse | None]
 
 
