@@ -180,27 +180,25 @@ def test_results_lead_to_further_calls_until_there_is_an_answer():
     assert (now.response, now.caller_calls) == ("w1, w2, w3", [])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
+def test_results_that_do_not_fit_the_open_calls_are_refused_and_change_nothing():
+    """A verdict that says what is the matter, time after time; the right results are taken after it."""
+    wrong = [
         ([("{id}", "sunny"), ("{id}", "rainy")], "twice"),
         ([("call_none", "sunny")], "no call"),
         ([("{id}", "sunny"), ("call_none", "x")], "no call"),
-    ],
-)
-def test_results_that_do_not_fit_the_open_calls_are_refused_and_change_nothing(wrong, said):
-    """A verdict that says what is the matter; the right results are taken after it."""
+    ]
     with SimulatedCluster(shipped_snapshot()) as cluster:
         asked = turn(cluster, "in-1", ASKS)
         [handed] = asked.caller_calls
-        given = [
-            CallResult(tool_call_id=name.format(id=handed.tool_call_id), content=content) for name, content in wrong
-        ]
-        refused = turn(cluster, "in-2", session_id=asked.session_id, results=given)
+        for number, (brought, said) in enumerate(wrong):
+            given = [
+                CallResult(tool_call_id=name.format(id=handed.tool_call_id), content=text) for name, text in brought
+            ]
+            refused = turn(cluster, f"wrong-{number}", session_id=asked.session_id, results=given)
+            assert (refused.outcome, refused.code) == ("error", "invalid_input"), brought
+            assert said in refused.response, brought
         with_text = turn(cluster, "in-3", "and?", session_id=asked.session_id, results=results(asked, "sunny"))
         taken = turn(cluster, "in-4", session_id=asked.session_id, results=results(asked, "sunny"))
-    assert (refused.outcome, refused.code) == ("error", "invalid_input")
-    assert said in refused.response
     assert with_text.code == "invalid_input"
     assert taken.response == "get_weather: sunny"
 

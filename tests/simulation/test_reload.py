@@ -101,7 +101,7 @@ def digests(entries: Sequence[Entry]) -> dict[str, set[str]]:
 def test_turns_in_flight_end_under_their_own_and_new_ones_begin_under_the_new(strike: str, turns: int) -> None:
     """Many turns, another configuration in their middle, a process killed right after: all answered, none degraded."""
     first, second = slow(), in_the_new_way()
-    with SimulatedCluster(first, ho1=4) as cluster:
+    with SimulatedCluster(first, ho1=max(2, turns // 8)) as cluster:
         launcher = cluster.world.client("launcher")
         cluster.world.run(cluster.world.settled())
 
