@@ -3,7 +3,7 @@
 The turn of `bench.turn`, in one session with nobody else there, the same actors and broker core as in real processes; tools
 run in the executor's own, and the client is counted too. Of each figure the median over the turns of a session at history 10
 to 30: what is done by the clock (beats) or now and then (snapshots) is not in it. `tests/bench/test_counts.py` bounds all but
-the last, which depends on Python's own version.
+the last, which depends on Python's own version, for the first three of these turns.
 """
 
 from __future__ import annotations

@@ -17,12 +17,15 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (12, 17),
     "commits": (7, 10),
     "entries": (26, 38),
-    "record_bytes": (17_560, 25_136),
-    "wire_bytes": (117_528, 152_592),
-    "validations": (102, 144),
+    "record_bytes": (16_992, 24_488),
+    "wire_bytes": (102_378, 137_463),
+    "validations": (96, 138),
     "model_copies": (23, 31),
 }
-"""Each is what a turn costs today. Whoever makes a turn dearer is stopped; whoever makes it cheaper lowers the bound."""
+"""Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
+
+Whoever makes a turn dearer is stopped; whoever makes it cheaper lowers the bound.
+"""
 SLACK = 50
 """A fiftieth below its bound a figure may be: a shorter word in a prompt is no reason to come here."""
 
@@ -30,7 +33,7 @@ SLACK = 50
 @pytest.mark.parametrize("row", [0, 1], ids=["like for like", "as shipped"])
 def test_a_turn_costs_what_it_may_and_no_bound_is_out_of_date(row):
     """Every figure of a turn in the simulated cluster is at its bound, or a little below."""
-    found = counted(ROWS[row][1]).bounded
+    found = counted(ROWS[row][1], turns=3).bounded
     assert set(found) == set(BOUNDS)
     faults = []
     for name, value in found.items():

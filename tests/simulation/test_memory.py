@@ -30,6 +30,10 @@ from tests.journals import answers_of, check_record, count_of, masked_journal
 
 QUESTION = "what packages are installed?"
 LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]
+SOON = (("ho3.gate_count_threshold", 2), ("ho3.gate_session_threshold", 2))
+"""A gate that two turns in two sessions cross: for what is not about the gate."""
+SHIPPED = tuple((path, shipped_snapshot().config.model_dump()["ho3"][path.partition(".")[2]]) for path, _ in SOON)
+"""The shipped gate's."""
 Breaking = Callable[[Prompt], PromptResponse | None]
 
 
@@ -68,7 +72,7 @@ class Lesson:
         self.operator = cluster.world.client("operator")
         self.rest(0.1)
 
-    def ask(self, text: str = QUESTION, *, session_id: str | None = None, rest_s: float = 2.0) -> TurnResult:
+    def ask(self, text: str = QUESTION, *, session_id: str | None = None, rest_s: float = 0.5) -> TurnResult:
         """One turn, answered; then time for what follows it."""
         self.asked += 1
         result = self.cluster.ask(text, input_id=f"in-{self.asked}", session_id=session_id)
@@ -77,10 +81,13 @@ class Lesson:
         return result
 
     def ask_until_crossed(self, text: str = QUESTION) -> TurnResult:
-        """Five turns in three sessions: the gate of mode `counting`, and on one day the shipped one."""
-        for _ in range(2):
+        """As many turns in as many sessions as the gate counts, which on one day cross the shipped one, too."""
+        limits = self.cluster.snapshot.config.ho3
+        assert limits is not None
+        again = limits.gate_count_threshold - limits.gate_session_threshold
+        for _ in range(again):
             self.ask(text, session_id=self.ask(text).session_id)
-        return self.ask(text)
+        return [self.ask(text) for _ in range(limits.gate_session_threshold - again)][-1]
 
     def rest(self, seconds: float) -> None:
         self.cluster.world.run(asyncio.sleep(seconds))
@@ -102,8 +109,8 @@ class Lesson:
 
 @contextmanager
 def lesson(*changes: tuple[str, Any], instead: Breaking = lambda _: None, **counts: int) -> Generator[Lesson]:
-    """A cluster whose gate counts, unless said otherwise, and its record's invariants at the end."""
-    config = snapshot(("ho3.enabled", True), ("ho3.gate_mode", "counting"), *changes)
+    """A cluster whose gate counts, to two, unless said otherwise, and its record's invariants at the end."""
+    config = snapshot(("ho3.enabled", True), ("ho3.gate_mode", "counting"), *SOON, *changes)
     model = Watched(config, instead)
     with SimulatedCluster(config, providers={"offline": model}, **counts) as cluster:
         yield Lesson(cluster, model)
@@ -134,7 +141,7 @@ def of_type(entries: list[Entry], *event_types: str) -> list[Entry]:
 
 def test_a_habit_is_learned_shown_and_unlearned(frames: list[tuple[int, str, str]]) -> None:
     """N turns in M sessions cross a gate; reply, then consolidation; the line reaches the next prompt; off means gone."""
-    with lesson() as taught:
+    with lesson(*SHIPPED) as taught:
         crossing = taught.ask_until_crossed()
         assert crossing.consolidation_candidates == LEARNED
 
@@ -183,14 +190,14 @@ def test_the_shipped_gate_is_crossed_by_five_turns_of_three_sessions_on_one_day(
     """Where nothing says how a gate is to judge; the line is shown while the evidence stands."""
     shipped = shipped_snapshot().config.ho3
     assert shipped is not None and shipped.gate_mode == "bistable"
-    with lesson(("ho3.gate_mode", shipped.gate_mode)) as taught:
+    with lesson(*SHIPPED, ("ho3.gate_mode", shipped.gate_mode)) as taught:
         assert taught.ask_until_crossed().consolidation_candidates == LEARNED
         taught.ask()
         assert len(taught.context()["artifact_ids"]) == 3
 
 
 def test_a_learned_preference_changes_the_form_of_an_answer_and_unlearned_it_does_not() -> None:
-    """Commands, five times in three sessions: from then on results come in one line, until that is switched off."""
+    """Commands, time and again: from then on results come in one line, until that is switched off."""
     command = "show me the packages"
     with lesson() as taught:
         crossing = taught.ask_until_crossed(command)
@@ -236,7 +243,7 @@ def test_posting_it_twice_changes_nothing() -> None:
         )  # fmt: skip
         for _ in range(2):
             taught.cluster.world.run(host.post("ho2", message, key="ADMIN"))
-            taught.rest(2)
+            taught.rest(0.5)
         assert len(of_type(taught.cluster.entries(), "WO_DISPATCHED", "HO3_OVERLAY")) == before
 
 
@@ -251,12 +258,12 @@ def test_a_failed_consolidation_cools_down_and_is_tried_again() -> None:
             outcome="SUCCESS", content=json.dumps({"weight": "heavy"}), input_tokens=1, output_tokens=1
         )
 
-    with lesson(("ho3.consolidation_cooldown_hours", 0.01), instead=nonsense) as taught:
+    with lesson(("ho3.consolidation_cooldown_hours", 0.001), instead=nonsense) as taught:
         assert taught.ask_until_crossed().consolidation_candidates == LEARNED
         failed = of_type(taught.cluster.entries(), "HO3_CONSOLIDATION_FAILED")
         assert len(failed) == 3 and taught.overlays() == []
         assert taught.ask().consolidation_candidates == []
-        taught.rest(40)
+        taught.rest(4)
         is_broken[0] = False
         assert taught.ask().consolidation_candidates == LEARNED
         assert len(taught.overlays()) == 3
@@ -274,14 +281,13 @@ ROLES = ("ho3", "ho2", "ho1", "ledger", "gateway")
 def strike_at_a_crossing(role: str, moment_s: float) -> None:
     """The process dies so long after the crossing turn was asked; two turns later all is learned, once."""
     with lesson() as taught:
-        for _ in range(4):
-            taught.ask()
+        taught.ask()
         taught.cluster.strike(role, after_s=moment_s, back_after_s=0.2)
-        taught.ask(rest_s=15)
+        taught.ask(rest_s=5)
         for _ in range(2):
-            taught.ask(rest_s=5)
+            taught.ask(rest_s=2)
         entries = taught.cluster.entries()
-        assert [len(answers_of(entries, f"in-{n}")) for n in range(1, 8)] == [1] * 7
+        assert [len(answers_of(entries, f"in-{n}")) for n in range(1, 5)] == [1] * 4
         learned = [one.artifact.source_signal_ids[0] for one in taught.overlays(active_only=False)]
         assert sorted(learned) == LEARNED
         assert count_of(entries, "HO3_OVERLAY") == 3
@@ -305,32 +311,43 @@ def test_at_more_moments_around_a_crossing_the_lesson_is_learned_once(role: str)
 @pytest.mark.parametrize("step_s", [0.0024, pytest.param(0.0005, marks=pytest.mark.slow)])
 def test_killed_at_any_moment_the_supervisor_leaves_no_turn_unlogged(step_s: float) -> None:
     """Every turn that HO2 answered has all its signals in the record, each once, when the session's next turn is over."""
-    moment_s = 0.0
-    while moment_s < 0.009:
-        with lesson() as taught:
-            strike = taught.cluster.strike("ho2", after_s=moment_s, back_after_s=0.2)
-            session_id = taught.ask(rest_s=5).session_id
-            taught.ask(session_id=session_id, rest_s=5)
-            entries = taught.cluster.entries()
-            runs = [e.submission_id.removeprefix("RunCompleted:") for e in of_type(entries, "RunCompleted")]
-            signals = Counter(
-                e.submission_id.partition("/EVT-")[2].rsplit("-", 1)[0] for e in of_type(entries, "HO3_SIGNAL")
-            )
-            assert signals == dict.fromkeys(runs, 5), (moment_s, strike.hit_a_turn)
-        moment_s += step_s
+    moment_s, struck_at = 0.0, dict[str, float]()
+    with lesson(("ho3.gate_count_threshold", 100)) as taught:  # nothing is consolidated meanwhile
+        while moment_s < 0.009:
+            taught.cluster.strike("ho2", after_s=moment_s, back_after_s=0.2)
+            session_id = taught.ask(rest_s=2).session_id
+            taught.ask(session_id=session_id)
+            struck_at[session_id] = moment_s
+            moment_s += step_s
+        entries = taught.cluster.entries()
+    runs = [e.submission_id.removeprefix("RunCompleted:") for e in of_type(entries, "RunCompleted")]
+    assert len(runs) == 2 * len(struck_at)
+    signals = Counter(e.submission_id.partition("/EVT-")[2].rsplit("-", 1)[0] for e in of_type(entries, "HO3_SIGNAL"))
+    assert signals == dict.fromkeys(runs, 5), struck_at
 
 
 STATEMENT = "Always answer in one line."
 
 
-@pytest.mark.parametrize("step", [2, 5, *(pytest.param(step, marks=pytest.mark.slow) for step in (0, 1, 3, 4, 6, 8))])
-@pytest.mark.parametrize("role", ["ho3", "ho2", pytest.param("ledger", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("role", "step"),
+    [
+        ("ho3", 2),
+        ("ho2", 5),
+        *(
+            pytest.param(role, step, marks=pytest.mark.slow)
+            for role in ("ho3", "ho2", "ledger")
+            for step in (0, 1, 2, 3, 4, 5, 6, 8)
+            if (role, step) not in {("ho3", 2), ("ho2", 5)}
+        ),
+    ],
+)
 def test_whatever_dies_around_a_statement_it_is_remembered_once(role: str, step: int) -> None:
     """In its turn or behind it: once the session's next turn is over there is one artifact, and the prompt after that has it."""
     with lesson() as taught:
         taught.cluster.strike(role, after_s=step * 0.0015, back_after_s=0.2)
-        session_id = taught.ask(STATEMENT, rest_s=5).session_id
-        taught.ask("thanks, bye", session_id=session_id, rest_s=5)
+        session_id = taught.ask(STATEMENT, rest_s=2).session_id
+        taught.ask("thanks, bye", session_id=session_id, rest_s=2)
         [kept] = taught.overlays(active_only=False)
         assert (kept.artifact.context_line, kept.state) == (STATEMENT, "active")
         assert kept.artifact.source_signal_ids[0].startswith("explicit:")
@@ -352,14 +369,14 @@ def test_a_stranger_teaches_nobody_but_themselves() -> None:
             asked = ProcessTurn(session_id=session_id, input_id=f"s-{number}", text=QUESTION)
             world.run(client.request("host", begin, expect=SessionReady, timeout_s=5))
             assert world.run(client.request("host", asked, expect=TurnResult, timeout_s=5)).outcome == "success"
-            taught.rest(2)
+            taught.rest(0.5)
             return taught.context()["lines"]
 
-        for number in range(5):
+        for number in range(2):
             turn(door, number)
         assert {one.artifact.principal for one in taught.overlays()} == {"key/mallory"}
-        assert len(turn(door, 5)) == 3
-        assert turn(liar, 6) == []
+        assert len(turn(door, 2)) == 3
+        assert turn(liar, 3) == []
         taught.ask()
         assert taught.context()["lines"] == []
 
@@ -383,24 +400,28 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
     """No process, no message, no record of it; what the user gets, and the journal's texts, are those of memory on."""
     answers: dict[str, list[str]] = {}
     journals: dict[str, list[Any]] = {}
+    counting = (("ho3.gate_mode", "counting"), *SOON)
     for name, changes in {
         "missing": (("ho3", None),),
-        "off": (("ho3.enabled", False),),
-        "on": (("ho3.enabled", True),),
+        "off": (("ho3.enabled", False), *counting),
+        "on": (("ho3.enabled", True), *counting),
     }.items():
         frames.clear()
         with SimulatedCluster(snapshot(*changes)) as cluster:
-            results = [cluster.ask(QUESTION, input_id=f"in-{n}") for n in range(6)]
-            cluster.world.run(asyncio.sleep(5))
+            results: list[TurnResult] = []
+            for n in range(3):
+                results.append(cluster.ask(QUESTION, input_id=f"in-{n}"))
+                cluster.world.run(asyncio.sleep(0.5))
             entries = cluster.entries()
+        contexts = [read_body(one) for one in entries if one.event_type == "CONTEXT_ASSEMBLED"]
         answers[name] = [result.response for result in results]
         journals[name] = masked_journal(entries)
         if name == "on":
+            assert (contexts[0].artifact_ids, len(contexts[-1].artifact_ids)) == ((), 3)
             continue
         assert all(result.consolidation_candidates == [] for result in results)
         assert [frame for frame in frames if frame[2].startswith("ho3") or frame[1] == "ho2.consolidate"] == []
-        contexts = [read_body(one) for one in entries if one.event_type == "CONTEXT_ASSEMBLED"]
-        assert [(one.artifact_ids, one.in_force) for one in contexts] == [((), 0)] * 6
+        assert [(one.artifact_ids, one.in_force) for one in contexts] == [((), 0)] * 3
         assert count_of(entries, "MEMORY_WARNING") == 0
         assert {entry.stream for entry in entries} & {"signals", "overlays"} == set()
         check_record(entries)

@@ -146,7 +146,7 @@ def test_a_degraded_turn_says_whose_answer_it_lacks(drips, is_watched):
     provider = FailsOnce(drips=drips)
     with SimulatedCluster(shipped_snapshot(), providers={"offline": provider}) as cluster:
         heard = [].append if is_watched else None
-        first = cluster.ask("hello", input_id="in-1", on_stream=heard)
+        first = cluster.ask("hello", input_id="in-1", on_stream=heard, timeout_s=12)
         again = cluster.ask("hello", input_id="in-1", session_id=first.session_id)
         for role in ("ho2", "host"):
             cluster.world.kill(cluster.oldest(role) or "")

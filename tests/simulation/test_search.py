@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from bench.builders import shipped_snapshot
@@ -36,14 +38,19 @@ def test_messages_replies_and_results_of_tools_of_real_turns_are_found_under_ref
     assert other.session_id != first.session_id
 
 
+@pytest.fixture(scope="module")
+def said() -> Iterator[tuple[SimulatedCluster, str]]:
+    """A cluster, and a session in which something was said."""
+    with SimulatedCluster(shipped_snapshot()) as cluster:
+        yield cluster, cluster.ask("hello", input_id="in-1").session_id
+
+
 @pytest.mark.parametrize("role", ["ho1", "ho3", "gateway", "host", "http", "launcher"])
-def test_nobody_else_may_ask(role):
+def test_nobody_else_may_ask(said, role):
     """The lane's policy refuses it before the ledger sees it."""
-    snapshot = shipped_snapshot()
-    with SimulatedCluster(snapshot) as cluster:
-        session_id = cluster.ask("hello", input_id="in-1").session_id
-        ledger = LedgerClient(cluster.world.client(role), snapshot.config.ledger)
-        question = Search(words="hello", session_id=session_id, limit=1)
-        with pytest.raises(BusError) as refused:
-            cluster.world.run(ledger.search(question))
-        assert refused.value.code == "denied"
+    cluster, session_id = said
+    ledger = LedgerClient(cluster.world.client(role), cluster.snapshot.config.ledger)
+    question = Search(words="hello", session_id=session_id, limit=1)
+    with pytest.raises(BusError) as refused:
+        cluster.world.run(ledger.search(question))
+    assert refused.value.code == "denied"

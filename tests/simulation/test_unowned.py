@@ -38,13 +38,13 @@ async def charge(_arguments: Mapping[str, Any], _host: Any) -> dict[str, bool]:
 CHARGE = ToolDefinition("charge", "Charges the card.", NOTHING, idempotent=False, run=charge)
 
 
-async def taken_back(cluster: SimulatedCluster) -> None:
+async def taken_back(cluster: SimulatedCluster, timeout_s: float = 30) -> None:
     """Somebody asks and takes the request back a little later, and the host with it what it asked the supervisor."""
     door = cluster.world.client("door", lanes=())
     turn = ProcessTurn(session_id=None, input_id="in-1", text=QUESTION)
     try:
         async with asyncio.timeout(0.3):
-            await door.request("host", turn, expect=TurnResult, timeout_s=30)
+            await door.request("host", turn, expect=TurnResult, timeout_s=timeout_s)
     except TimeoutError:
         pass
 
@@ -56,7 +56,7 @@ def test_a_run_whose_client_took_its_request_back_outlives_its_owner(dead: tuple
         for role in dead:
             cluster.strike(role, after_s=0.5, back_after_s=0.4)
         cluster.world.run(taken_back(cluster))
-        cluster.world.run(asyncio.sleep(8))
+        cluster.world.run(asyncio.sleep(3))
         is_completed_by(cluster, owners=2)
 
 
@@ -67,10 +67,10 @@ def test_an_owner_that_nobody_replaces_is_missed_by_the_others(is_frozen: bool):
         cluster.world.run(taken_back(cluster))
         [taken] = [entry for entry in cluster.entries() if entry.event_type == "TookOver"]
         (cluster.world.freeze if is_frozen else cluster.world.kill)(taken.origin)
-        cluster.world.run(asyncio.sleep(8))
+        cluster.world.run(asyncio.sleep(4))
         if is_frozen:
             cluster.world.thaw(taken.origin)
-            cluster.world.run(asyncio.sleep(8))
+            cluster.world.run(asyncio.sleep(2))
         is_completed_by(cluster, owners=2)
 
 
@@ -86,9 +86,9 @@ def test_a_cluster_that_was_away_past_the_deadline_fails_what_it_left():
     """Nobody asks, and much later everything starts anew: the run is over, by its deadline."""
     with SimulatedCluster(with_thinking(shipped_snapshot(), 400)) as cluster:
         for role in ("ho2", BROKER, "host"):
-            cluster.strike(role, after_s=0.5, back_after_s=100)
-        cluster.world.run(taken_back(cluster))
-        cluster.world.run(asyncio.sleep(110))
+            cluster.strike(role, after_s=0.5, back_after_s=6)
+        cluster.world.run(taken_back(cluster, timeout_s=5))
+        cluster.world.run(asyncio.sleep(9))
         [failed] = [entry for entry in cluster.entries() if entry.event_type == "RunFailed"]
         assert b"deadline_exceeded" in (failed.bodies[0] or b"")
 
@@ -101,9 +101,9 @@ def test_a_full_disk_in_the_middle_of_a_tool_leaves_no_run_behind():
         medium = cluster.world.disk("ledger").medium
         capacity = medium.capacity_bytes
         cluster.world.loop.call_later(1.0, setattr, medium, "capacity_bytes", medium.used_bytes() + (5 << 20))
-        cluster.world.loop.call_later(20.0, setattr, medium, "capacity_bytes", capacity)
-        assert cluster.ask("charge", input_id="in-1", timeout_s=15).outcome in ("error", "degraded")
-        cluster.world.run(asyncio.sleep(60))
+        cluster.world.loop.call_later(10.0, setattr, medium, "capacity_bytes", capacity)
+        assert cluster.ask("charge", input_id="in-1", timeout_s=8).outcome in ("error", "degraded")
+        cluster.world.run(asyncio.sleep(9))
         entries = cluster.entries()
         assert count_of(entries, "RunRequested") == 1
         assert (
@@ -128,9 +128,9 @@ def test_what_a_tool_said_while_the_disk_was_full_is_recorded_once_there_is_spac
             medium.capacity_bytes = medium.used_bytes() + (5 << 20)
 
         cluster.world.loop.call_later(1.0, fill)
-        cluster.world.loop.call_later(20.0, setattr, medium, "capacity_bytes", capacity)
+        cluster.world.loop.call_later(6.0, setattr, medium, "capacity_bytes", capacity)
         assert cluster.ask("charge", input_id="in-1", timeout_s=40).code == "disk_full"
-        cluster.world.run(asyncio.sleep(25))
+        cluster.world.run(asyncio.sleep(5))
         answer = cluster.ask("charge", input_id="in-1", timeout_s=40)
         assert (answer.outcome, [call.status for call in answer.tool_calls]) == ("success", ["Succeeded"])
         entries = cluster.entries()
@@ -154,7 +154,7 @@ def test_a_follow_up_outlives_broker_and_owner(after_s: float):
             cluster.strike(role, after_s=after_s + 0.3, back_after_s=0.4)
         cluster.world.run(taken_back(cluster))
         cluster.world.run(said(cluster))
-        cluster.world.run(asyncio.sleep(15))
+        cluster.world.run(asyncio.sleep(5))
         entries = cluster.entries()
         assert count_of(entries, "RunRequested") == count_of(entries, "RunCompleted") == 2
         check_record(entries)
@@ -186,7 +186,7 @@ def struck_at(moment_s: float, *, is_replaced: bool) -> list[Entry]:
                 await person.command(FollowUp(text=QUESTION), "f1")
 
         world.run(story())
-        world.run(asyncio.sleep(8))
+        world.run(asyncio.sleep(4))
         return cluster.entries()
 
 
@@ -230,7 +230,7 @@ def test_a_run_that_nobody_asked_for_again_keeps_its_clients_place(monkeypatch: 
         cluster.strike("ho2", after_s=0.2, back_after_s=0.4)
         cluster.strike(BROKER, after_s=0.2, back_after_s=0.4)
         cluster.world.run(taken_back(cluster))
-        cluster.world.run(asyncio.sleep(8))
+        cluster.world.run(asyncio.sleep(3))
         is_completed_by(cluster, owners=2)
     assert len({sender for sender, _ in seen}) == 2
     [principal] = {principal for _, principal in seen}

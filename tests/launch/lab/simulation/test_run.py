@@ -20,6 +20,7 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.sim.disk import SimFile, SimMedium
 from hobus.gateway_service.sending import Sender
 from hobus.launch.lab.simulation import conversation
+from hobus.launch.lab.simulation import run as lab_run
 from hobus.launch.lab.simulation.faults import parse
 from hobus.launch.lab.simulation.outside import Outside
 from hobus.launch.lab.simulation.plan import plan_of
@@ -29,23 +30,23 @@ from hobus.launch.sessions.turns import process_turn
 
 
 def verdict_of(
-    seed: int, faults: str = "all", *, until: int | None = None, trace: list[str] | None = None
+    seed: int, faults: str = "all", *, turns: int = 1, until: int | None = None, trace: list[str] | None = None
 ) -> SeedVerdict:
-    """One seed of two turns."""
-    plan = plan_of(seed, turns=2, sessions=None, faults=parse(faults))
+    """One seed of so many turns."""
+    plan = plan_of(seed, turns=turns, sessions=None, faults=parse(faults))
     return simulate(plan, until=until, trace=None if trace is None else trace.append)
 
 
 @cache
-def digest_without_faults(seed: int) -> str:
+def digest_without_faults(seed: int, turns: int) -> str:
     """Of the calm run of this seed."""
-    return verdict_of(seed, "none").digest
+    return verdict_of(seed, "none", turns=turns).digest
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_a_few_seeds_hold(seed: int) -> None:
     """`hobus simulate --count` does many."""
-    verdict = verdict_of(seed)
+    verdict = verdict_of(seed, turns=2)
     assert verdict.holds, verdict.broken
     assert set(verdict.answers) == {"in-0", "in-1"}
 
@@ -55,11 +56,12 @@ def test_a_few_seeds_hold(seed: int) -> None:
     ["loss=0.05", "duplicate=0.5", "delay=20ms,reorder=0.3,slow-link=50ms", "partition=3", "torn-disk=3", "freeze=2",
      "disk-full,sync-error=2", "provider-error=0.5,slow-provider=3s", "clock-jump=2h", "crash=4"],
 )  # fmt: skip
-def test_each_fault_alone_does_something_and_breaks_nothing(faults: str) -> None:
+@pytest.mark.parametrize("turns", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_each_fault_alone_does_something_and_breaks_nothing(faults: str, turns: int) -> None:
     """Another run than without it, and every invariant holds."""
-    verdict = verdict_of(11, faults)
+    verdict = verdict_of(11, faults, turns=turns)
     assert verdict.holds, verdict.broken
-    assert verdict.digest != digest_without_faults(11)
+    assert verdict.digest != digest_without_faults(11, turns)
 
 
 def test_the_run_stops_behind_the_event_that_is_named() -> None:
@@ -117,6 +119,7 @@ def test_a_disk_that_forgets_what_was_synced_breaks_the_run(monkeypatch: pytest.
 
 def test_an_answer_behind_its_deadline_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that waits longer than it said, by however little, is found out."""
+    monkeypatch.setattr(conversation, "ASK_S", 2.0)
 
     async def late(*given: Any, **named: Any) -> TurnResult:
         told = await process_turn(*given, **named)
@@ -135,6 +138,7 @@ def test_a_second_and_different_answer_breaks_the_run(monkeypatch: pytest.Monkey
 
 def test_an_answer_that_is_not_the_recorded_one_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Told alike each time, and never recorded so."""
+    monkeypatch.setattr(lab_run, "REST_S", 2.0)
     monkeypatch.setattr(conversation, "process_turn", _changed(lambda _count: "made up"))
     broken = verdict_of(1, "none").broken
     assert "told 'made up', recorded " in broken
@@ -168,7 +172,7 @@ def test_a_success_without_its_effect_breaks_the_run(monkeypatch: pytest.MonkeyP
         return {"number": 1}
 
     monkeypatch.setattr(Outside, "book", book)
-    assert any("booked, it was said: 0" in verdict_of(seed, "none").broken for seed in range(8))
+    assert any("booked, it was said: 0" in verdict_of(seed, "none").broken for seed in range(2, 8))
 
 
 async def test_a_letter_that_is_sent_twice_is_reported() -> None:
