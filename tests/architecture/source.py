@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 ROOT = Path(__file__).parents[2]
 Kind = TypeVar("Kind", bound=ast.AST)
@@ -74,7 +74,7 @@ def _by_kind(tree: ast.Module) -> dict[type[ast.AST], list[ast.AST]]:
 
 def nodes(tree: ast.Module, kind: type[Kind]) -> list[Kind]:
     """All of a kind in a module, at any depth, in the order of `ast.walk`."""
-    return _by_kind(tree).get(kind, [])
+    return cast("list[Kind]", _by_kind(tree).get(kind, []))
 
 
 @cache
