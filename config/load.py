@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -106,9 +105,10 @@ class Reading:
         return pack({name: file.content for name, file in self.files.items()})
 
 
-def settings(own: Path | None = None) -> AdminConfig | None:
-    """The settings as `read` has them, with this file of one's own laid over the shipped ones: nothing else is read."""
+def settings(layers: Layers) -> AdminConfig | None:
+    """The settings as `read` has them, from these layers' `config_file` or as shipped: nothing else is read."""
     shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
+    own = layers.config_file
     file = shipped if own is None else GovernedFile(ADMIN_CONFIG, "config", own, files.OWN)
     return _admin_config(file, shipped, [], set())[0]
 

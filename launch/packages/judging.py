@@ -69,7 +69,7 @@ def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[La
 
 def config_of(home: Home) -> AdminConfig:
     """The settings of this home as far as they are sound, else the shipped ones."""
-    return _sound(settings(settings_of(home)))
+    return _sound(settings(Layers(config_file=settings_of(home))))
 
 
 def settings_of(home: Home) -> Path | None:
