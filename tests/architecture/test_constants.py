@@ -24,6 +24,7 @@ BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "ma
 _EMPTY = (ast.Name, ast.Constant)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
+_LOOKED_AT = (*_FUNCTIONS, *_ASSIGNMENTS, ast.Call)
 NAMED_FOR_A_LIMIT = re.compile(r"(^|_)(max|min|limit|timeout|interval|s|ms|bytes|chars|tokens|attempts|budget)$")
 
 
@@ -52,14 +53,15 @@ def numbers(tree: ast.Module) -> Iterator[str]:
 
 
 def _with_owner(node: ast.AST, owner: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node that can hold another, with where it stands: `Class.field:` of a field, `function():` inside of a function."""
+    """Every definition, assignment and call, with where it stands: `Class.field:` of a field, `function():` inside of a function."""
     waiting = [(owner, node)]
     while waiting:
         outer, parent = waiting.pop()
         for child in children(parent):
             if isinstance(child, _EMPTY):
                 continue
-            yield outer, child
+            if isinstance(child, _LOOKED_AT):
+                yield outer, child
             inner = outer
             if isinstance(child, ast.ClassDef):
                 inner = f"{outer}{child.name}."
