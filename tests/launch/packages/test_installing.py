@@ -30,6 +30,21 @@ def home(memory_path):
     return home_of(memory_path / "home")
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A directory with a key, the clerk's bundle in its first version, and a home in which that was installed."""
+    directory = tmp_path_factory.mktemp("begun")
+    install(home_of(directory / "home"), parts.clerk(directory))
+    return directory
+
+
+@pytest.fixture
+def clerk(begun, memory_path):
+    """The clerk is installed in the home of this test, from this bundle."""
+    shutil.copytree(begun, memory_path, dirs_exist_ok=True)
+    return memory_path / "clerk-1.0.0.hobus-package"
+
+
 def everything(home):
     """All below the home's packages, what it is and its bytes, but the lock."""
     found = home.packages.rglob("*") if home.packages.is_dir() else ()
@@ -81,12 +96,10 @@ def test_a_package_comes_is_upgraded_and_goes(home, memory_path):
     assert load_snapshot(layers_of(home)).digest == load_snapshot().digest
 
 
-def test_once_more_is_no_change(home, memory_path):
+def test_once_more_is_no_change(home, clerk):
     """For programs that ask for it each time; by another signer it is the same package, too."""
-    path = parts.clerk(memory_path)
-    install(home, path)
     before = everything(home)
-    assert not install(home, path).is_change and not upgrade(home, path).is_change
+    assert not install(home, clerk).is_change and not upgrade(home, clerk).is_change
     assert everything(home) == before
 
 
@@ -112,9 +125,8 @@ def test_only_a_higher_version_takes_the_place(home, memory_path):
         upgrade(home, parts.other(memory_path, "BOSS", 300))
 
 
-def test_an_upgrade_by_another_maker_is_said(home, memory_path):
+def test_an_upgrade_by_another_maker_is_said(home, clerk, memory_path):
     """Under `dev`, where any key counts, too: by who looks and by who upgrades."""
-    install(home, parts.clerk(memory_path))
     path = parts.clerk(memory_path, "2.0.0", key_file=parts.key(memory_path, "other.key"))
     for warnings in (inspect(home, path).warnings, upgrade(home, path).warnings):
         (one,) = warnings
@@ -143,10 +155,9 @@ def test_nobodys_file_is_ever_replaced(home, memory_path):
         assert ("G0", f"PKG-BOSS-001/{name}", "hobus itself has a file of this name") in refused(install, home, path)
 
 
-def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, memory_path):
+def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, clerk, memory_path):
     """It stays in force, as before, and the gates warn of it; what a version brings anew clashes with what is there."""
-    path = parts.clerk(memory_path)
-    directory = install(home, path).now.directory
+    path, (directory,) = clerk, layers_of(home).packages
     mine = parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})
     own(home, {"agents/CLERK.json": mine})
     assert inspect(home, path).failures == [] and not install(home, path).is_change
@@ -193,9 +204,8 @@ def test_dependencies_are_held_at_coming_and_at_going(home, memory_path):
     remove(home, "PKG-CLERK-001")
 
 
-def test_who_answers_by_default_is_not_taken_away(home, memory_path):
+def test_who_answers_by_default_is_not_taken_away(home, clerk, memory_path):
     """Nor what a file of the home's own refers to; both name what needs it."""
-    install(home, parts.clerk(memory_path))
     own(home, {"admin_config.json": parts.text({"host": {"agent_id": "CLERK"}})})
     with pytest.raises(RefusedFault, match=r"its agent CLERK answers whoever names none \(host\.agent_id\)"):
         remove(home, "PKG-CLERK-001")
@@ -212,9 +222,8 @@ def test_who_answers_by_default_is_not_taken_away(home, memory_path):
         remove(home, "PKG-GHOST")
 
 
-def test_a_file_of_the_homes_own_in_place_of_the_packages_is_named_with_its_mend(home, memory_path):
+def test_a_file_of_the_homes_own_in_place_of_the_packages_is_named_with_its_mend(home, clerk, memory_path):
     """It refers to what would go: it has to go first."""
-    install(home, parts.clerk(memory_path))
     own(home, {"agents/CLERK.json": parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})})
     with pytest.raises(PackageRefused) as caught:
         remove(home, "PKG-CLERK-001")
@@ -279,10 +288,9 @@ def test_a_failure_elsewhere_hides_no_failure_of_what_comes(home, memory_path):
     assert inspect(home, higher).failures and inspect(home, memory_path / "revoked").failures
 
 
-def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, memory_path):
+def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, clerk, memory_path):
     """Both name a framework that is not there; that of the package keeps it out, and that of the home does not."""
     stray = {"framework_id": "FMWK-999"}
-    install(home, parts.clerk(memory_path))
     own(home, {"agents/OWN.json": parts.text(parts.agent("OWN") | stray)})
     files = parts.files_of() | {"agents/CLERK.json": parts.text(parts.agent("CLERK") | stray)}
     worse = parts.file_of(memory_path / "worse", parts.bundle(parts.key(memory_path), files, version="1.1.0"))
@@ -309,10 +317,9 @@ def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(hom
     assert judged(home, bare).failures == []
 
 
-def test_what_stands_in_place_of_an_installed_package_is_seen(home, memory_path):
+def test_what_stands_in_place_of_an_installed_package_is_seen(home, clerk, memory_path):
     """No signature, and a link to another directory, fail; a hidden name in it, which nobody reads, is said."""
-    path = parts.clerk(memory_path)
-    directory = install(home, path).now.directory
+    path, (directory,) = clerk, layers_of(home).packages
     (directory / "agents/.hid").write_text("")
     (directory / ".more").mkdir()
     seen = judged(home, layers_of(home))
@@ -331,10 +338,9 @@ def test_what_stands_in_place_of_an_installed_package_is_seen(home, memory_path)
     assert judged(home, layers_of(home)).failures == [] and not directory.is_symlink() and elsewhere.is_dir()
 
 
-def test_what_was_damaged_is_repaired_by_installing_it_again(home, memory_path):
+def test_what_was_damaged_is_repaired_by_installing_it_again(home, clerk, memory_path):
     """A file changed, gone or added, a link in its place, the whole directory gone; then it is as it came."""
-    path = parts.clerk(memory_path)
-    directory = install(home, path).now.directory
+    path, (directory,) = clerk, layers_of(home).packages
     whole = everything(home)
 
     def link():
@@ -373,9 +379,8 @@ def test_not_more_packages_than_are_allowed(home, memory_path):
     upgrade(home, parts.clerk(memory_path, "2.0.0"))
 
 
-def test_nothing_is_installed_where_a_pointer_is_damaged(home, memory_path):
+def test_nothing_is_installed_where_a_pointer_is_damaged(home, clerk, memory_path):
     """What is in force is then unknown, and is not guessed."""
-    install(home, parts.clerk(memory_path))
     pointer_of(home).write_text("{")
     before = everything(home)
     with pytest.raises((CommandError, Exception), match=r"installed\.json"):
