@@ -105,6 +105,14 @@ class Reading:
         return pack({name: file.content for name, file in self.files.items()})
 
 
+def settings(layers: Layers) -> AdminConfig | None:
+    """The settings as `read` has them, from these layers' `config_file` or as shipped: nothing else is read."""
+    shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
+    own = layers.config_file
+    file = shipped if own is None else GovernedFile(ADMIN_CONFIG, "config", own, files.OWN)
+    return _admin_config(file, shipped, [], set())[0]
+
+
 def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Reading:
     """Everything governed in these layers, with every fault; those of `further`, too.
 
@@ -113,10 +121,10 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
     found, faults = files.find(layers)
     of_place = len(faults)
     gone: set[str] = set()
-    settings = found[ADMIN_CONFIG]
+    written = found[ADMIN_CONFIG]
     shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
-    beneath = () if settings.is_shipped else (shipped,)
-    config, pasted = _admin_config(settings, shipped, faults, gone)
+    beneath = () if written.is_shipped else (shipped,)
+    config, pasted = _admin_config(written, shipped, faults, gone)
     limits = limits_of(config)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}

@@ -11,7 +11,7 @@ from hobus.config.files import Layers
 from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import look, run_gates
-from hobus.config.load import Reading, read
+from hobus.config.load import settings
 from hobus.config.schema import AdminConfig, GovernanceConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.home import Home
@@ -69,7 +69,7 @@ def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[La
 
 def config_of(home: Home) -> AdminConfig:
     """The settings of this home as far as they are sound, else the shipped ones."""
-    return _sound(read(Layers(config_file=settings_of(home))))
+    return _sound(settings(Layers(config_file=settings_of(home))))
 
 
 def settings_of(home: Home) -> Path | None:
@@ -78,8 +78,8 @@ def settings_of(home: Home) -> Path | None:
     return own if own.is_file() else None
 
 
-def _sound(reading: Reading) -> AdminConfig:
-    return load_snapshot().config if reading.config is None else reading.config
+def _sound(config: AdminConfig | None) -> AdminConfig:
+    return load_snapshot().config if config is None else config
 
 
 _TRUST = "have its maker's key from the maker, then: hobus package trust add NAME KEY"
@@ -92,7 +92,7 @@ def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = No
     Raises CommandError, ConfigError.
     """
     view = look(layers)
-    config = _sound(view.reading)
+    config = _sound(view.reading.config)
     found = run_gates(view, has_tests=False, verify=verify_of({**trusted(home), "": maker}, config.governance))
     for path, name in (called or {}).items():
         found = [_of_candidate(one, path, name) for one in found]

@@ -20,7 +20,7 @@ def test_no_modules_of_the_bus_import_each_other_in_a_circle() -> None:
     """Not for their types either: what only holds others knows none of them."""
     of_bus = {name: tree for name, tree in modules().items() if name.startswith("hobus.bus.")}
     imported = {
-        name: {node.module for node in nodes(tree) if isinstance(node, ImportFrom) and node.module in of_bus}
+        name: {node.module for node in nodes(tree, ImportFrom) if node.module in of_bus}
         for name, tree in of_bus.items()
     }
     assert len(imported["hobus.bus.broker.core"]) > 10
@@ -46,10 +46,10 @@ def test_gateway_assembles_no_context() -> None:
         and name != "hobus.config.secret_refs.HIDDEN"
     ] == []
     attributes = {
-        getattr(node, "attr", "")
+        node.attr
         for module, tree in modules().items()
         if module.startswith("hobus.gateway_service")
-        for node in nodes(tree)
+        for node in nodes(tree, Attribute)
     }
     assert attributes & {"prompt_packs", "contracts", "system_prompt", "history_budget"} == set()
 
@@ -58,7 +58,7 @@ def test_attention_asks_the_record_and_sends_nothing() -> None:
     """It returns context to its caller: of the bus it knows questions to the record, and no way to write or to send."""
     tree = {name: tree for name, tree in modules().items() if name.startswith("hobus.actors.ho2_supervisor.attention.")}
     assert len(tree) > 5
-    called = {node.attr for one in tree.values() for node in nodes(one) if isinstance(node, Attribute)}
+    called = {node.attr for one in tree.values() for node in nodes(one, Attribute)}
     assert called & {"submit", "write", "along", "also", "note", "append", "request", "ask", "post", "publish"} <= {
         "append"  # to lists
     }
@@ -106,15 +106,14 @@ def test_the_offline_model_sees_what_a_server_of_the_kind_openai_gets() -> None:
     tree = modules()[f"{inside}.provider"]
     told = [
         unparse(call.func)
-        for call in nodes(tree)
-        if isinstance(call, Call)
-        and any(
+        for call in nodes(tree, Call)
+        if any(
             isinstance(value, Name) and value.id == "prompt"
             for value in (*call.args, *(k.value for k in call.keywords))
         )
     ]
     assert set(told) == {"self._response", "ToolNames.of", "openai_wire.request", "pricing.estimated"}
-    assert len(told) == sum(isinstance(node, Name) and node.id == "prompt" for node in nodes(tree))
+    assert len(told) == sum(node.id == "prompt" for node in nodes(tree, Name))
 
 
 WRITES = ("click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write")
@@ -139,8 +138,7 @@ def test_whatever_is_said_is_escaped_in_one_place() -> None:
     spliced = [
         f"{name}:{part.lineno}"
         for name, tree in of_launch.items()
-        for text in nodes(tree)
-        if isinstance(text, JoinedStr)
+        for text in nodes(tree, JoinedStr)
         for part in walk(text)
         if isinstance(part, Call) and isinstance(part.func, Name) and part.func.id in ("styled", "joined")
     ]

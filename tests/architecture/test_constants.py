@@ -15,23 +15,27 @@ from functools import cache
 import pytest
 
 from hobus.config.schema import AdminConfig
-from tests.architecture.source import FOLDERS, ROOT, modules
+from tests.architecture.source import FOLDERS, ROOT, children, modules
 from tests.architecture.test_catalog import RECORDS, is_constant
 from tests.architecture.test_defaults import SECTIONS
 
 EMPTY: tuple[object, ...] = (None, 0, 0.0, "", [], {}, False)
 BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "maxlen", "default")
+_EMPTY = (ast.Name, ast.Constant)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign)
+_LOOKED_AT = (*_FUNCTIONS, *_ASSIGNMENTS, ast.Call)
 NAMED_FOR_A_LIMIT = re.compile(r"(^|_)(max|min|limit|timeout|interval|s|ms|bytes|chars|tokens|attempts|budget)$")
 
 
 def numbers(tree: ast.Module) -> Iterator[str]:
     """What is a number of its own, each under a name that stays when lines move."""
     for owner, node in _with_owner(tree, ""):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and not _is_in_function(owner):
+        if isinstance(node, _ASSIGNMENTS) and node.value is not None and not _is_in_function(owner):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if _holds_number(node.value):
                 yield from (f"{owner}{ast.unparse(target)}" for target in targets)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        elif isinstance(node, _FUNCTIONS):
             given = node.args
             last = [*given.posonlyargs, *given.args][::-1]
             pairs = [
@@ -49,18 +53,21 @@ def numbers(tree: ast.Module) -> Iterator[str]:
 
 
 def _with_owner(node: ast.AST, owner: str) -> Iterator[tuple[str, ast.AST]]:
-    """Every node with where it stands: `Class.field:` of a field, `function():` inside of a function."""
+    """Every definition, assignment and call, with where it stands: `Class.field:` of a field, `function():` inside of a function."""
     waiting = [(owner, node)]
     while waiting:
         outer, parent = waiting.pop()
-        for child in ast.iter_child_nodes(parent):
-            yield outer, child
+        for child in children(parent):
+            if isinstance(child, _EMPTY):
+                continue
+            if isinstance(child, _LOOKED_AT):
+                yield outer, child
             inner = outer
             if isinstance(child, ast.ClassDef):
                 inner = f"{outer}{child.name}."
-            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            elif isinstance(child, _FUNCTIONS):
                 inner = f"{outer}{child.name}():"
-            elif isinstance(child, ast.AnnAssign | ast.Assign) and not _is_in_function(outer):
+            elif isinstance(child, _ASSIGNMENTS) and not _is_in_function(outer):
                 target = child.target if isinstance(child, ast.AnnAssign) else child.targets[0]
                 inner = f"{outer}{ast.unparse(target)}:"
             waiting.append((inner, child))
@@ -73,7 +80,7 @@ def _is_in_function(owner: str) -> bool:
 def _is_number(node: ast.expr) -> bool:
     """A constant expression with a value beyond -1, 0 and 1; an enum's or a flag's name is none."""
     if not all(
-        isinstance(part, ast.Constant | ast.UnaryOp | ast.BinOp | ast.operator | ast.unaryop) for part in ast.walk(node)
+        isinstance(part, (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop)) for part in ast.walk(node)
     ):
         return False
     value = eval(compile(ast.Expression(node), "", "eval"))  # noqa: S307 - of constants alone

@@ -147,7 +147,7 @@ def machine_imports(tree: ast.Module) -> set[str]:
 def impure(module: str) -> list[str]:
     """What of this module waits or touches the machine."""
     tree = modules()[module]
-    waiting = [node.name for node in nodes(tree) if isinstance(node, ast.AsyncFunctionDef)]
+    waiting = [node.name for node in nodes(tree, ast.AsyncFunctionDef)]
     return sorted(machine_imports(tree)) + waiting
 
 

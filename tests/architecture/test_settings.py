@@ -19,11 +19,9 @@ NOT_USED_YET: dict[str, str] = {}
 def read_names() -> frozenset[str]:
     """Every attribute that some module reads, and every text; by name alone, so that a common name may hide a dead knob."""
     trees = [tree for name, tree in modules().items() if name not in DECLARED_IN]
-    every = [node for tree in trees for node in nodes(tree)]
-    attributes = {node.attr for node in every if isinstance(node, ast.Attribute)}
-    return frozenset(
-        attributes | {node.value for node in every if isinstance(node, ast.Constant) and type(node.value) is str}
-    )
+    attributes = {node.attr for tree in trees for node in nodes(tree, ast.Attribute)}
+    constants = {node.value for tree in trees for node in nodes(tree, ast.Constant) if type(node.value) is str}
+    return frozenset(attributes | constants)
 
 
 SETTINGS = [

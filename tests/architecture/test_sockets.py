@@ -45,6 +45,6 @@ def test_nobody_else_makes_sockets_or_gives_them_either() -> None:
         module
         for module, tree in modules().items()
         if module.startswith("hobus.bus.zeromq") and module != MAKER
-        for node in nodes(tree)
-        if isinstance(node, ast.Attribute) and node.attr in attributes
+        for node in nodes(tree, ast.Attribute)
+        if node.attr in attributes
     ] == []

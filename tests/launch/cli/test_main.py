@@ -30,7 +30,7 @@ def test_help_imports_nothing_heavy():
         "print(code, heavy)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(), timeout=30
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
     )
     assert done.stdout.splitlines()[-1] == "0 []"
     assert "tap" in done.stdout and done.stderr == ""
@@ -160,34 +160,29 @@ def test_ctrl_c_while_loading_ends_with_one_word():
         "try: os.kill(os.getpid(), signal.SIGINT)\n"
         "except KeyboardInterrupt: sys.exit(7)\n"
     )
-    ends = {}
-    for case in ("loading", "ignored", "raises"):
-        done = subprocess.run(
-            [sys.executable, "-c", program, case],
-            capture_output=True,
-            text=True,
-            env=environment(),
-            timeout=30,
-            check=False,
-        )
-        ends[case] = (done.returncode, done.stderr)
-    assert ends == {"loading": (130, "interrupted\n"), "ignored": (0, ""), "raises": (7, "")}
     reads, writes = os.pipe()
     os.close(reads)
-    unread = subprocess.run(
-        [sys.executable, "-c", program, "loading"], stderr=writes, env=environment(), timeout=30, check=False
-    )
+
+    def started(case, stderr=subprocess.PIPE):
+        return subprocess.Popen([sys.executable, "-c", program, case], text=True, stderr=stderr, env=environment())
+
+    cases = {case: started(case) for case in ("loading", "ignored", "raises")}
+    unread = started("loading", writes)
     os.close(writes)
-    assert unread.returncode == 130
+    said = {case: process.communicate()[1] for case, process in cases.items()}
+    ends = {case: (process.returncode, said[case]) for case, process in cases.items()}
+    assert ends == {"loading": (130, "interrupted\n"), "ignored": (0, ""), "raises": (7, "")}
+    assert unread.wait() == 130
 
 
-def test_a_reader_that_went_away_is_an_end_and_no_failure():
+@pytest.mark.parametrize("words", [["completion", "bash"], pytest.param(["config", "check"], marks=pytest.mark.slow)])
+def test_a_reader_that_went_away_is_an_end_and_no_failure(words):
     """`hobus config check | true`: code 0 and nothing on stderr, although nobody reads what is printed."""
     reads, writes = os.pipe()
     os.close(reads)
     done = subprocess.run(
-        [sys.executable, "-m", "hobus", "config", "check"],
-        stdout=writes, stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
+        [sys.executable, "-m", "hobus", *words],
+        stdout=writes, stderr=subprocess.PIPE, env=environment(), check=False,
     )  # fmt: skip
     os.close(writes)
     assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
@@ -196,10 +191,14 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure():
 @pytest.mark.parametrize(
     ("words", "is_stdout_too"),
     [
-        (["tools", "list"], False),
-        (["memory", "weight", "ART-1", "2"], True),
-        pytest.param(["tools", "list"], True, marks=pytest.mark.slow),
-        pytest.param(["memory", "weight", "ART-1", "2"], False, marks=pytest.mark.slow),
+        (["completion", "tcsh"], False),
+        (["completion", "tcsh"], True),
+        *(
+            # These load half of the program.
+            pytest.param(words, is_stdout_too, marks=pytest.mark.slow)
+            for words in (["tools", "list"], ["memory", "weight", "ART-1", "2"])
+            for is_stdout_too in (False, True)
+        ),
     ],
 )
 def test_a_reader_of_errors_that_went_away_changes_no_exit_code(words, is_stdout_too, tmp_path):
@@ -208,7 +207,7 @@ def test_a_reader_of_errors_that_went_away_changes_no_exit_code(words, is_stdout
     os.close(reads)
     done = subprocess.run(
         [sys.executable, "-m", "hobus", *words],
-        stdout=writes if is_stdout_too else subprocess.PIPE, stderr=writes, cwd=tmp_path, env=environment(), timeout=30, check=False,
+        stdout=writes if is_stdout_too else subprocess.PIPE, stderr=writes, cwd=tmp_path, env=environment(), check=False,
     )  # fmt: skip
     os.close(writes)
     assert (done.returncode, done.stdout) == (exit_codes.USAGE, None if is_stdout_too else b"")
@@ -233,15 +232,25 @@ def test_a_warning_that_nobody_reads_ends_no_command(monkeypatch):
         there.close()
 
 
-@pytest.mark.parametrize("words", [["config", "check"], ["ps"], ["memory", "stats"], ["tap"], ["ask", "hi"], ["chat"]])
-def test_a_closed_standard_output_is_said_before_anything_is_done(words):
+def test_a_closed_standard_output_is_said_before_anything_is_done():
     """One sentence, code 1, and no defect; no cluster is looked for."""
     done = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "hobus", *words],
-        stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "hobus", "chat"],
+        stderr=subprocess.PIPE, env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == exit_codes.FAILED
     assert done.stderr.startswith(b"error: standard output is closed") and b"defect" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [["config", "check"], ["ps"], ["memory", "stats"], ["tap"], ["ask", "hi"], ["chat"]])
+def test_no_command_is_begun_where_standard_output_is_closed(words, monkeypatch, capsys):
+    """Whichever it is; in this interpreter, which sees what a fresh one does: no stream."""
+    monkeypatch.setattr(cli, "run", lambda _words: pytest.fail("it was begun"))
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == exit_codes.FAILED
+    assert capsys.readouterr().err.startswith("error: standard output is closed")
 
 
 def test_a_next_command_can_be_pasted():

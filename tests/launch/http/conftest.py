@@ -1,4 +1,4 @@
-"""A door for tests that need no other than a plain one."""
+"""Doors for tests that need no other than a plain one."""
 
 import pytest
 
@@ -8,5 +8,12 @@ from tests.launch.http.door import SimulatedDoor
 @pytest.fixture
 def door():
     """One door, on a simulated cluster of its own."""
+    with SimulatedDoor() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared_door():
+    """The same, for all tests of a file that look at nothing but what they themselves are answered."""
     with SimulatedDoor() as made:
         yield made

@@ -14,13 +14,6 @@ from tests.launch.http.door import SimulatedDoor
 PREFERENCE, RULE = "Always answer in one line.", "Never delete a package."
 
 
-@pytest.fixture
-def door():
-    """One door of the shipped configuration."""
-    with SimulatedDoor() as made:
-        yield made
-
-
 async def state(http, *statements):
     """A session in which these are said."""
     session = (await http.post("/v1/sessions", json={})).json()["session_id"]
@@ -161,25 +154,25 @@ def test_nobody_sees_or_changes_anothers_line(door):
         ({"change": "activate", "for": "bob"}, "for"),
     ],
 )
-def test_a_change_that_is_none_is_refused_with_its_field(door, body, param):
+def test_a_change_that_is_none_is_refused_with_its_field(shared_door, body, param):
     """Nothing is asked of memory."""
 
     async def work():
-        async with door.http() as http:
+        async with shared_door.http() as http:
             answer = await http.post("/v1/memory/ART-1", json=body)
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
-    door.run(work())
+    shared_door.run(work())
 
 
 @pytest.mark.parametrize(
     ("query", "param"), [("all=banana", "all"), ("al=true", "al"), ("all=true&state=off", "state")]
 )
-def test_a_query_that_is_none_is_refused_with_its_key(door, query, param):
+def test_a_query_that_is_none_is_refused_with_its_key(shared_door, query, param):
     """Of what is shown, and of a change."""
 
     async def work():
-        async with door.http() as http:
+        async with shared_door.http() as http:
             answers = [await http.get(f"/v1/memory?{query}")]
             if param != "all":
                 answers += [await http.delete(f"/v1/memory/ART-1?{query}")]
@@ -187,7 +180,7 @@ def test_a_query_that_is_none_is_refused_with_its_key(door, query, param):
                 assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
             assert answers[0].json()["error"]["param"] == param
 
-    door.run(work())
+    shared_door.run(work())
 
 
 def test_what_is_not_there_is_said():
@@ -237,12 +230,12 @@ def test_a_change_that_the_record_did_not_acknowledge_may_have_been_applied_and_
         async with door.http() as http:
             await state(http, PREFERENCE)
             (line,) = (await http.get("/v1/memory")).json()["lines"]
-            still_s = 2 * door.doors[0].timeout_s
+            still_s = door.doors[0].timeout_s + 1
             door.cluster.freeze_now(door.cluster.oldest("ledger"), still_s)
             answer = await http.post(f"/v1/memory/{line['artifact_id']}", json={"change": "weight", "weight": 0.3})
             assert answer.status_code == 503, answer.text
             assert "whether it was applied is not known: ask again" in answer.json()["error"]["message"]
-            await asyncio.sleep(2 * still_s)
+            await asyncio.sleep(2)
             return (await http.get("/v1/memory")).json()["lines"][0]["weight"]
 
     assert door.run(work()) == 0.3

@@ -9,17 +9,8 @@ import pytest
 from hobus.launch.http.events import shown
 from hobus.launch.http.sse import frame
 from hobus.launch.sessions.http_client import HttpError
-from tests.launch.http.door import SimulatedDoor
 
 ASKED = "what packages are installed?"
-
-
-@pytest.fixture
-def door():
-    """Two doors."""
-    with SimulatedDoor() as made:
-        made.apps.append(made.open())
-        yield made
 
 
 async def session_of(http):
@@ -51,6 +42,7 @@ def test_a_turn_and_its_retry_at_another_door(door):
             conflict = await other.post(f"/v1/sessions/{session}/turns", json=asked | {"text": "another"})
             return one.json(), two.json(), conflict
 
+    door.apps.append(door.open())
     one, two, conflict = door.run(work())
     assert one == two and one["outcome"] == "success" and one["run_id"]["run_seq"] == 1
     assert conflict.status_code == 409 and conflict.json()["error"]["code"] == "input_conflict"
@@ -84,11 +76,11 @@ def test_no_word_ends_a_line_of_a_stream_for_a_reader_that_takes_each_line_end_o
         assert json.loads(lines[2].removeprefix("data: ")) == words
 
 
-def test_nobody_reaches_a_session_of_another_key(door):
+def test_nobody_reaches_a_session_of_another_key(shared_door):
     """A session's id that was seen opens nothing: it is as if it were not there."""
 
     async def work():
-        async with door.http() as http, door.http("bob") as bob:
+        async with shared_door.http() as http, shared_door.http("bob") as bob:
             session = await session_of(http)
             tries = [
                 await bob.get(f"/v1/sessions/{session}"),
@@ -100,7 +92,7 @@ def test_nobody_reaches_a_session_of_another_key(door):
             ]
             return [answer.status_code for answer in tries], (await http.get(f"/v1/sessions/{session}")).json()
 
-    statuses, view = door.run(work())
+    statuses, view = shared_door.run(work())
     assert statuses == [404] * 6
     assert view["status"] == "open" and view["turn_count"] == 0
 
@@ -124,9 +116,10 @@ def test_commands_have_verdicts(door):
     assert wrong.status_code == 400
 
 
-@pytest.mark.parametrize("cut", [0, 1, 5, 20])
-def test_a_reader_who_comes_back_has_missed_nothing(door, cut):
+def test_a_reader_who_comes_back_has_missed_nothing(door):
     """From any sequence on, at any door, while turns go on: what was read in parts is the journal, once and in order."""
+    door.apps.append(door.open())
+    here, there = (one.journals for one in door.doors)
 
     async def followed(journals, session, after, count):
         found = []
@@ -138,59 +131,59 @@ def test_a_reader_who_comes_back_has_missed_nothing(door, cut):
                     return found
         return found
 
+    async def in_two(session, cut):
+        first = await followed(here, session, -1, cut) if cut else []
+        after = first[-1].sequence if first else -1
+        return first + await followed(there, session, after, 50 - cut)
+
     async def work():
         async with door.http() as http:
             session = await session_of(http)
-            turns = asyncio.ensure_future(two_turns(http, session))
-            here, there = (one.journals for one in door.doors)
-            whole = asyncio.ensure_future(followed(here, session, -1, 50))
-            first = await followed(here, session, -1, cut) if cut else []
-            after = first[-1].sequence if first else -1
-            rest = await followed(there, session, after, 50 - cut)
-            await turns
-            return session, await whole, first + rest
+            readers = [followed(here, session, -1, 50), *(in_two(session, cut) for cut in (0, 1, 5, 20))]
+            *read, _ = await asyncio.gather(*readers, three_turns(http, session))
+            return session, read
 
-    async def two_turns(http, session):
+    async def three_turns(http, session):
         for number in range(3):
             await http.post(f"/v1/sessions/{session}/turns", json={"text": ASKED, "input_id": f"in-{number}"})
 
-    session, whole, parts = door.run(work())
+    session, read = door.run(work())
     written = [entry for entry in door.cluster.entries() if entry.stream == f"session/{session}"]
-    assert [event.sequence for event in whole] == [entry.sequence for entry in written[:50]]
-    assert parts == whole == [shown(entry) for entry in written[:50]]
+    expected = [shown(entry) for entry in written[:50]]
+    assert len(expected) == 50 and [parts == expected for parts in read] == [True] * 5
     assert door.doors[0].journals.readers == door.doors[1].journals.readers == 0
 
 
-def test_the_head_of_a_stream_of_events_is_an_answer_that_ends(door):
+def test_the_head_of_a_stream_of_events_is_an_answer_that_ends(shared_door):
     """It opens no reader: there is no body to write to."""
 
     async def work():
-        async with door.http() as http:
+        async with shared_door.http() as http:
             return await http.head(f"/v1/sessions/{await session_of(http)}/events")
 
-    answer = door.run(work())
+    answer = shared_door.run(work())
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
 
 
 @pytest.mark.parametrize("input_id", ["ü", " ", "a\nb"])
-def test_a_client_is_told_at_once_of_an_id_that_is_none(door, input_id):
-    """By the door, in its words; not after the client's time-out, and not that there is no door."""
+def test_a_client_is_told_at_once_of_an_id_that_is_none(shared_door, input_id):
+    """By the shared_door, in its words; not after the client's time-out, and not that there is no shared_door."""
 
     async def work():
-        async with door.client() as client:
+        async with shared_door.client() as client:
             with pytest.raises(HttpError) as refused:
                 await client.ask("hello", input_id=input_id)
             return refused.value
 
-    refused = door.run(work())
+    refused = shared_door.run(work())
     assert (refused.status, refused.code) == (400, "invalid_input") and "input_id" in str(refused)
 
 
-def test_events_as_a_page_and_a_number_that_is_none(door):
+def test_events_as_a_page_and_a_number_that_is_none(shared_door):
     """`follow=false` ends; a Last-Event-ID that is no sequence is refused."""
 
     async def work():
-        async with door.http() as http:
+        async with shared_door.http() as http:
             session = await session_of(http)
             path = f"/v1/sessions/{session}/events"
             page = await http.get(path, params={"follow": "false"})
@@ -198,7 +191,7 @@ def test_events_as_a_page_and_a_number_that_is_none(door):
             wrong = [await http.get(path, params={"after": text}) for text in ("x", "-2", "--1", "9" * 30, "1e3", "²")]
             return page.json(), behind.json(), [answer.status_code for answer in wrong]
 
-    page, behind, wrong = door.run(work())
+    page, behind, wrong = shared_door.run(work())
     assert "SESSION_START" in [event["type"] for event in page["events"]]
     assert behind["events"] == [] and wrong == [400] * 6
 

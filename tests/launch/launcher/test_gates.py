@@ -29,7 +29,16 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def software(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that is taken for this software where its state counts: two modules."""
+    root = write(tmp_path_factory.mktemp("software"), "hobus/__init__.py", "def check(): ...\n").parent
+    write(root, "config/check.py", "def page(): ...\n")
+    monkeypatch.setattr(sources, "ROOT", root)
+    return root
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, software: Path) -> list[str]:
     """As if this were an installation: no tests beside it. What was judged anew is noted."""
     judged: list[str] = []
     run_inside = gates.run_inside
@@ -60,13 +69,8 @@ def test_the_same_files_are_judged_once(home: Home, installed: list[str]) -> Non
     assert start(home) == [] and start(home) == [] and len(installed) == 2
 
 
-def test_by_changed_software_they_are_judged_again(
-    home: Home, installed: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_by_changed_software_they_are_judged_again(home: Home, installed: list[str], software: Path) -> None:
     """Of the same version, as when a later state of it is installed: one module that says something else is enough."""
-    software = write(tmp_path / "software", "hobus/__init__.py", "def check(): ...\n").parent
-    write(software, "config/check.py", "def page(): ...\n")
-    monkeypatch.setattr(sources, "ROOT", software)
     assert start(home) == [] and start(home) == [] and len(installed) == 1
     write(software, "config/check.py", "def pages(): ...\n")
     assert start(home) == [] and start(home) == [] and len(installed) == 2
@@ -101,15 +105,16 @@ def test_warnings_are_kept_and_failures_are_not(home: Home, installed: list[str]
     assert start(home) == said
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"key": 1}', '{"key": "KEY", "findings": [1]}', "\0", '{"key": "KEY"}']
-)
-def test_what_was_kept_is_read_with_care(home: Home, installed: list[str], text: str) -> None:
+def test_what_was_kept_is_read_with_care(home: Home, installed: list[str]) -> None:
     """Damaged, of another form, or of other files: judged again."""
     start(home)
-    key = json.loads(home.gates.read_text())["key"]
-    home.gates.write_text(text.replace("KEY", key))
-    assert start(home) == [] and len(installed) == 2
+    kept = home.gates.read_text()
+    key = json.loads(kept)["key"]
+    forms = ["", "[]", "{}", '{"key": 1}', '{"key": "KEY", "findings": [1]}', "\0", '{"key": "KEY"}']
+    for number, text in enumerate(forms, 2):
+        home.gates.write_text(text.replace("KEY", key))
+        assert start(home) == [] and len(installed) == number, text
+        assert home.gates.read_text() == kept
 
 
 def test_a_failure_that_somebody_wrote_into_the_file_is_judged(home: Home, installed: list[str]) -> None:

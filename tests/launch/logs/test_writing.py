@@ -1,10 +1,17 @@
 """Logs are for operators: that they cannot be written ends nothing."""
 
 import json
+import logging
 import os
-import subprocess
-import sys
+import threading
+from contextvars import copy_context
+from types import SimpleNamespace
 
+import pytest
+import structlog
+
+from hobus.bus.inbox import CAUSE
+from hobus.launch.logs import writing
 from hobus.launch.logs.writing import LossyLines
 
 
@@ -26,28 +33,41 @@ def test_a_full_disk_costs_a_line_and_nothing_else():
         os.close(fd)
 
 
-def test_a_warning_of_a_library_is_a_line_like_any_other():
+@pytest.fixture
+def configured(tmp_path, monkeypatch):
+    """This process configured for its log, as one of a cluster is; behind the test it is as before."""
+    before, level = structlog.get_config(), logging.root.level
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(writing, "_SPEAKER", {})
+    writing._lines_to.cache_clear()
+    path = tmp_path / "log"
+    with path.open("w") as stream:
+        yield path, lambda: writing.configure("ho1/1", "ho1/1@a", stream=stream)
+    writing._lines_to.cache_clear()
+    logging.root.setLevel(level)
+    structlog.configure(**before)
+
+
+def test_a_warning_of_a_library_is_a_line_like_any_other(configured):
     """In a process that is configured for its log: with the request that is handled, the process, and a traceback; from a thread too."""
-    program = """
-import logging, sys, threading
-from types import SimpleNamespace
-from hobus.bus.inbox import CAUSE
-from hobus.launch.logs import writing
-writing.configure("ho1/1", "ho1/1@a")
-CAUSE.set(SimpleNamespace(message_id="m1", trace="t1"))
-try:
-    1 / 0
-except ZeroDivisionError:
-    logging.getLogger("lib").warning("it %s", "broke", exc_info=True)
-thread = threading.Thread(target=logging.getLogger("lib").error, args=("elsewhere",))
-thread.start()
-thread.join()
-logging.getLogger("lib").info("of no interest")
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    here, there = (json.loads(line) for line in done.stderr.splitlines())
+    path, configure = configured
+
+    def logs():
+        configure()
+        CAUSE.set(SimpleNamespace(message_id="m1", trace="t1"))
+        try:
+            raise ZeroDivisionError
+        except ZeroDivisionError:
+            logging.getLogger("lib").warning("it %s", "broke", exc_info=True)
+        thread = threading.Thread(target=logging.getLogger("lib").error, args=("elsewhere",))
+        thread.start()
+        thread.join()
+        logging.getLogger("lib").info("of no interest")
+
+    copy_context().run(logs)
+    here, there = (json.loads(line) for line in path.read_text().splitlines())
     assert here["at"].endswith("Z") and "ZeroDivisionError" in here.pop("exception")
-    process = {"actor": "ho1/1", "instance": "ho1/1@a", "pid": here["pid"], "logger": "lib"}
+    process = {"actor": "ho1/1", "instance": "ho1/1@a", "pid": os.getpid(), "logger": "lib"}
     asked = {"request": "m1", "trace": "t1"}
     assert here == {"event": "it broke", "level": "warning", "at": here["at"], **process, **asked}
     assert there == {"event": "elsewhere", "level": "error", "at": there["at"], **process}

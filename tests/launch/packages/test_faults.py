@@ -28,16 +28,16 @@ def unjudged(monkeypatch):
 
 
 @pytest.fixture
-def begun(tmp_path, unjudged):
+def begun(memory_path, unjudged):
     """A home with the clerk in version 1, as often as it is asked for; and the bundles."""
-    one, two, boss = parts.clerk(tmp_path), parts.clerk(tmp_path, "2.0.0"), parts.other(tmp_path, "BOSS", 300)
-    origin = home_of(tmp_path / "origin")
+    one, two, boss = parts.clerk(memory_path), parts.clerk(memory_path, "2.0.0"), parts.other(memory_path, "BOSS", 300)
+    origin = home_of(memory_path / "origin")
     install(origin, one)
 
     def copy():
-        shutil.rmtree(tmp_path / "home", ignore_errors=True)
-        shutil.copytree(origin.root, tmp_path / "home")
-        return home_of(tmp_path / "home")
+        shutil.rmtree(memory_path / "home", ignore_errors=True)
+        shutil.copytree(origin.root, memory_path / "home")
+        return home_of(memory_path / "home")
 
     return copy, {"install": (install, boss), "upgrade": (upgrade, two), "remove": (remove, "PKG-CLERK-001")}
 

@@ -15,7 +15,7 @@ from hobus.launch.packages.refused import PackageRefused
 from tests.launch.packages import parts
 from tests.launch.packages.parts import LIMITS
 
-STRIDES = pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
+STRIDES = pytest.mark.parametrize("stride", [41, pytest.param(1, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -24,19 +25,36 @@ from tests.launch.packages import parts
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(memory_path):
     """A home with nothing in it."""
-    return home_of(tmp_path / "home")
+    return home_of(memory_path / "home")
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A directory with a key, the clerk's bundle in its first version, and a home in which that was installed."""
+    directory = tmp_path_factory.mktemp("begun")
+    install(home_of(directory / "home"), parts.clerk(directory))
+    return directory
+
+
+@pytest.fixture
+def clerk(begun, memory_path):
+    """The clerk is installed in the home of this test, from this bundle."""
+    shutil.copytree(begun, memory_path, dirs_exist_ok=True)
+    return memory_path / "clerk-1.0.0.hobus-package"
 
 
 def everything(home):
-    """Every file below the home's packages, and its bytes, but the lock."""
+    """All below the home's packages, what it is and its bytes, but the lock."""
     found = home.packages.rglob("*") if home.packages.is_dir() else ()
-    return {
-        path.relative_to(home.packages).as_posix(): path.read_bytes()
-        for path in found
-        if path.is_file() and path.name != ".lock"
-    }
+    return {path.relative_to(home.packages).as_posix(): what_is(path) for path in found if path.name != ".lock"}
+
+
+def what_is(path):
+    """A file with its bytes; a directory, a link or a pipe as such."""
+    mode = path.lstat().st_mode
+    return stat.S_IFMT(mode), path.read_bytes() if stat.S_ISREG(mode) else b""
 
 
 def own(home, files):
@@ -61,15 +79,15 @@ def refused(command, home, *arguments):
     return [(one.gate, one.file, one.reason) for one in caught.value.findings]
 
 
-def test_a_package_comes_is_upgraded_and_goes(home, tmp_path):
+def test_a_package_comes_is_upgraded_and_goes(home, memory_path):
     """Its agent is there with the next load; what went can be read by who begun to, until the next command."""
-    first = install(home, parts.clerk(tmp_path))
+    first = install(home, parts.clerk(memory_path))
     assert first.is_change and first.now is not None and first.now.version == "1.0.0"
     assert prompt(home) == "You are a clerk, version 1.0.0." and judged(home, layers_of(home)).failures == []
-    second = upgrade(home, parts.clerk(tmp_path, "1.0.10"))
+    second = upgrade(home, parts.clerk(memory_path, "1.0.10"))
     assert second.before == first.now and prompt(home) == "You are a clerk, version 1.0.10."
     assert {path.name for path in home.packages.glob("PKG-*")} == {first.now.directory.name, second.now.directory.name}
-    assert not upgrade(home, parts.clerk(tmp_path, "1.0.10")).is_change
+    assert not upgrade(home, parts.clerk(memory_path, "1.0.10")).is_change
     assert [path.name for path in home.packages.glob("PKG-*")] == [second.now.directory.name]
     assert remove(home, "PKG-CLERK-001").before == second.now
     assert installed_in(home) == {} and "CLERK" not in load_snapshot(layers_of(home)).agents
@@ -78,21 +96,19 @@ def test_a_package_comes_is_upgraded_and_goes(home, tmp_path):
     assert load_snapshot(layers_of(home)).digest == load_snapshot().digest
 
 
-def test_once_more_is_no_change(home, tmp_path):
+def test_once_more_is_no_change(home, clerk):
     """For programs that ask for it each time; by another signer it is the same package, too."""
-    path = parts.clerk(tmp_path)
-    install(home, path)
     before = everything(home)
-    assert not install(home, path).is_change and not upgrade(home, path).is_change
+    assert not install(home, clerk).is_change and not upgrade(home, clerk).is_change
     assert everything(home) == before
 
 
-def test_only_a_higher_version_takes_the_place(home, tmp_path):
+def test_only_a_higher_version_takes_the_place(home, memory_path):
     """Compared as numbers; the same version with another content is none; nothing is changed."""
-    install(home, parts.clerk(tmp_path, "1.10.0"))
+    install(home, parts.clerk(memory_path, "1.10.0"))
     before = everything(home)
-    another = parts.file_of(tmp_path / "another", parts.bundle(parts.key(tmp_path), version="1.10.0"))
-    for path in (parts.clerk(tmp_path, "1.9.0"), parts.clerk(tmp_path, "0.99.99"), another):
+    another = parts.file_of(memory_path / "another", parts.bundle(parts.key(memory_path), version="1.10.0"))
+    for path in (parts.clerk(memory_path, "1.9.0"), parts.clerk(memory_path, "0.99.99"), another):
         with pytest.raises(UsageFault, match=r"1\.10\.0 is installed, and .* is not higher"):
             upgrade(home, path)
         with pytest.raises(UsageFault, match=r"is installed already") as caught:
@@ -100,54 +116,52 @@ def test_only_a_higher_version_takes_the_place(home, tmp_path):
         assert "package upgrade" not in caught.value.hint, "which would refuse it, too"
         assert ("package remove PKG-CLERK-001" in caught.value.hint) is (path != another)
         assert inspect(home, path).would == "nothing"
-    higher = parts.clerk(tmp_path, "1.10.1")
+    higher = parts.clerk(memory_path, "1.10.1")
     with pytest.raises(UsageFault, match=r"is installed already") as caught:
         install(home, higher)
     assert f"package upgrade {higher}" in caught.value.hint
     assert everything(home) == before
     with pytest.raises(UsageFault, match="nothing to upgrade"):
-        upgrade(home, parts.other(tmp_path, "BOSS", 300))
+        upgrade(home, parts.other(memory_path, "BOSS", 300))
 
 
-def test_an_upgrade_by_another_maker_is_said(home, tmp_path):
+def test_an_upgrade_by_another_maker_is_said(home, clerk, memory_path):
     """Under `dev`, where any key counts, too: by who looks and by who upgrades."""
-    install(home, parts.clerk(tmp_path))
-    path = parts.clerk(tmp_path, "2.0.0", key_file=parts.key(tmp_path, "other.key"))
+    path = parts.clerk(memory_path, "2.0.0", key_file=parts.key(memory_path, "other.key"))
     for warnings in (inspect(home, path).warnings, upgrade(home, path).warnings):
         (one,) = warnings
         assert (one.gate, one.severity) == ("G5", "warn") and "signed the version that is installed" in one.reason
-    assert upgrade(home, parts.clerk(tmp_path, "3.0.0", key_file=parts.key(tmp_path, "other.key"))).warnings == []
+    assert upgrade(home, parts.clerk(memory_path, "3.0.0", key_file=parts.key(memory_path, "other.key"))).warnings == []
 
 
-def test_nobodys_file_is_ever_replaced(home, tmp_path):
+def test_nobodys_file_is_ever_replaced(home, memory_path):
     """Neither the home's own, nor another package's, nor a shipped one; the owner is named."""
     own(home, {"agents/CLERK.json": parts.files_of()["agents/CLERK.json"] + b"\n"})
-    found = refused(install, home, parts.clerk(tmp_path))
+    found = refused(install, home, parts.clerk(memory_path))
     assert next(one for one in found if one[1].endswith("agents/CLERK.json"))[2].startswith(
         "this home has a file of this name"
     )
     shutil.rmtree(home.config)
-    install(home, parts.clerk(tmp_path))
+    install(home, parts.clerk(memory_path))
     thief = parts.files_of("BOSS", 300) | {"agents/CLERK.json": parts.files_of()["agents/CLERK.json"]}
     fields = {"package_id": "PKG-BOSS-001", "spec_id": "SPEC-BOSS-001", "framework_id": "FMWK-300"}
-    path = parts.file_of(tmp_path / "thief", parts.bundle(parts.key(tmp_path), thief, **fields))
+    path = parts.file_of(memory_path / "thief", parts.bundle(parts.key(memory_path), thief, **fields))
     assert ("G0", "PKG-BOSS-001/agents/CLERK.json", "PKG-CLERK-001 has a file of this name") in refused(
         install, home, path
     )
     for name in ("agents/ADMIN.json", "prompt_packs/PRM-SYNTHESIZE-001.txt"):
         thief = parts.files_of("BOSS", 300) | {name: b"x"}
-        path = parts.file_of(tmp_path / "thief", parts.bundle(parts.key(tmp_path), thief, **fields))
+        path = parts.file_of(memory_path / "thief", parts.bundle(parts.key(memory_path), thief, **fields))
         assert ("G0", f"PKG-BOSS-001/{name}", "hobus itself has a file of this name") in refused(install, home, path)
 
 
-def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, tmp_path):
+def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, clerk, memory_path):
     """It stays in force, as before, and the gates warn of it; what a version brings anew clashes with what is there."""
-    path = parts.clerk(tmp_path)
-    directory = install(home, path).now.directory
+    path, (directory,) = clerk, layers_of(home).packages
     mine = parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})
     own(home, {"agents/CLERK.json": mine})
     assert inspect(home, path).failures == [] and not install(home, path).is_change
-    higher = parts.clerk(tmp_path, "2.0.0")
+    higher = parts.clerk(memory_path, "2.0.0")
     assert inspect(home, higher).failures == []
     (directory / "packages/PKG-CLERK-001/manifest.json").write_bytes(b"{}")
     assert install(home, path).is_repair
@@ -155,44 +169,43 @@ def test_what_the_home_has_in_place_of_a_file_keeps_no_upgrade_out(home, tmp_pat
     assert "replaces agents/CLERK.json, which PKG-CLERK-001 owns" in warning.reason and prompt(home) == "Mine."
     assert not upgrade(home, higher).is_change
     own(home, {"prompt_packs/PRM-CLERK-001.txt": b"[[user]]\n{{ user_input }}\n"})
-    more = parts.bundle(parts.key(tmp_path), parts.with_contract(parts.files_of()), version="3.0.0")
-    found = refused(upgrade, home, parts.file_of(tmp_path / "more", more))
+    more = parts.bundle(parts.key(memory_path), parts.with_contract(parts.files_of()), version="3.0.0")
+    found = refused(upgrade, home, parts.file_of(memory_path / "more", more))
     assert [one[1] for one in found if "this home has a file" in one[2]] == [
         "PKG-CLERK-001/prompt_packs/PRM-CLERK-001.txt"
     ]
 
 
-def test_no_package_has_a_shipped_ones_name_or_one_that_looks_like_it(home, tmp_path):
+def test_no_package_has_a_shipped_ones_name_or_one_that_looks_like_it(home, memory_path):
     """Nor the name that the home's own files go by."""
-    key = parts.key(tmp_path)
+    key = parts.key(memory_path)
     for name, gate in (
         ("PKG-PROMPTS-001", "G0"), ("PKG-PR0MPTS-001", "G1"), ("PKG-HOME", "G2"), ("PKG-H0ME", "G2"), ("PKG-HO-ME", "G2"),
     ):  # fmt: skip
-        path = parts.file_of(tmp_path / "alike", parts.bundle(key, package_id=name))
+        path = parts.file_of(memory_path / "alike", parts.bundle(key, package_id=name))
         found = refused(install, home, path)
         assert gate in {one[0] for one in found}, (name, found)
 
 
-def test_dependencies_are_held_at_coming_and_at_going(home, tmp_path):
+def test_dependencies_are_held_at_coming_and_at_going(home, memory_path):
     """A ghost, itself, one above it; and nobody takes away what another package needs."""
     for needs in ("PKG-GHOST-001", "PKG-CLERK-001"):
-        found = refused(install, home, parts.clerk(tmp_path, dependencies=[needs]))
+        found = refused(install, home, parts.clerk(memory_path, dependencies=[needs]))
         assert {one[0] for one in found} == {"G1"}
-    install(home, parts.clerk(tmp_path))
-    install(home, parts.other(tmp_path, "BOSS", 300, dependencies=["PKG-CLERK-001"]))
+    install(home, parts.clerk(memory_path))
+    install(home, parts.other(memory_path, "BOSS", 300, dependencies=["PKG-CLERK-001"]))
     before = everything(home)
     with pytest.raises(RefusedFault, match="PKG-CLERK-001 stays: PKG-BOSS-001 depends on it"):
         remove(home, "PKG-CLERK-001")
     assert everything(home) == before
-    found = refused(upgrade, home, parts.clerk(tmp_path, "2.0.0", dependencies=["PKG-BOSS-001"]))
+    found = refused(upgrade, home, parts.clerk(memory_path, "2.0.0", dependencies=["PKG-BOSS-001"]))
     assert "lead back to themselves" in found[0][2]
     remove(home, "PKG-BOSS-001")
     remove(home, "PKG-CLERK-001")
 
 
-def test_who_answers_by_default_is_not_taken_away(home, tmp_path):
+def test_who_answers_by_default_is_not_taken_away(home, clerk, memory_path):
     """Nor what a file of the home's own refers to; both name what needs it."""
-    install(home, parts.clerk(tmp_path))
     own(home, {"admin_config.json": parts.text({"host": {"agent_id": "CLERK"}})})
     with pytest.raises(RefusedFault, match=r"its agent CLERK answers whoever names none \(host\.agent_id\)"):
         remove(home, "PKG-CLERK-001")
@@ -209,9 +222,8 @@ def test_who_answers_by_default_is_not_taken_away(home, tmp_path):
         remove(home, "PKG-GHOST")
 
 
-def test_a_file_of_the_homes_own_in_place_of_the_packages_is_named_with_its_mend(home, tmp_path):
+def test_a_file_of_the_homes_own_in_place_of_the_packages_is_named_with_its_mend(home, clerk, memory_path):
     """It refers to what would go: it has to go first."""
-    install(home, parts.clerk(tmp_path))
     own(home, {"agents/CLERK.json": parts.text(parts.agent("CLERK", "Mine.") | {"framework_id": "FMWK-200"})})
     with pytest.raises(PackageRefused) as caught:
         remove(home, "PKG-CLERK-001")
@@ -221,9 +233,9 @@ def test_a_file_of_the_homes_own_in_place_of_the_packages_is_named_with_its_mend
     remove(home, "PKG-CLERK-001")
 
 
-def test_a_package_whose_parts_do_not_fit_is_refused_by_its_gate(home, tmp_path):
+def test_a_package_whose_parts_do_not_fit_is_refused_by_its_gate(home, memory_path):
     """What cannot be loaded, what lies outside of its framework's places, and an invariant that nothing checks."""
-    key = parts.key(tmp_path)
+    key = parts.key(memory_path)
     whole = parts.files_of()
     rules = json.loads(whole["frameworks/FMWK-200_CLERK/manifest.yaml"])
     unheld = rules | {"invariants": [rules["invariants"][0] | {"enforced_by": []}]}
@@ -233,63 +245,62 @@ def test_a_package_whose_parts_do_not_fit_is_refused_by_its_gate(home, tmp_path)
         "G4": whole | {"frameworks/FMWK-200_CLERK/manifest.yaml": parts.text(unheld)},
     }
     for gate, files in cases.items():
-        found = refused(install, home, parts.file_of(tmp_path / gate, parts.bundle(key, files)))
+        found = refused(install, home, parts.file_of(memory_path / gate, parts.bundle(key, files)))
         assert gate in {one[0] for one in found}, found
-        assert inspect(home, tmp_path / gate).failures
+        assert inspect(home, memory_path / gate).failures
         assert all(".staging" not in f"{one[1]}{one[2]}" and str(home.packages) not in one[1] for one in found)
 
 
-def test_under_signed_only_a_trusted_key_counts(home, tmp_path):
+def test_under_signed_only_a_trusted_key_counts(home, memory_path):
     """A key that is taken back takes its packages' word with it: what is installed fails, and an upgrade mends it."""
     own(home, {"admin_config.json": parts.text({"governance": {"signatures": "signed"}})})
-    path = parts.clerk(tmp_path)
+    path = parts.clerk(memory_path)
     (found,) = refused(install, home, path)
     assert found[0] == "G5" and "no key of `hobus package trust list`" in found[2]
     keys = {"maker": inspect(home, path).incoming.signature.public_key}
     trust.trust(home, "maker", keys["maker"], parts.LIMITS)
     install(home, path)
     assert inspect(home, path).trusted_as == "maker" and judged(home, layers_of(home)).failures == []
-    other = parts.clerk(tmp_path, "2.0.0", key_file=parts.key(tmp_path, "other.key"))
+    other = parts.clerk(memory_path, "2.0.0", key_file=parts.key(memory_path, "other.key"))
     trust.trust(home, "other", inspect(home, other).incoming.signature.public_key, parts.LIMITS)
     assert trust.distrust(home, "maker") == keys["maker"]
     assert [one.gate for one in judged(home, layers_of(home)).failures] == ["G5"]
-    assert {one[0] for one in refused(install, home, parts.other(tmp_path, "BOSS", 300))} == {"G5"}
+    assert {one[0] for one in refused(install, home, parts.other(memory_path, "BOSS", 300))} == {"G5"}
     upgrade(home, other)
     assert judged(home, layers_of(home)).failures == []
 
 
-def test_a_failure_elsewhere_hides_no_failure_of_what_comes(home, tmp_path):
+def test_a_failure_elsewhere_hides_no_failure_of_what_comes(home, memory_path):
     """Of the same words, in another package or in the home's own files; nor one of the package's former version."""
     own(home, {"admin_config.json": parts.text({"governance": {"signatures": "signed"}})})
-    first, second = parts.key(tmp_path), parts.key(tmp_path, "second.key")
+    first, second = parts.key(memory_path), parts.key(memory_path, "second.key")
     boss = {"package_id": "PKG-BOSS-001", "spec_id": "SPEC-BOSS-001", "framework_id": "FMWK-300"}
     sound = parts.bundle(second, parts.files_of("BOSS", 300), **boss)
-    clerk, higher = parts.clerk(tmp_path, key_file=first), parts.clerk(tmp_path, "2.0.0", key_file=first)
-    for name, path in (("first", clerk), ("second", parts.file_of(tmp_path / "boss", sound))):
+    clerk, higher = parts.clerk(memory_path, key_file=first), parts.clerk(memory_path, "2.0.0", key_file=first)
+    for name, path in (("first", clerk), ("second", parts.file_of(memory_path / "boss", sound))):
         trust.trust(home, name, inspect(home, path).incoming.signature.public_key, parts.LIMITS)
         install(home, path)
     trust.distrust(home, "first")
     assert {one[:2] for one in refused(upgrade, home, higher)} == {("G5", "PKG-CLERK-001")}
     revoked = parts.bundle(first, parts.files_of("BOSS", 300), **boss, version="2.0.0")
-    found = refused(upgrade, home, parts.file_of(tmp_path / "revoked", revoked))
+    found = refused(upgrade, home, parts.file_of(memory_path / "revoked", revoked))
     assert {one[:2] for one in found} == {("G5", "PKG-BOSS-001")}
-    assert inspect(home, higher).failures and inspect(home, tmp_path / "revoked").failures
+    assert inspect(home, higher).failures and inspect(home, memory_path / "revoked").failures
 
 
-def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, tmp_path):
+def test_the_homes_own_mistake_is_no_excuse_for_a_packages(home, clerk, memory_path):
     """Both name a framework that is not there; that of the package keeps it out, and that of the home does not."""
     stray = {"framework_id": "FMWK-999"}
-    install(home, parts.clerk(tmp_path))
     own(home, {"agents/OWN.json": parts.text(parts.agent("OWN") | stray)})
     files = parts.files_of() | {"agents/CLERK.json": parts.text(parts.agent("CLERK") | stray)}
-    worse = parts.file_of(tmp_path / "worse", parts.bundle(parts.key(tmp_path), files, version="1.1.0"))
+    worse = parts.file_of(memory_path / "worse", parts.bundle(parts.key(memory_path), files, version="1.1.0"))
     assert {one[1] for one in refused(upgrade, home, worse)} == {"PKG-CLERK-001/agents/CLERK.json"}
-    assert upgrade(home, parts.clerk(tmp_path, "1.1.0")).is_change
+    assert upgrade(home, parts.clerk(memory_path, "1.1.0")).is_change
 
 
-def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(home, tmp_path):
+def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(home, memory_path):
     """A file, the manifest, the signature, one more file: a gate fails for each, and taking it away mends it."""
-    path = parts.clerk(tmp_path)
+    path, bare = parts.clerk(memory_path), layers_of(home)
     for name, gate in (
         ("agents/CLERK.json", "G0"), ("packages/PKG-CLERK-001/manifest.json", "G5"), ("contracts/PRC-MORE-001.json", "G0"),
         ("README.txt", "G0"), ("signature.json", "G5"),
@@ -302,13 +313,13 @@ def test_what_was_changed_in_an_installed_package_is_seen_and_can_be_removed(hom
         told = state_faults(home).get(directory, "")
         assert gate == "G5" or told.startswith(f"{name}: "), told
         remove(home, "PKG-CLERK-001")
-        assert judged(home, layers_of(home)).failures == [] and state_faults(home) == {}
+        assert layers_of(home) == bare and state_faults(home) == {}
+    assert judged(home, bare).failures == []
 
 
-def test_what_stands_in_place_of_an_installed_package_is_seen(home, tmp_path):
+def test_what_stands_in_place_of_an_installed_package_is_seen(home, clerk, memory_path):
     """No signature, and a link to another directory, fail; a hidden name in it, which nobody reads, is said."""
-    path = parts.clerk(tmp_path)
-    directory = install(home, path).now.directory
+    path, (directory,) = clerk, layers_of(home).packages
     (directory / "agents/.hid").write_text("")
     (directory / ".more").mkdir()
     seen = judged(home, layers_of(home))
@@ -319,7 +330,7 @@ def test_what_stands_in_place_of_an_installed_package_is_seen(home, tmp_path):
     (directory / "signature.json").unlink()
     assert [(one.gate, one.file) for one in judged(home, layers_of(home)).failures] == [("G5", str(directory))]
     assert install(home, path).is_repair and state_faults(home) == {}
-    elsewhere = directory.rename(tmp_path / "elsewhere")
+    elsewhere = directory.rename(memory_path / "elsewhere")
     directory.symlink_to(elsewhere)
     (failure,) = judged(home, layers_of(home)).failures
     assert (failure.gate, failure.file) == ("G0", str(directory)) and "a link" in failure.reason
@@ -327,10 +338,9 @@ def test_what_stands_in_place_of_an_installed_package_is_seen(home, tmp_path):
     assert judged(home, layers_of(home)).failures == [] and not directory.is_symlink() and elsewhere.is_dir()
 
 
-def test_what_was_damaged_is_repaired_by_installing_it_again(home, tmp_path):
+def test_what_was_damaged_is_repaired_by_installing_it_again(home, clerk, memory_path):
     """A file changed, gone or added, a link in its place, the whole directory gone; then it is as it came."""
-    path = parts.clerk(tmp_path)
-    directory = install(home, path).now.directory
+    path, (directory,) = clerk, layers_of(home).packages
     whole = everything(home)
 
     def link():
@@ -356,29 +366,29 @@ def test_what_was_damaged_is_repaired_by_installing_it_again(home, tmp_path):
         damage()
         done = install(home, path)
         assert done.is_repair and done.is_change and everything(home) == whole
-        assert judged(home, layers_of(home)).failures == [] and not upgrade(home, path).is_change
+        assert not upgrade(home, path).is_change
+    assert judged(home, layers_of(home)).failures == []
 
 
-def test_not_more_packages_than_are_allowed(home, tmp_path):
+def test_not_more_packages_than_are_allowed(home, memory_path):
     """The limit is named; an upgrade is none more."""
     own(home, {"admin_config.json": parts.text({"governance": {"packages_max": 1}})})
-    install(home, parts.clerk(tmp_path))
-    (found,) = refused(install, home, parts.other(tmp_path, "BOSS", 300))
+    install(home, parts.clerk(memory_path))
+    (found,) = refused(install, home, parts.other(memory_path, "BOSS", 300))
     assert "governance.packages_max" in found[2]
-    upgrade(home, parts.clerk(tmp_path, "2.0.0"))
+    upgrade(home, parts.clerk(memory_path, "2.0.0"))
 
 
-def test_nothing_is_installed_where_a_pointer_is_damaged(home, tmp_path):
+def test_nothing_is_installed_where_a_pointer_is_damaged(home, clerk, memory_path):
     """What is in force is then unknown, and is not guessed."""
-    install(home, parts.clerk(tmp_path))
     pointer_of(home).write_text("{")
     before = everything(home)
     with pytest.raises((CommandError, Exception), match=r"installed\.json"):
-        install(home, parts.other(tmp_path, "BOSS", 300))
+        install(home, parts.other(memory_path, "BOSS", 300))
     assert everything(home) == before
 
 
-def test_looking_changes_nothing(home, tmp_path):
+def test_looking_changes_nothing(home, memory_path):
     """Not even a directory is made; nor by what is refused at once."""
     with pytest.raises(UsageFault, match="comes with hobus itself"):
         remove(home, "PKG-PROMPTS-001")
@@ -386,10 +396,10 @@ def test_looking_changes_nothing(home, tmp_path):
         with pytest.raises(UsageFault, match="is installed; there: none"):
             remove(home, name)
     with pytest.raises(UsageFault, match="nothing to upgrade"):
-        upgrade(home, parts.clerk(tmp_path))
+        upgrade(home, parts.clerk(memory_path))
     with pytest.raises(UsageFault, match="no key is trusted as"):
         trust.distrust(home, "maker")
     with pytest.raises(UsageFault, match="no public key"):
         trust.trust(home, "maker", "x", parts.LIMITS)
-    found = inspect(home, parts.clerk(tmp_path))
+    found = inspect(home, parts.clerk(memory_path))
     assert (found.would, found.failures, found.before) == ("install", [], None) and not home.root.exists()

@@ -6,7 +6,7 @@ import io
 
 import pyte
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hobus.bus.messages.base import Message
@@ -96,10 +96,15 @@ def view_of(screen: Screen, *frames: Message) -> LiveView:
     return view
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(FRAMES, WORDS, st.integers(5, 25), st.integers(3, 8))
-def test_any_interleaving_of_pieces_and_resets_ends_with_the_answer_shown_once(screen, frames, answer, columns, height):
+@pytest.mark.parametrize("examples", [25, pytest.param(300, marks=pytest.mark.slow)])
+def test_any_interleaving_of_pieces_and_resets_ends_with_the_answer_shown_once(screen, examples):
     """Lost, repeated, foreign and taken back pieces leave no trace, on a screen of any size; told lines stand above."""
+    drawn = given(st.just(screen), FRAMES, WORDS, st.integers(5, 25), st.integers(3, 8))
+    settings(max_examples=examples)(drawn(ends_with_the_answer))()
+
+
+def ends_with_the_answer(screen, frames, answer, columns, height):
+    """After these frames, on a screen of this size."""
     screen.reset(columns, height)
     screen.write("you>\n")
     view, told = view_of(screen), list[str]()

@@ -16,24 +16,24 @@ from hobus.launch.console import exit_codes
 
 
 @pytest.fixture
-def config(tmp_path, capsys):
+def config(memory_path, capsys):
     """A command of this family: its exit code and what it printed."""
 
     def run(*words: str, code: int = exit_codes.OK) -> str:
-        assert cli.run(["--home", str(tmp_path), "config", *words]) == code
+        assert cli.run(["--home", str(memory_path), "config", *words]) == code
         printed = capsys.readouterr()
         return printed.out + printed.err
 
     return run
 
 
-def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
+def test_a_setting_is_shown_changed_compared_and_taken_back(config, memory_path):
     """The file holds only what differs, and the next start uses it."""
     assert "512" in config("show", "ho2.runs_max")
     assert "ho2.runs_max = 256" in config("set", "ho2.runs_max", "256")
-    own = tmp_path / "config" / "admin_config.json"
+    own = memory_path / "config" / "admin_config.json"
     assert json.loads(own.read_text()) == {"ho2": {"runs_max": 256}} and own.parent.stat().st_mode & 0o077 == 0
-    assert load_snapshot(Layers(own=tmp_path / "config")).config.ho2.runs_max == 256
+    assert load_snapshot(Layers(own=memory_path / "config")).config.ho2.runs_max == 256
     config("set", "tools.approval", '["pay", "delete_*"]')
     config("set", "bus.listen", "127.0.0.1:7411")
     compared = json.loads(config("diff", "--json"))
@@ -70,27 +70,27 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, tmp_path):
         (("unset", "ho3.gate_mod"), "did you mean ho3.gate_mode"),
     ],
 )
-def test_what_cannot_be_changes_nothing_and_says_why(config, tmp_path, words, said):
+def test_what_cannot_be_changes_nothing_and_says_why(config, memory_path, words, said):
     """Neither a file nor a directory is made."""
     assert said in config(*words, code=exit_codes.USAGE)
-    assert not (tmp_path / "config").exists()
+    assert not (memory_path / "config").exists()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"ho2": {"runs_max": 1}, "ho2": {}}', "\ud800"])
-def test_a_broken_file_is_named_and_left_as_it_is(config, tmp_path, text):
+def test_a_broken_file_is_named_and_left_as_it_is(config, memory_path, text):
     """Whatever is asked for."""
-    (tmp_path / "config").mkdir()
-    own = tmp_path / "config" / "admin_config.json"
+    (memory_path / "config").mkdir()
+    own = memory_path / "config" / "admin_config.json"
     own.write_bytes(text.encode("utf-8", "surrogatepass"))
     for words in (("show",), ("diff",), ("set", "ho2.runs_max", "1"), ("unset", "ho2")):
         assert str(own) in config(*words, code=exit_codes.USAGE)
     assert own.read_bytes() == text.encode("utf-8", "surrogatepass")
 
 
-def test_a_file_with_several_faults_is_fixed_one_after_the_other(config, tmp_path):
+def test_a_file_with_several_faults_is_fixed_one_after_the_other(config, memory_path):
     """By `unset` and by `set`; what is left is said, and a change that only makes it worse is refused."""
-    (tmp_path / "config").mkdir()
-    own = tmp_path / "config" / "admin_config.json"
+    (memory_path / "config").mkdir()
+    own = memory_path / "config" / "admin_config.json"
     own.write_text(json.dumps({"ho2": {"runs_mx": 1, "runs_max": "x"}, "hoo": 1, "ho1": {"count": 2}}))
     assert "ho2.runs_max" in config("set", "ho1.count", "-1", code=exit_codes.USAGE)
     assert json.loads(own.read_text())["ho1"] == {"count": 2}
@@ -103,15 +103,17 @@ def test_a_file_with_several_faults_is_fixed_one_after_the_other(config, tmp_pat
     assert "nothing was changed" in config("set", "ho2.runs_max", "0", code=exit_codes.USAGE)
 
 
-def test_a_secret_that_was_written_out_is_hidden_and_it_is_said_where(config, tmp_path):
+def test_a_secret_that_was_written_out_is_hidden_and_it_is_said_where(config, memory_path):
     """By its name, by its form, as an argument, in an address; a reference is none."""
     secret = "hunter2" + "x" * 10
-    (tmp_path / "config").mkdir()
+    (memory_path / "config").mkdir()
     server = {
         "command": "x", "args": ["run", "--password", secret], "url": f"https://h/?token={secret}",
         "env": {"API_KEY": secret, "DB": "postgres://me:" + secret + "@h/db", "OK_TOKEN": "env:OK", "LANG": "C"},
     }  # fmt: skip
-    (tmp_path / "config" / "admin_config.json").write_text(json.dumps({"mcpServers": {"a": server}, "api_key": secret}))
+    (memory_path / "config" / "admin_config.json").write_text(
+        json.dumps({"mcpServers": {"a": server}, "api_key": secret})
+    )
     paths = ["api_key", "mcpServers.a.args", "mcpServers.a.env.API_KEY", "mcpServers.a.env.DB", "mcpServers.a.url"]
     for words in (("show",), ("show", "--origin"), ("diff",), ("unset", "api_key")):
         said = config(*words)
@@ -131,9 +133,9 @@ def test_nothing_that_is_shipped_is_hidden(config):
     assert "hidden: " not in config("show") and json.loads(config("show", "--json"))["hidden"] == []
 
 
-def test_files_of_a_home_are_part_of_what_differs(config, tmp_path):
+def test_files_of_a_home_are_part_of_what_differs(config, memory_path):
     """An agent of one's own is no setting."""
-    cli.run(["--home", str(tmp_path), "init", "agents/ADMIN.json"])
+    cli.run(["--home", str(memory_path), "init", "agents/ADMIN.json"])
     assert "agents/ADMIN.json" in config("diff")
     assert json.loads(config("diff", "--json"))["files"] == ["agents/ADMIN.json"]
 
@@ -144,10 +146,10 @@ def test_the_schema_is_one(config):
     assert json.loads(config("schema", "--template"))["properties"]["pipeline"]
 
 
-def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, tmp_path):
+def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, memory_path):
     """Who keeps the file in a repository changes it there."""
-    (tmp_path / "config").mkdir()
-    kept, own = tmp_path / "kept.json", tmp_path / "config" / "admin_config.json"
+    (memory_path / "config").mkdir()
+    kept, own = memory_path / "kept.json", memory_path / "config" / "admin_config.json"
     kept.write_text("{}")
     own.symlink_to(kept)
     config("set", "ho2.runs_max", "256")
@@ -164,9 +166,9 @@ def test_what_was_set_is_said_also_where_it_is_as_before(config):
     assert "http.count = 2\n" in config("set", "http.count", "2")
 
 
-def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(config, tmp_path, monkeypatch):
+def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(config, memory_path, monkeypatch):
     """Set back, or taken back, to what runs: nothing differs; else the mend is that of all that differs."""
-    home = home_of(tmp_path)
+    home = home_of(memory_path)
     prepare(home)
     snapshot = load_snapshot()
     home.snapshot.write_bytes(snapshot.to_bytes())
@@ -184,12 +186,12 @@ def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(con
     assert "in force after hobus reload" in config("set", "ho2.runs_max", "99")
 
 
-def test_files_that_a_home_has_beside_the_others_replace_nothing(config, tmp_path):
+def test_files_that_a_home_has_beside_the_others_replace_nothing(config, memory_path):
     """An agent more is counted as one more."""
     assert " 0 replaced, digest" in config("check")
-    cli.run(["--home", str(tmp_path), "init", "agents/ADMIN.json"])
+    cli.run(["--home", str(memory_path), "init", "agents/ADMIN.json"])
     assert " 1 replaced, digest" in config("check")
-    own = tmp_path / "config/agents/ADMIN.json"
+    own = memory_path / "config/agents/ADMIN.json"
     own.with_name("CLERK.json").write_text(own.read_text().replace('"ADMIN"', '"CLERK"', 1))
     own.unlink()
     assert " 0 replaced, 1 added, digest" in config("check")

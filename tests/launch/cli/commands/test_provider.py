@@ -56,15 +56,15 @@ def added(home, *words: str) -> int:
 LOCAL = ("--kind", "openai", "--base-url", f"{URL}/", "--model", "llama3.2", "--key", "none")
 
 
-def test_what_is_added_is_small_valid_and_the_default(tmp_path, capsys):
+def test_what_is_added_is_small_valid_and_the_default(memory_path, capsys):
     """The file holds the provider and the route, nothing else; the shipped one stays; what a file held stays."""
-    (tmp_path / "config").mkdir()
-    own = tmp_path / "config" / "admin_config.json"
+    (memory_path / "config").mkdir()
+    own = memory_path / "config" / "admin_config.json"
     own.write_text('{"ho1": {"count": 3}}')
-    assert added(tmp_path, "local", *LOCAL, "--default") == exit_codes.OK
+    assert added(memory_path, "local", *LOCAL, "--default") == exit_codes.OK
     value = json.loads(own.read_text())
     assert sorted(value) == ["gateway", "ho1"] and own.stat().st_mode & 0o077 == 0
-    config = load_snapshot(Layers(own=tmp_path / "config")).config
+    config = load_snapshot(Layers(own=memory_path / "config")).config
     assert config.gateway.default_route.model_dump() == {"provider_id": "local", "model_id": "llama3.2"}
     assert config.gateway.providers["local"].base_url == URL
     assert config.gateway.providers["local"].max_tokens_field == "max_tokens"
@@ -72,12 +72,12 @@ def test_what_is_added_is_small_valid_and_the_default(tmp_path, capsys):
     assert "hobus provider check local" in capsys.readouterr().out
 
 
-def test_prices_keys_and_kinds_are_taken(tmp_path):
+def test_prices_keys_and_kinds_are_taken(memory_path):
     """A price is three figures; a key is a reference; the maker's address needs no flag."""
     words = ("--kind", "anthropic", "--model", "big=3/15/0.3", "--key", "env:ANTHROPIC_API_KEY")
-    assert added(tmp_path, "claude", *words) == exit_codes.OK
-    assert added(tmp_path, "gpt", "--kind", "openai", "--any-model", "--key", "env:OPENAI_API_KEY") == exit_codes.OK
-    providers = load_snapshot(Layers(own=tmp_path / "config")).config.gateway.providers
+    assert added(memory_path, "claude", *words) == exit_codes.OK
+    assert added(memory_path, "gpt", "--kind", "openai", "--any-model", "--key", "env:OPENAI_API_KEY") == exit_codes.OK
+    providers = load_snapshot(Layers(own=memory_path / "config")).config.gateway.providers
     (model,) = providers["claude"].models
     assert (model.input_usd_per_million, model.output_usd_per_million, model.cached_usd_per_million) == (3, 15, 0.3)
     assert providers["claude"].base_url == "https://api.anthropic.com"
@@ -85,61 +85,61 @@ def test_prices_keys_and_kinds_are_taken(tmp_path):
     assert providers["gpt"].any_model and providers["gpt"].max_tokens_field == "max_completion_tokens"
 
 
-def test_a_class_of_a_package_is_added_with_its_options_and_its_key(tmp_path, monkeypatch, capsys):
+def test_a_class_of_a_package_is_added_with_its_options_and_its_key(memory_path, monkeypatch, capsys):
     """A value is JSON where it is JSON, else a text; the listing names the entry point; a check says what is missing."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
     words = ("--kind", "plugin", "--entry-point", "echo", "--any-model", "--key", "stdin")
-    assert added(tmp_path, "mine", *words, "--option", "prefix=> ", "--option", "depth=3") == exit_codes.OK
-    mine = load_snapshot(Layers(own=tmp_path / "config")).config.gateway.providers["mine"]
+    assert added(memory_path, "mine", *words, "--option", "prefix=> ", "--option", "depth=3") == exit_codes.OK
+    mine = load_snapshot(Layers(own=memory_path / "config")).config.gateway.providers["mine"]
     assert (mine.kind, mine.entry_point, mine.options) == ("plugin", "echo", {"prefix": "> ", "depth": 3})
-    assert mine.key == f"file:{tmp_path / 'keys' / 'provider-mine'}"
+    assert mine.key == f"file:{memory_path / 'keys' / 'provider-mine'}"
     capsys.readouterr()
-    assert hobus(tmp_path, "list") == exit_codes.OK and "entry point echo" in capsys.readouterr().out
-    assert hobus(tmp_path, "check", "mine") == exit_codes.FAILED
+    assert hobus(memory_path, "list") == exit_codes.OK and "entry point echo" in capsys.readouterr().out
+    assert hobus(memory_path, "check", "mine") == exit_codes.FAILED
     said = capsys.readouterr()
     assert "no installed package has an entry point 'echo'" in said.out and KEY not in said.out + said.err
 
 
-def test_a_key_that_is_typed_goes_into_a_file_of_this_user_alone(tmp_path, monkeypatch, capsys):
+def test_a_key_that_is_typed_goes_into_a_file_of_this_user_alone(memory_path, monkeypatch, capsys):
     """Never into configuration or onto the screen; an older one is not replaced."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
     words = ("--kind", "openai", "--base-url", URL, "--model", "m", "--key", "stdin")
-    assert added(tmp_path, "mine", *words) == exit_codes.OK
-    path = tmp_path / "keys" / "provider-mine"
+    assert added(memory_path, "mine", *words) == exit_codes.OK
+    path = memory_path / "keys" / "provider-mine"
     assert path.read_text() == f"{KEY}\n" and path.stat().st_mode & 0o777 == 0o600
-    assert KEY not in (tmp_path / "config" / "admin_config.json").read_text()
+    assert KEY not in (memory_path / "config" / "admin_config.json").read_text()
     monkeypatch.setattr(sys, "stdin", io.StringIO("other\n"))
-    assert added(tmp_path, "mine", *words) == exit_codes.REFUSED
+    assert added(memory_path, "mine", *words) == exit_codes.REFUSED
     said = capsys.readouterr()
     assert KEY not in said.out + said.err and path.read_text() == f"{KEY}\n"
 
 
 @pytest.mark.parametrize("name", ["offline", "a/b", "mine"])
-def test_a_provider_that_is_refused_leaves_no_key_and_names_the_file_that_stays(tmp_path, monkeypatch, capsys, name):
+def test_a_provider_that_is_refused_leaves_no_key_and_names_the_file_that_stays(memory_path, monkeypatch, capsys, name):
     """All is looked at before a key is kept; the next try finds nothing in its way."""
     url = "localhost" if name == "mine" else URL
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
     words = ("--kind", "openai", "--base-url", url, "--model", "m", "--key", "stdin")
-    assert added(tmp_path, name, *words) != exit_codes.OK
-    assert not (tmp_path / "keys").exists()
+    assert added(memory_path, name, *words) != exit_codes.OK
+    assert not (memory_path / "keys").exists()
     said = capsys.readouterr().err
     assert KEY not in said and ".new" not in said
     if name == "mine":
-        assert str(tmp_path / "config" / "admin_config.json") in said and "nothing was changed" in said
+        assert str(memory_path / "config" / "admin_config.json") in said and "nothing was changed" in said
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [(b"\xff\xfe\n", "not UTF-8"), (b"sk a b\n", "a blank"), ("sk-é\n".encode(), "a letter that no key has"), (b"\n", "is empty")],
 )  # fmt: skip
-def test_what_is_no_key_is_refused_with_a_sentence(tmp_path, monkeypatch, capsys, data, said):
+def test_what_is_no_key_is_refused_with_a_sentence(memory_path, monkeypatch, capsys, data, said):
     """As it is where a key is read; nothing is written."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
     words = ("--kind", "openai", "--base-url", URL, "--model", "m", "--key", "stdin")
-    assert added(tmp_path, "mine", *words) == exit_codes.USAGE
+    assert added(memory_path, "mine", *words) == exit_codes.USAGE
     told = capsys.readouterr().err
     assert "standard input holds no key" in told and said.removeprefix("a ") in told
-    assert not (tmp_path / "keys").exists() and not (tmp_path / "config").exists()
+    assert not (memory_path / "keys").exists() and not (memory_path / "config").exists()
 
 
 @pytest.mark.parametrize(
@@ -165,47 +165,47 @@ def test_what_is_no_key_is_refused_with_a_sentence(tmp_path, monkeypatch, capsys
         (("x", "--base-url", URL), "missing --model"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path, capsys, words, said):
+def test_what_is_wrong_is_said_and_nothing_is_written(memory_path, capsys, words, said):
     """A home without configuration has none afterwards."""
-    assert added(tmp_path, *words) != exit_codes.OK
+    assert added(memory_path, *words) != exit_codes.OK
     told = capsys.readouterr()
     assert said in told.err and KEY not in told.err + told.out
-    assert not (tmp_path / "config" / "admin_config.json").exists()
-    if (tmp_path / "config").exists():
-        assert [path.name for path in (tmp_path / "config").iterdir()] in ([], [".admin_config.lock"])
+    assert not (memory_path / "config" / "admin_config.json").exists()
+    if (memory_path / "config").exists():
+        assert [path.name for path in (memory_path / "config").iterdir()] in ([], [".admin_config.lock"])
 
 
-def test_a_file_with_faults_is_left_as_it_is(tmp_path, capsys):
+def test_a_file_with_faults_is_left_as_it_is(memory_path, capsys):
     """Who wrote it fixes it."""
-    (tmp_path / "config").mkdir()
-    own = tmp_path / "config" / "admin_config.json"
+    (memory_path / "config").mkdir()
+    own = memory_path / "config" / "admin_config.json"
     for text in ('{"gateway": 5}', "{", "[]", '{"surprise": 1}'):
         own.write_text(text)
-        assert added(tmp_path, "local", *LOCAL) != exit_codes.OK
+        assert added(memory_path, "local", *LOCAL) != exit_codes.OK
         assert own.read_text() == text
     assert "admin_config.json" in capsys.readouterr().err
 
 
-def test_many_at_once_are_all_there(tmp_path):
+def test_many_at_once_are_all_there(memory_path):
     """Each adds to what the one before it wrote."""
     codes: list[int] = []
-    threads = [threading.Thread(target=lambda n=n: codes.append(added(tmp_path, f"p{n}", *LOCAL))) for n in range(8)]
+    threads = [threading.Thread(target=lambda n=n: codes.append(added(memory_path, f"p{n}", *LOCAL))) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert codes == [exit_codes.OK] * 8
-    assert len(load_snapshot(Layers(own=tmp_path / "config")).config.gateway.providers) == 9
+    assert codes == [exit_codes.OK] * 4
+    assert len(load_snapshot(Layers(own=memory_path / "config")).config.gateway.providers) == 5
 
 
-def test_the_listing_says_where_keys_are_and_what_is_routed(tmp_path, capsys):
+def test_the_listing_says_where_keys_are_and_what_is_routed(memory_path, capsys):
     """Table and JSON say the same."""
-    added(tmp_path, "local", *LOCAL, "--default")
+    added(memory_path, "local", *LOCAL, "--default")
     capsys.readouterr()
-    assert hobus(tmp_path, "list") == exit_codes.OK
+    assert hobus(memory_path, "list") == exit_codes.OK
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("local"))
     assert row.split() == ["local", "openai", URL, "llama3.2", "-", "default"]
-    assert hobus(tmp_path, "list", "--json") == exit_codes.OK
+    assert hobus(memory_path, "list", "--json") == exit_codes.OK
     lines = json.loads(capsys.readouterr().out)["providers"]
     assert [(line["provider_id"], line["routes"]) for line in lines] == [("local", ["default"]), ("offline", [])]
 
@@ -235,57 +235,68 @@ OFFERED = {"data": [{"id": "llama3.2"}, {"id": "tiny"}]}
     ],
 )
 def test_a_check_says_which_part_fails(  # noqa: PLR0917 - a row of a table
-    tmp_path, server, capsys, monkeypatch, behave, code, part, words
+    memory_path, server, capsys, monkeypatch, behave, code, part, words
 ):
     """Library and key, connection, key, models; the key is in no line; a prompt is never sent."""
     monkeypatch.setenv("MINE", KEY)
     at = server(behave)
-    added(tmp_path, "mine", "--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "env:MINE")
+    added(memory_path, "mine", "--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "env:MINE")
     capsys.readouterr()
-    assert hobus(tmp_path, "check", "mine") == code
+    assert hobus(memory_path, "check", "mine") == code
     said = capsys.readouterr()
     assert any(line.startswith(part) and words in line for line in said.out.splitlines()), said.out
     assert KEY not in said.out + said.err
     assert [request.method for request in at.requests] == ["GET"]
-    assert hobus(tmp_path, "check", "mine", "--json") == code
+    assert hobus(memory_path, "check", "mine", "--json") == code
     assert json.loads(capsys.readouterr().out)["ok"] is (code == 0)
 
 
-def test_a_check_loads_the_tokenizers_of_a_provider(tmp_path, server, capsys):
+def test_a_check_loads_the_tokenizers_of_a_provider(memory_path, server, capsys):
     """With its own, not with those of others; without its file it says so, with the fix, and looks at the rest."""
     at = server(by_path(models=answering(OFFERED)))
-    added(tmp_path, "mine", "--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "none")
-    own = tmp_path / "config" / "admin_config.json"
-    path = tmp_path / "tokenizer.json"
+    added(memory_path, "mine", "--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "none")
+    own = memory_path / "config" / "admin_config.json"
+    path = memory_path / "tokenizer.json"
     config = json.loads(own.read_text())
     config["gateway"]["tokenizers"] = [setting(path, provider_id="mine", model_id="tiny")]
     own.write_text(json.dumps(config))
     capsys.readouterr()
-    assert hobus(tmp_path, "check") == exit_codes.FAILED
+    assert hobus(memory_path, "check") == exit_codes.FAILED
     lines = capsys.readouterr().out.splitlines()
     (number,) = [number for number, line in enumerate(lines) if " tokenizer " in line]
     assert lines[number].startswith("fail  mine tokenizer") and f"{path}, is not a file" in lines[number]
     fix = "put the tokenizer.json of tiny there, or correct gateway.tokenizers, before the gateway is started again"
     assert lines[number + 1].split("next: ")[1] == fix
     assert any(line.startswith("ok    mine models") for line in lines)
-    a_file(tmp_path)
-    assert hobus(tmp_path, "check", "mine") == exit_codes.OK
+    a_file(memory_path)
+    assert hobus(memory_path, "check", "mine") == exit_codes.OK
     assert f"ok    mine tokenizer   tiny is counted by {path}" in capsys.readouterr().out
 
 
-def test_a_check_of_what_is_not_there_says_so(tmp_path, capsys, monkeypatch):
+def test_a_check_of_what_is_not_there_says_so(memory_path, capsys, monkeypatch):
     """No key, nobody listening, no such provider: each with its fix."""
     monkeypatch.delenv("MINE", raising=False)
     added(
-        tmp_path, "mine", "--kind", "anthropic", "--base-url", "http://127.0.0.1:9", "--model", "m", "--key", "env:MINE"
+        memory_path,
+        "mine",
+        "--kind",
+        "anthropic",
+        "--base-url",
+        "http://127.0.0.1:9",
+        "--model",
+        "m",
+        "--key",
+        "env:MINE",
     )
-    added(tmp_path, "away", "--kind", "anthropic", "--base-url", "http://127.0.0.1:9", "--model", "m", "--key", "none")
+    added(
+        memory_path, "away", "--kind", "anthropic", "--base-url", "http://127.0.0.1:9", "--model", "m", "--key", "none"
+    )
     capsys.readouterr()
-    assert hobus(tmp_path, "check") == exit_codes.FAILED
+    assert hobus(memory_path, "check") == exit_codes.FAILED
     out = capsys.readouterr().out
     assert "the environment variable MINE is not set" in out and "next: set it where the cluster is started" in out
     assert "cannot be reached at http://127.0.0.1:9" in out and "ok    offline setup" in out
-    assert hobus(tmp_path, "check", "nobody") == exit_codes.USAGE
+    assert hobus(memory_path, "check", "nobody") == exit_codes.USAGE
     assert "configured: mine, away, offline" in capsys.readouterr().err.replace(
         "offline, mine, away", "mine, away, offline"
     )

@@ -57,7 +57,7 @@ def test_a_broken_seed_names_the_command_that_replays_it(
     assert "before its PROMPT_SENT is durable" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("at_seed", [0, 2])
+@pytest.mark.parametrize("at_seed", [0, 1])
 def test_an_interrupted_run_tells_what_it_found_until_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, at_seed: int
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.broker.ring import Ring
@@ -16,6 +15,7 @@ from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch
 from tests.launch.filters.frames import frame
+from tests.laws import law
 
 
 def chooser(*texts: str, **options) -> Chooser:
@@ -30,10 +30,12 @@ def tapped(sequence: int) -> Tap:
     return Tap(sequence, 1.0, "delivered", head, f"ho{1 + sequence % 2}/1@a", "", b"", "")
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), max_size=25),
-    st.booleans(),
-    st.none() | st.integers(1, 20),
+@law(
+    25,
+    300,
+    steps=st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.booleans()), max_size=25),
+    with_ring=st.booleans(),
+    count=st.none() | st.integers(1, 20),
 )
 def test_every_number_is_shown_filtered_lost_or_a_beat(steps, with_ring, count):
     """Whatever is dropped, whenever the broker restarts, wherever the reader stops: the account is exact."""
