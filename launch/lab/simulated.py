@@ -62,11 +62,15 @@ class SimulatedCluster:
         self._brokers = 1
         ho3 = 0 if snapshot.config.memory is None else 1
         counts = (("ledger", 1), ("gateway", 1), ("ho3", ho3), ("ho1", ho1), ("ho2", ho2), ("host", 1))
-        for role, count in counts:
-            for _ in range(count):
-                self.start(role)
-        self.door = self.world.client("door", lanes=())
-        self.world.run(self.world.settled())
+        try:
+            for role, count in counts:
+                for _ in range(count):
+                    self.start(role)
+            self.door = self.world.client("door", lanes=())
+            self.world.run(self.world.settled())
+        except BaseException:
+            self.world.close()  # nobody else has it to close
+            raise
 
     def __enter__(self) -> Self:
         return self

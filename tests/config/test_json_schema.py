@@ -72,15 +72,14 @@ def own_documents(count: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_fetched() -> Iterator[None]:
-    """A server listens where remote references lead: nobody ever comes."""
-    with SERVER:
-        yield
-        with pytest.raises(BlockingIOError):
-            SERVER.accept()
+    """A server listens where remote references lead: nobody ever comes. A worker may come back to this module."""
+    yield
+    with pytest.raises(BlockingIOError):
+        SERVER.accept()
 
 
 SERVER = socket.create_server(("127.0.0.1", 0))
-atexit.register(SERVER.close)  # where these tests are collected, and others of them run
+atexit.register(SERVER.close)  # also where these tests are collected, and others of them run
 SERVER.setblocking(False)  # noqa: FBT003 - the socket's own method
 REMOTE = f"http://127.0.0.1:{SERVER.getsockname()[1]}/x"
 

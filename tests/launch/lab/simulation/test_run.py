@@ -18,7 +18,9 @@ import pytest
 from hobus.actors.ho1_executor.tools.in_process import InProcessHost
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.sim.disk import SimFile, SimMedium
+from hobus.bus.sim.world import World
 from hobus.gateway_service.sending import Sender
+from hobus.launch.lab import simulated
 from hobus.launch.lab.simulation import conversation
 from hobus.launch.lab.simulation import run as lab_run
 from hobus.launch.lab.simulation.faults import parse
@@ -72,6 +74,19 @@ def test_the_run_stops_behind_the_event_that_is_named() -> None:
     assert (stopped.stopped, stopped.holds, stopped.event) == (True, True, 200)
     assert whole.events == len(trace) > 200
     assert stopped.last[-1] == trace[199]
+
+
+def test_a_run_that_stops_while_its_cluster_begins_leaves_no_loop_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever would have closed it never got it."""
+    made: list[World] = []
+
+    def world(*given: Any, **named: Any) -> World:
+        made.append(World(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(simulated, "World", world)
+    assert verdict_of(3, until=3).stopped
+    assert [one.loop.is_closed() for one in made] == [True]
 
 
 @pytest.mark.process
