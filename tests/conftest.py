@@ -97,6 +97,13 @@ def pytest_sessionfinish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """What a passed test printed nobody reads, and a worker would send all of it."""
+    if report.passed:
+        report.sections.clear()
+
+
 @pytest.fixture
 def memory_path(tmp_path: Path) -> Iterator[Path]:
     """For tests that write and sync hundreds of files, where what a disk keeps is not the question.
