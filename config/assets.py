@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from hobus.config import forms
-from hobus.config.schema import BudgetConfig, ToolsConfig
+from hobus.config.sections.tools import ToolsConfig
+from hobus.config.sections.turns import BudgetConfig
 
 Text = Annotated[str, Field(min_length=1, pattern=forms.NOT_BLANK)]
 Version = Annotated[str, Field(pattern=forms.VERSION)]

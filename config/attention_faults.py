@@ -33,7 +33,8 @@ from hobus.config.attention_template import (
 from hobus.config.parse import checked
 from hobus.config.prompt_contracts import purposes_of
 from hobus.config.registries import FIELDS
-from hobus.config.schema import AdminConfig, BudgetConfig
+from hobus.config.schema import AdminConfig
+from hobus.config.sections.turns import BudgetConfig
 
 _NOTHING_REPLACED = "holds a placeholder, and nothing is replaced here; write it out"
 _GIVES_NOTHING = ("tier_select", "structuring", "halting")

@@ -20,7 +20,7 @@ from hobus.config.attention_template import (
     Template,
     Tokens,
 )
-from hobus.config.schema import BudgetConfig
+from hobus.config.sections.turns import BudgetConfig
 
 Specificity = tuple[bool, bool, bool]
 

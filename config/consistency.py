@@ -10,8 +10,11 @@ from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.messages.work_order import DOMAIN_TAGS
 from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract
 from hobus.config.prompt_contracts import contract_faults
-from hobus.config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
+from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import is_secret_name
+from hobus.config.sections.gateway import GatewayConfig, Route
+from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.turns import BudgetConfig
 from hobus.config.tool_faults import tool_faults
 
 BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))

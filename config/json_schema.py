@@ -16,8 +16,8 @@ from typing import Any, cast
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
 from hobus.bus.json_text import is_within, value_of
-from hobus.config.schema import SessionsConfig
 from hobus.config.schema_cost import REFERENCES, NoEnd, SchemaCost, extent_of, nodes, values_of
+from hobus.config.sections.turns import SessionsConfig
 
 _KEPT_MAX = 256
 """Schemas found right and remembered; only speed depends on it."""

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.assets import Agent
-from hobus.config.schema import HttpServer, McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret, secret_argument, secret_in_query
+from hobus.config.sections.tools import HttpServer, McpServerConfig, ToolsConfig
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every model provider takes as the name of a tool."""

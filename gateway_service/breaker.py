@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hobus.bus.errors import GatewayError
-from hobus.config.schema import BreakerConfig
+from hobus.config.sections.gateway import BreakerConfig
 
 State = Literal["closed", "open", "half_open"]
 Said = Literal["success", "fault", "nothing"]

@@ -19,7 +19,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BreakerChanged
 from hobus.bus.spool import RecordKeeper
-from hobus.config.schema import BreakerConfig, Route
+from hobus.config.sections.gateway import BreakerConfig, Route
 from hobus.gateway_service import breaker, records
 from hobus.gateway_service.breaker import BreakerState, Said
 

@@ -16,7 +16,8 @@ from hobus.bus.messages.work_order import BudgetMode
 from hobus.bus.record.payloads.prompts import BudgetCrossed, agent_scope, order_scope, provider_scope, session_scope
 from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
 from hobus.config.assets import Agent
-from hobus.config.schema import BudgetConfig, Route
+from hobus.config.sections.gateway import Route
+from hobus.config.sections.turns import BudgetConfig
 from hobus.gateway_service.pricing import Settlement
 
 _ORDER = order_scope("")

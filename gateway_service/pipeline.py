@@ -23,7 +23,8 @@ from hobus.bus.port import Bus, Provider
 from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.bus.turnstile import Ticket, Turnstile
-from hobus.config.schema import AdminConfig, Route
+from hobus.config.schema import AdminConfig
+from hobus.config.sections.gateway import Route
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import pricing, records, routing, validation
 from hobus.gateway_service.account import BudgetAccount

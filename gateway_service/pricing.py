@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.config.schema import ModelConfig
+from hobus.config.sections.gateway import ModelConfig
 
 _PER_MILLION = 1_000_000
 _TOOLS_KEPT = 64

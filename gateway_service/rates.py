@@ -17,7 +17,7 @@ from typing import NamedTuple
 from hobus.bus.errors import GatewayError
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.prompts import session_scope
-from hobus.config.schema import GatewayConfig, RateConfig
+from hobus.config.sections.gateway import GatewayConfig, RateConfig
 from hobus.gateway_service.records import Attempt
 
 

@@ -30,7 +30,7 @@ from hobus.bus.record.payloads.prompts import (
     order_scope,
     scopes_of,
 )
-from hobus.config.schema import Route
+from hobus.config.sections.gateway import Route
 from hobus.gateway_service.budget import Reservation
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement, unknown
 

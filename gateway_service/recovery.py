@@ -18,7 +18,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
-from hobus.config.schema import GatewayConfig
+from hobus.config.sections.gateway import GatewayConfig
 from hobus.gateway_service import records
 from hobus.gateway_service.budget import BudgetState, figures_of, state_of
 

@@ -14,7 +14,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.window import remember
 from hobus.config.assets import Agent
-from hobus.config.schema import GatewayConfig, ModelConfig, Route
+from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
 from hobus.gateway_service.breaker import said_by
 
 

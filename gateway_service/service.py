@@ -28,7 +28,8 @@ from hobus.bus.spool import RecordKeeper, Spool
 from hobus.bus.turnstile import Turnstile
 from hobus.bus.window import remember
 from hobus.config.recorded import Snapshots
-from hobus.config.schema import AdminConfig, Route
+from hobus.config.schema import AdminConfig
+from hobus.config.sections.gateway import Route
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import routing, validation
 from hobus.gateway_service.account import BudgetAccount

@@ -13,7 +13,7 @@ from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
-from hobus.config.schema import GatewayConfig, Route, TokenizerConfig
+from hobus.config.sections.gateway import GatewayConfig, Route, TokenizerConfig
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.keys import unusable
 

@@ -12,7 +12,7 @@ from hobus.bus.messages.gateway import DEGRADED, Prompt, PromptResponse
 from hobus.bus.messages.ids import order_of_call
 from hobus.config.assets import Agent
 from hobus.config.json_schema import SchemaFault, Validator, validator_of
-from hobus.config.schema import Route
+from hobus.config.sections.gateway import Route
 
 _PROMPT_ROLES = frozenset({"ho1"})
 _DEGRADED_ROLES = frozenset({"host"})

@@ -13,7 +13,7 @@ from hobus.bus.port import Disk
 from hobus.bus.record.entry import INTEGER_MAX, spelled_more_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
-from hobus.config.schema import LedgerConfig
+from hobus.config.sections.ledger import LedgerConfig
 from hobus.ledger_service.index import FILE as INDEX
 from hobus.ledger_service.index import FILES, Committed, Index, Position
 from hobus.ledger_service.intake import Surroundings

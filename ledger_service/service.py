@@ -21,7 +21,7 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import may_write_entry
-from hobus.config.schema import LedgerConfig
+from hobus.config.sections.ledger import LedgerConfig
 from hobus.ledger_service.full_text import FullText
 from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
-from hobus.config.schema import LedgerConfig
+from hobus.config.sections.ledger import LedgerConfig
 from hobus.ledger_service.admission import StreamHead, refusal
 from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,

@@ -17,7 +17,7 @@ from hobus.bus.messages.gateway import PromptMessage, PromptResponse
 from hobus.bus.messages.work_order import Segment
 from hobus.config.assets import Contract
 from hobus.config.json_schema import SchemaFault, Validator, validator_of
-from hobus.config.schema import ClassifyLabels
+from hobus.config.sections.turns import ClassifyLabels
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, SEPARATOR, SourceRo
 from hobus.bus.paging import read_tools
 from hobus.bus.port import Bus
 from hobus.config.assets import Agent, names
-from hobus.config.schema import AdminConfig, ToolsConfig
+from hobus.config.schema import AdminConfig
+from hobus.config.sections.tools import ToolsConfig
 from hobus.config.tool_faults import TOOL_ID
 
 _log = structlog.get_logger("ho1_executor")

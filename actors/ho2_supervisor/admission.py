@@ -23,7 +23,8 @@ from hobus.config.assets import Agent
 from hobus.config.attention_rules import override_fault
 from hobus.config.attention_template import Template
 from hobus.config.json_schema import schema_fault
-from hobus.config.schema import GatewayConfig, SessionsConfig
+from hobus.config.sections.gateway import GatewayConfig
+from hobus.config.sections.turns import SessionsConfig
 
 Templates = Mapping[str, Template]
 Admission = KnownInput | SessionFault | Literal["begin", "attach"]

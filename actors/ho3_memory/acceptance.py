@@ -14,7 +14,8 @@ from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_stated, state_of
 from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.ids import artifact_id, gate_window_key, iso_of_us
 from hobus.bus.messages.memory import Artifact, ArtifactType, PlainOverlay
-from hobus.config.schema import ClassifyLabels, Ho3Config
+from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.turns import ClassifyLabels
 
 _TYPES: dict[str, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 

@@ -26,7 +26,7 @@ from hobus.actors.ho3_memory.residence import Residence
 from hobus.actors.ho3_memory.signal_log import Whose
 from hobus.actors.ho3_memory.signals import Signals
 from hobus.bus.messages.memory import Accumulator, Bias, GateResult, Quarantined
-from hobus.config.schema import Ho3Config
+from hobus.config.sections.memory import Ho3Config
 
 Origin = tuple[str, str]
 """Whose an event is, and of which signal."""

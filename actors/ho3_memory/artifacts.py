@@ -18,7 +18,7 @@ from hobus.actors.ho3_memory.signal_log import Whose
 from hobus.actors.ho3_memory.timed import Timed
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.memory import InForce, Overlay
-from hobus.config.schema import Ho3Config
+from hobus.config.sections.memory import Ho3Config
 
 
 class Artifacts:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from hobus.actors.ho3_memory.event_rows import EventRows
 from hobus.actors.ho3_memory.event_time import DECIMALS, HOUR_US
 from hobus.actors.ho3_memory.session_clock import SessionClock
-from hobus.config.schema import Ho3Config
+from hobus.config.sections.memory import Ho3Config
 
 _GONE = 32
 """After so many halvings nothing is left of what a session has added, which is less than any decimal that counts."""

@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from math import inf, log2
 
 from hobus.actors.ho3_memory.event_time import HOUR_US
-from hobus.config.schema import Ho3Config
+from hobus.config.sections.memory import Ho3Config
 
 _ROUNDING = 1e-9
 """A share is compared once it is rounded: half of this away from the floor it may still pass."""

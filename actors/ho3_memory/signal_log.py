@@ -18,7 +18,7 @@ from hobus.actors.ho3_memory.residence import Spillable
 from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.memory import Accumulator
-from hobus.config.schema import Ho3Config
+from hobus.config.sections.memory import Ho3Config
 
 T = TypeVar("T")
 Whose = tuple[str | None, str]

@@ -19,7 +19,7 @@ from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog, Whose, accumulated
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.memory import Accumulator
-from hobus.config.schema import Ho3Config
+from hobus.config.sections.memory import Ho3Config
 
 _NEVER_FRESH = Freshness()
 _NO_EVENT = EventTally(0, 0, None)

@@ -25,7 +25,7 @@ from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.ends import End, end_in
 from hobus.bus.record.journal import answer_in, event_in, form_in
 from hobus.bus.spent import before, with_call
-from hobus.config.schema import HostConfig
+from hobus.config.sections.processes import HostConfig
 
 _UNKNOWN_SESSION, _BUSY = "not_found", "busy"
 DEGRADED = "degraded"

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from bench.builders import shipped_snapshot
-from hobus.config.schema import AnyProvider
+from hobus.config.sections.gateway import AnyProvider
 from hobus.gateway_service.providers.http.provider import HttpProvider
 
 KEY = "sk-planted-8f2b6c1d9e"

@@ -11,7 +11,7 @@ from typing import Any
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.port import Provider
-from hobus.config.schema import PluginProvider
+from hobus.config.sections.gateway import PluginProvider
 from hobus.gateway_service.providers.keys import read_key, unusable
 
 GROUP = "hobus.providers"

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 
 from hobus.bus.errors import GatewayError
-from hobus.config.schema import AnyProvider, TokenizerConfig
+from hobus.config.sections.gateway import AnyProvider, TokenizerConfig
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.gateway_service.tokenizer import Tokenizer

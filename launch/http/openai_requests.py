@@ -17,7 +17,7 @@ from hobus.bus.messages.base import Chosen
 from hobus.bus.messages.session import CallResult, SessionConfig
 from hobus.bus.messages.work_order import ToolChoice, ToolSpec
 from hobus.config.json_schema import schema_fault
-from hobus.config.schema import SessionsConfig
+from hobus.config.sections.turns import SessionsConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http.problems import Problem
 from hobus.launch.http.transcript import Called, TranscriptMessage

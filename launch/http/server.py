@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from hobus.config.schema import HttpConfig
+from hobus.config.sections.processes import HttpConfig
 from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.http.problems import Problem, as_bytes, head_too_large

@@ -17,7 +17,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Drain, InstanceLost, ServiceGivenUp
 from hobus.bus.port import Clock
 from hobus.bus.zeromq import tokens
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand

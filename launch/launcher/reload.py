@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, ConfigError
 from hobus.config.difference import Difference, differences
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import config_changed, identity, run_file
 from hobus.launch.cluster.client import place_of

@@ -10,7 +10,7 @@ import errno
 import os
 from dataclasses import dataclass
 
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from hobus.bus.port import Clock
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.kernel import become_subreaper
 from hobus.launch.launcher import children, zygote

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home, holder, remove_run, sweep

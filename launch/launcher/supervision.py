@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hobus.bus.messages.control import PeerRow
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster.run_file import ChildRow, State
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from hobus.bus.messages.control import SEPARATOR, Tools
 from hobus.config.assets import why_withheld
-from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig, ToolsConfig
+from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import is_secret_ref
+from hobus.config.sections.tools import HttpServer, McpServerConfig, ToolsConfig
 from hobus.config.snapshot import Snapshot
 from hobus.config.tool_faults import TOOL_ID
 from hobus.launch.cluster.home import Home

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 import structlog
 
 from hobus.bus.port import Clock
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.sources import ROOT, Sources, State
 from hobus.launch.launcher import children, zygote

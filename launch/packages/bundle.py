@@ -24,7 +24,7 @@ from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE, Package
 from hobus.config.gates.links import folded
 from hobus.config.parse import BadText, checked, json_value
-from hobus.config.schema import GovernanceConfig
+from hobus.config.sections.governance import GovernanceConfig
 
 MAGIC = b"hobus-package 1\n"
 SUFFIX = ".hobus-package"

@@ -12,7 +12,8 @@ from hobus.config.gates.finding import Finding, failed
 from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import look, run_gates
 from hobus.config.load import settings
-from hobus.config.schema import AdminConfig, GovernanceConfig
+from hobus.config.schema import AdminConfig
+from hobus.config.sections.governance import GovernanceConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.home import Home
 from hobus.launch.packages.trust import signature_fault, trusted

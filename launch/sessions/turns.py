@@ -17,7 +17,7 @@ from hobus.bus.messages.ledger import Query
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
-from hobus.config.schema import HostConfig
+from hobus.config.sections.processes import HostConfig
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.sessions.which import check_prefix, full_session_id, the_one
 

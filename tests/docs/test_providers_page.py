@@ -13,7 +13,7 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.config.files import Layers
 from hobus.config.load import read
-from hobus.config.schema import PluginProvider
+from hobus.config.sections.gateway import PluginProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
 from tests.architecture.source import ROOT
 

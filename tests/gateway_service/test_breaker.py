@@ -13,7 +13,7 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
 from hobus.bus.messages.ids import iso
-from hobus.config.schema import BreakerConfig
+from hobus.config.sections.gateway import BreakerConfig
 from hobus.gateway_service.breaker import BreakerState, Said, ended, entered, said_by
 from tests.gateway_service.rig import (
     SHIPPED,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bench.builders import SESSION, prompt
 from hobus.bus.record.payloads.prompts import BudgetCrossed
-from hobus.config.schema import Route
+from hobus.config.sections.gateway import Route
 from hobus.gateway_service.budget import (
     BudgetState,
     NotReserved,

@@ -9,7 +9,7 @@ import pytest
 from bench.builders import SESSION, prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.ids import iso
-from hobus.config.schema import Route
+from hobus.config.sections.gateway import Route
 from hobus.gateway_service.routing import LastFaults, chain_of, may_follow, time_for, told
 from tests.gateway_service.rig import (
     SHIPPED,

@@ -6,7 +6,7 @@ import pytest
 
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
-from hobus.config.schema import Route
+from hobus.config.sections.gateway import Route
 from hobus.gateway_service.routing import with_profile
 from tests.gateway_service.rig import Cluster, Scripted, payload, snapshot
 from tests.rig import of_type

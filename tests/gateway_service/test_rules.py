@@ -10,7 +10,7 @@ from bench.builders import SESSION, prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
-from hobus.config.schema import ModelConfig, Route
+from hobus.config.sections.gateway import ModelConfig, Route
 from hobus.gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
 from hobus.gateway_service.routing import check_route, choose_route, may_try_again, model_of, pause_s
 from hobus.gateway_service.validation import (

@@ -19,7 +19,7 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Segment, ToolCall
-from hobus.config.schema import TokenizerConfig
+from hobus.config.sections.gateway import TokenizerConfig
 from hobus.gateway_service.tokenizer import Tokenizer
 from tests.gateway_service.rig import Cluster, Scripted, answered, payload, totals
 from tests.gateway_service.tokenizer_files import a_file, setting

@@ -17,7 +17,7 @@ import pytest
 
 from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.schema import StdioServer
+from hobus.config.sections.tools import StdioServer
 from hobus.config.snapshot import load_snapshot
 from tests.process.mcp_servers import SCRIPTED, scripted
 from tests.process.started_here import ROOT, importable, lives, until  # noqa: F401 - a fixture
@@ -234,7 +234,7 @@ async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) ->
 import asyncio, sys
 from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.schema import StdioServer
+from hobus.config.sections.tools import StdioServer
 from hobus.config.snapshot import load_snapshot
 async def main():
     fields = {scripted(tmp_path)!r}

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from hobus.bus.clock import SystemClock
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.launcher import spawner, zygote, zygotes
 from hobus.launch.launcher.children import Child

@@ -21,7 +21,7 @@ import structlog
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.config.schema import ToolsConfig
+from hobus.config.sections.tools import ToolsConfig
 from hobus.config.snapshot import load_snapshot
 from tests.actors.ho1_executor.tools.packages import install
 from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, SAID_MAX_BYTES, VIEW, RunnerSuite, run

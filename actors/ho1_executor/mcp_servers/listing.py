@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.messages.control import SEPARATOR
-from hobus.config.schema import McpServerConfig, ToolsConfig
+from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 from hobus.config.tool_faults import TOOL_ID
 
 _REFUSED_SHOWN = 20

@@ -18,8 +18,8 @@ from hobus.actors.ho1_executor.mcp_servers.listing import printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.schema import McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import allowed, referred_to
+from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
 State = Literal["starting", "ready", "failed"]
 _BOUNDS = {

@@ -21,8 +21,8 @@ from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.actors.ho1_executor.tools.slot import Copied, ToolSlot
 from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.schema import ToolsConfig
 from hobus.config.secret_refs import is_secret_name
+from hobus.config.sections.tools import ToolsConfig
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
 _log = structlog.get_logger("ho1_executor")

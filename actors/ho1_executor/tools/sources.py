@@ -24,8 +24,8 @@ from hobus.bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, Anno
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.settings import BusSettings
 from hobus.bus.text import cut
-from hobus.config.schema import McpServerConfig, ToolsConfig
 from hobus.config.secret_refs import allowed
+from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
 PYTHON = "python"
 _log = structlog.get_logger("ho1_executor")

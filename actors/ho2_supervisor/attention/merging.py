@@ -24,7 +24,7 @@ from hobus.config.attention_template import (
     Template,
     TemplateBudget,
 )
-from hobus.config.schema import AttentionConfig
+from hobus.config.sections.turns import AttentionConfig
 
 DEFAULT_ID = "ATT-DEFAULT-000"
 """Of the minimal template, which is no file."""

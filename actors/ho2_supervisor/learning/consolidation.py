@@ -27,7 +27,9 @@ from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.config.assets import Agent
 from hobus.config.attention_template import CONSOLIDATIONS
 from hobus.config.prompt_contracts import contract_id_of
-from hobus.config.schema import AdminConfig, ClassifyLabels, Ho3Config
+from hobus.config.schema import AdminConfig
+from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.turns import ClassifyLabels
 from hobus.config.snapshot import Snapshot
 
 _KEYS = frozenset({"artifact_type", "labels", "context_line", "weight"})

@@ -46,7 +46,8 @@ from hobus.bus.messages.session import Remembered
 from hobus.bus.port import R
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.config.assets import names
-from hobus.config.schema import ClassifyLabels, Ho3Config
+from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.turns import ClassifyLabels
 
 
 class Learning:

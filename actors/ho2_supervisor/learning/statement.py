@@ -18,7 +18,8 @@ from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.ids import artifact_id, signal_event_id, statement_signal_id
 from hobus.bus.messages.memory import Artifact, Labels, LogConsolidationFailure, Signal
 from hobus.bus.messages.session import Remembered
-from hobus.config.schema import ClassifyLabels, Ho3Config
+from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.turns import ClassifyLabels
 
 _WINDOW_KEY = "explicit"
 

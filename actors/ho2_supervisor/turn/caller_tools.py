@@ -23,7 +23,7 @@ from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segme
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.session_facts import OpenCalls, OrderDispatched, OrderEnded, RunRequested
 from hobus.config.json_schema import object_fault
-from hobus.config.schema import SessionsConfig
+from hobus.config.sections.turns import SessionsConfig
 from hobus.config.tool_faults import TOOL_ID
 
 

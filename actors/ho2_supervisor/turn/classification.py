@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hobus.config.schema import ClassifyLabels
+from hobus.config.sections.turns import ClassifyLabels
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from hobus.bus.messages.order_states import WorkOrderState, moved
 from hobus.bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
-from hobus.config.schema import Ho2Config
+from hobus.config.sections.processes import Ho2Config
 
 HO1 = "ho1"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.bus.messages.gateway import Prompt, PromptMessage
-from hobus.config.schema import AnthropicProvider
+from hobus.config.sections.gateway import AnthropicProvider
 from hobus.gateway_service.providers.http.wire import (
     AnswerRead,
     BadAnswer,

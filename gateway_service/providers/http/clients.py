@@ -15,7 +15,7 @@ from importlib import import_module
 
 import httpx2
 
-from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
+from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service.providers.http.faults import AnswerRefused
 from hobus.gateway_service.providers.http.provider import SdkClient, current
 

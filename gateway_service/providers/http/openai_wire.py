@@ -9,7 +9,7 @@ from typing import Any
 
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.work_order import REFUSAL
-from hobus.config.schema import OpenAIProvider
+from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http.wire import (
     AnswerRead,
     BadAnswer,

@@ -17,7 +17,7 @@ from typing import Any
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
+from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.config.schema import OpenAIProvider
+from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import openai_wire
 from hobus.gateway_service.providers.http.wire import ToolNames

@@ -14,7 +14,8 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import SessionConfig
 from hobus.config.attention_rules import override_fault
 from hobus.config.files import find
-from hobus.config.schema import AdminConfig, HostConfig
+from hobus.config.schema import AdminConfig
+from hobus.config.sections.processes import HostConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place

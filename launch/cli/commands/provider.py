@@ -14,7 +14,7 @@ import click
 
 from hobus.config.load import merged
 from hobus.config.parse import BadText, json_value
-from hobus.config.schema import AnyProvider, GatewayConfig
+from hobus.config.sections.gateway import AnyProvider, GatewayConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.gateway_service.providers.keys import key_fault
 from hobus.launch.cli import own_config

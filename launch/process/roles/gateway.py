@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from hobus.bus.disk import RealDisk
 from hobus.bus.port import Provider
-from hobus.config.schema import AnyProvider
+from hobus.config.sections.gateway import AnyProvider
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.pipeline import Means
 from hobus.gateway_service.providers.http.provider import HttpProvider

@@ -14,7 +14,7 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.sources import ToolSources
 from hobus.actors.ho1_executor.tools.table import ToolTable, snapshot_view
 from hobus.bus.clock import SystemClock
-from hobus.config.schema import McpServerConfig
+from hobus.config.sections.tools import McpServerConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import is_home

@@ -17,7 +17,7 @@ from hobus.actors.ho1_executor.tools.sources import word_of
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import AnnounceTools, SourceRow, ToolWord
 from hobus.config.assets import Agent
-from hobus.config.schema import StdioServer, ToolsConfig
+from hobus.config.sections.tools import StdioServer, ToolsConfig
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
 

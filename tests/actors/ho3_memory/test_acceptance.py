@@ -8,7 +8,7 @@ from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.base import faults_in
 from hobus.bus.messages.memory import LOCAL, Artifact, Labels, LogOverlay, PlainContent, PlainOverlay
-from hobus.config.schema import ClassifyLabels
+from hobus.config.sections.turns import ClassifyLabels
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,

@@ -14,7 +14,7 @@ from bench.gateway.instances import OPENAI
 from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.bus.messages.work_order import Segment
 from hobus.config.prompt_pack import fill_pack, parse_pack
-from hobus.config.schema import OpenAIProvider
+from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http import openai_wire
 from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline.grammar import load_grammar

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
-from hobus.config.schema import LauncherConfig
+from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash, backoff_s
 
 CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(

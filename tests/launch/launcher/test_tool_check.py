@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.config.schema import HttpServer, StdioServer
+from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.launch.launcher.tool_check import configured, server_faults
 
 COMMON = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1000, "elsewhere": False}

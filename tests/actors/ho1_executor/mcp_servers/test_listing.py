@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, taken, tool_id_of
-from hobus.config.schema import StdioServer
+from hobus.config.sections.tools import StdioServer
 from hobus.config.snapshot import load_snapshot
 
 LIMITS = load_snapshot().config.tools

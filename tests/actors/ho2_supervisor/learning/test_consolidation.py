@@ -13,7 +13,8 @@ from hobus.actors.ho2_supervisor.turn.work_orders import faults
 from hobus.bus.messages.ids import RunId, artifact_id, gate_window_key
 from hobus.bus.messages.memory import Accumulator, Labels
 from hobus.bus.messages.work_order import Segment
-from hobus.config.schema import ClassifyLabels, Ho3Config
+from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.turns import ClassifyLabels
 from tests.actors.ho2_supervisor.remembering import crossed
 from tests.actors.ho2_supervisor.rig import SESSION, snapshot
 

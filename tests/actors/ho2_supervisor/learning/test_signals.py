@@ -6,7 +6,7 @@ from typing import Any
 
 from hobus.actors.ho2_supervisor.learning.learning import signals_of
 from hobus.actors.ho2_supervisor.session.record import EndedRun
-from hobus.config.schema import ClassifyLabels
+from hobus.config.sections.turns import ClassifyLabels
 from tests.actors.ho2_supervisor.rig import SESSION
 
 VOCABULARY = ClassifyLabels(domain=["system", "config"], task=["inspect", "debug"])

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor.turn.classification import Classification, read_classification
-from hobus.config.schema import ClassifyLabels
+from hobus.config.sections.turns import ClassifyLabels
 from tests.laws import law
 
 WORDS = ClassifyLabels(domain=["system", "tools"], task=["inspect", "plan"])

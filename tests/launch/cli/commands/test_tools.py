@@ -9,7 +9,7 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
-from hobus.config.schema import StdioServer
+from hobus.config.sections.tools import StdioServer
 from hobus.launch.cli.commands.tools import _show_called, source_rows, tool_rows
 from hobus.launch.cli.tool_call import Called
 from hobus.launch.cluster.home import home_of

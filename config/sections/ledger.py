@@ -1,0 +1,59 @@
+"""Section `ledger`: the record, and the search of it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hobus.bus.settings import LedgerClientSettings, NonNegative, Positive, Section
+
+
+class SearchConfig(Section):
+    """Search of the record by words."""
+
+    enabled: bool = Field(description="false: no text is indexed, what was is removed, and nothing can be searched")
+    text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
+    query_max_chars: Positive = Field(
+        description="of a question so much is looked at: of a longer one its beginning and its end"
+    )
+    words_max: Positive = Field(
+        description="different words of a question; streams and types that it may name, of each"
+    )
+    postings_max: Positive = Field(
+        description="texts that are looked at for a question: of its words the rarest are looked for, as many as stand "
+        "in so many texts together, and one at least, in its newest so many; the others count in scores alone"
+    )
+    hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
+    excerpt_chars: Positive = Field(description="of a text that is found, around the first of the words")
+    wait_ms: NonNegative = Field(
+        description="a question waits so long for entries that are not indexed yet, then says how far it saw"
+    )
+
+
+class LedgerConfig(LedgerClientSettings):
+    """The record."""
+
+    segment_bytes: Positive = Field(description="size of one file of the record")
+    reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
+    zero_fill_chunk_bytes: Positive = Field(description="how much of a segment is zero-filled ahead at once")
+    entry_max_bytes: Positive = Field(description="one entry without its bodies")
+    bodies_max_bytes: Positive = Field(description="bodies of one entry together; with the entry they must fit a reply")
+    read_bytes_max: Positive = Field(description="a page of entries ends here, though one entry is always given")
+    read_entries_max: Positive = Field(
+        description="most entries of a page, whatever was asked for: nobody else is answered while one is made"
+    )
+    outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
+    outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
+    index_interval_ms: Positive = Field(description="how far the index may trail the record")
+    known_filter_bytes: Positive = Field(
+        description="memory for what is known of ids without asking the index: two bytes per entry keep nearly all "
+        "new ids from being looked up; with less, more of them are"
+    )
+    principal_tails_max: Positive = Field(
+        description="long polls of one principal (a client's process with all its connections) that wait at once"
+    )
+    denied_interval_ms: Positive = Field(description="how often what was denied is recorded, in batches")
+    denied_max: Positive = Field(description="different denials kept for one such interval; the rest is a number")
+    spool_retry_ms: Positive = Field(
+        description="pause before records that the ledger could not take (its disk is full) are handed over again"
+    )
+    search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")

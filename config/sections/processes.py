@@ -1,0 +1,153 @@
+"""Sections of the processes that the launcher runs, and of the launcher itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hobus.bus.settings import NonNegative, Positive, PositiveFloat, Section, Share
+
+
+class LauncherConfig(Section):
+    """Processes."""
+
+    ready_timeout_ms: Positive = Field(description="`up` gives up on a cluster that is not ready by then")
+    environment: list[str] = Field(
+        description="variables of the user's environment that every process is started with, shell patterns allowed; "
+        "no other process has any other, but for what the configuration refers to as `env:NAME`"
+    )
+    processes_max: Positive = Field(
+        description="processes of a cluster on this machine; a start, a scale or a configuration with more is refused"
+    )
+    starting_max: Positive = Field(
+        description="processes that are starting at once; further ones are begun as these get ready, or after "
+        "ready_timeout_ms"
+    )
+    start_method: Literal["fork", "spawn"] = Field(
+        description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
+    )
+    fork_timeout_ms: Positive = Field(description="a zygote silent this long, with an order to answer, is replaced")
+    fork_attempts_max: Positive = Field(
+        description="zygotes that are asked for one process (its own, its heir, one loaded anew); then it is spawned"
+    )
+    fork_poll_ms: Positive = Field(description="how often the launcher looks whether the last zygote's processes ended")
+    restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
+    restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
+    restart_backoff_max_ms: Positive = Field(
+        description="cap of that pause; below bus.service_grace_ms, so that what waits for the process outlasts it"
+    )
+    healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
+    crash_budget: Positive = Field(description="crashes within crash_window_ms after which a process is failed")
+    crash_window_ms: Positive = Field(description="window of crash_budget")
+    stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
+    drain_ms: Positive = Field(description="per process, then it is killed")
+    drain_share: Share = Field(
+        description="of it, this share is a process's own: one that cannot finish still says what it gave back"
+    )
+    finish_ms: Positive = Field(description="how long a process that a command ends may finish its work before")
+    orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
+    start_crashes: Positive = Field(description="crashes in a row before its first readiness after which up says so")
+    log_max_bytes: Positive = Field(description="a larger log is moved aside; one older file of each is kept")
+    log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")
+    watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
+    ready_poll_ms: Positive = Field(description="the same, as long as something is starting or draining")
+    orphan_poll_ms: Positive = Field(description="how often a process without a launcher asks who still needs it")
+    client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
+    journal_poll_ms: Positive = Field(description="how often a command that waits for a turn reads how that stands")
+    command_poll_ms: Positive = Field(description="how often a command looks whether the launcher has done its word")
+    tap_poll_ms: Positive = Field(description="how often `hobus tap` looks whether the cluster is still there")
+    chat_history_lines: NonNegative = Field(description="typed lines that `hobus chat` remembers in its home; 0: none")
+
+
+class Ho1Config(Section):
+    """Executors."""
+
+    count: Positive = Field(description="executors that `hobus up` starts")
+    slots: Positive = Field(description="orders at once per executor")
+    repair_calls_max: NonNegative = Field(description="further calls after an answer that breaks its schema")
+    retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
+    gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
+    end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
+    snapshots_kept: Positive = Field(description="configurations of other digests kept per process")
+    file_max_bytes: Positive = Field(
+        description="of a file that is read for a context, at most so much, from its beginning"
+    )
+
+
+class Ho2Config(Section):
+    """Supervisors."""
+
+    count: Positive = Field(description="supervisors that `hobus up` starts")
+    runs_max: Positive = Field(description="runs at once per instance; beyond it `busy`, but for who has none there")
+    principal_step_rate: Positive = Field(
+        description="steps that runs of one client begin in a second beside another of its own, while others ask, too"
+    )
+    principal_step_burst: Positive = Field(description="of these, so many may have been saved up")
+    principal_runs_max: Positive = Field(
+        description="of these, runs of one client at work at once; its further ones wait their turn"
+    )
+    classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
+    classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
+    order_timeout_ms: Positive = Field(description="any other order")
+    order_attempts_max: Positive = Field(description="sends of one order by a run")
+    order_retry_interval_ms: Positive = Field(description="between two sends of one order, so that `busy` can pass")
+    standstill_poll_ms: Positive = Field(
+        description="who waits for a run that stands still asks again after this, and finds its owner if that changed"
+    )
+    owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
+    owners_entries: Positive = Field(
+        description="newest entries of a session that then say whether something is open in it; most turns have fewer"
+    )
+    takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
+    sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
+    history_turns_max: Positive = Field(description="turns of a session read for its history")
+    history_step_turns: Positive = Field(
+        description="turns by which the oldest one shown verbatim moves on at once: meanwhile prompts begin alike"
+    )
+    history_digest_chars: Positive = Field(description="one line for a turn that is no longer shown verbatim")
+    reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
+
+
+class HostConfig(Section):
+    """The session host."""
+
+    agent_id: str = Field(description="who answers when a client names no agent")
+    prompt_max_bytes: Positive = Field(description="a longer message of a user is refused")
+    degrade_reserve_ms: Positive = Field(description="kept of a client's deadline for degrading")
+    reserve_share_max: Share = Field(
+        description="of a client's time, at most this share is kept for degrading, or for saying that a session ended"
+    )
+    append_reserve_ms: Positive = Field(description="part of it that the stream's decision gets")
+    reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
+    turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
+    retry_interval_ms: Positive = Field(description="between tries of a request that may be retried")
+    gateway_wait_ms: Positive = Field(description="degrading is given up when the gateway is not connected for so long")
+
+
+class HttpConfig(Section):
+    """The HTTP door (docs/http.md)."""
+
+    listen: str = Field(description="HOST:PORT; port 0: any free one; empty: no HTTP")
+    count: Positive = Field(description="processes that `hobus up` starts, where HTTP is on; they share the port")
+    hosts: list[str] = Field(description="names besides its own address by which clients may call it (Host header)")
+    origins: list[str] = Field(description="web pages, by their origin, whose scripts may call it; others are refused")
+    head_max_bytes: Positive = Field(description="request line and headers; more is refused")
+    head_timeout_ms: Positive = Field(description="a connection whose request is not there by then is closed")
+    body_max_bytes: Positive = Field(description="of a request; a larger one is refused")
+    body_timeout_ms: Positive = Field(description="until the whole of it has come")
+    keep_alive_ms: Positive = Field(description="an idle connection is closed after this")
+    write_timeout_ms: Positive = Field(description="a client that reads nothing of its answer for so long is cut off")
+    connections_max: Positive = Field(description="connections of one process; a further one is refused")
+    refusals_max: Positive = Field(
+        description="refused connections that have not closed yet; further ones are closed without a word"
+    )
+    key_turns_max: Positive = Field(description="turns of one key that a process waits for at once; more are `busy`")
+    messages_max: Positive = Field(description="messages of a transcript")
+    pieces_max: Positive = Field(
+        description="pieces of an answer kept for a slow reader; then it gets the rest at once"
+    )
+    tail_wait_ms: Positive = Field(description="one long poll of the record for those who read events")
+    recent_max: Positive = Field(description="events of a session kept for all its readers; older ones are read again")
+    keys_interval_ms: Positive = Field(description="keys created or revoked are recorded so soon at the latest")
+    ping_ms: Positive = Field(description="silence of a stream after which a comment says that it lives")

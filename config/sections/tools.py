@@ -1,0 +1,101 @@
+"""Section `tools`: what bounds a call, and the servers of MCP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hobus.bus.settings import NonNegative, Positive, Section
+
+
+class McpServerSettings(Section):
+    """What every MCP server has, however it is reached."""
+
+    tools: list[str] | None = Field(description="tools of it that are taken, by its names for them; null: all")
+    reads: list[str] = Field(
+        description="of these, those that change nothing (`*`: all): any other is held to write, whatever it says"
+    )
+    idempotent: list[str] = Field(
+        description="those that may run twice after a crash (`*`: all); what only reads may in any case"
+    )
+    connect_timeout_ms: Positive = Field(description="until it is started, has said who it is and listed its tools")
+    elsewhere: bool = Field(description="also for workers on other hosts; false: for those beside the record alone")
+
+
+class StdioServer(McpServerSettings):
+    """An MCP server that each worker starts as a process of its own."""
+
+    transport: Literal["stdio"] = Field(description="frames over its standard input and output")
+    command: list[str] = Field(min_length=1, description="program and arguments; no shell")
+    env: dict[str, str] = Field(
+        description="its environment beside PATH, HOME, LANG and the like; a secret as `env:NAME` or `file:PATH`"
+    )
+
+
+class HttpServer(McpServerSettings):
+    """An MCP server that runs by itself somewhere."""
+
+    transport: Literal["http"] = Field(description="streamable HTTP")
+    url: str = Field(description="its endpoint")
+    headers: dict[str, str] = Field(description="sent with every request; a secret as `env:NAME` or `file:PATH`")
+
+
+class McpProfile(McpServerSettings):
+    """What a server of a pasted `mcpServers` block is given, beside how it is reached."""
+
+
+McpServerConfig = Annotated[StdioServer | HttpServer, Field(discriminator="transport")]
+
+
+class ToolLimits(Section):
+    """What a process that runs foreign code, and each that it starts, may use of the machine; null: as the user may."""
+
+    core_bytes: NonNegative | None = Field(description="of a dump of its memory when it crashes; 0: none")
+    open_files: Positive | None = Field(description="open at once")
+    file_bytes: Positive | None = Field(description="of one file that it writes")
+    memory_bytes: Positive | None = Field(
+        description="that it may write to; what is only reserved is not counted (RLIMIT_DATA)"
+    )
+    processes: Positive | None = Field(description="of this user on this machine, beyond which it starts none")
+
+
+class ToolsConfig(Section):
+    """Tools and their limits."""
+
+    children: Positive = Field(description="pre-forked tool processes per worker")
+    timeout_ms: Positive = Field(description="one call; then its process is killed")
+    output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
+    said_max_bytes: Positive = Field(
+        description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
+        "and record have them, for people, and no model is told"
+    )
+    leftovers_max: NonNegative = Field(
+        description="calls of one tool process that may have left a program or a thread which still could print; with "
+        "more of them the process is ended, and all of that with it"
+    )
+    approval: list[str] = Field(
+        description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
+    )
+    kill_grace_ms: NonNegative = Field(description="between asking a tool process to end and killing it")
+    entry_points: list[str] = Field(
+        description="tools of installed Python packages, by their names in the group `hobus.tools`; no other is loaded"
+    )
+    environment: list[str] = Field(
+        description="variables that tool processes get besides launcher.environment, shell patterns allowed; every "
+        "Python tool sees them all, an MCP server none (it has its own `env`)"
+    )
+    limits: ToolLimits = Field(description="of each process that runs foreign code, and of what it starts")
+    mcp_servers: dict[str, McpServerConfig] = Field(
+        description="MCP servers by name; their tools are called `<name>__<tool>`"
+    )
+    mcp_profiles: dict[str, McpProfile] = Field(
+        description="what a server of a pasted `mcpServers` block gets besides, by name; it may say any of it itself"
+    )
+    mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
+    reconnect_min_ms: Positive = Field(description="pause before an MCP server is tried again; doubles, with jitter")
+    reconnect_max_ms: Positive = Field(description="cap of that pause")
+    listed_max: Positive = Field(description="tools of one MCP server; what it lists beyond is not taken")
+    definition_max_bytes: Positive = Field(description="description and schema of one tool; a larger one is not taken")
+    message_max_bytes: Positive = Field(description="one message of an MCP server; a longer one ends the connection")
+    errors_max_bytes: Positive = Field(description="kept of what an MCP server says on its error output: the end of it")

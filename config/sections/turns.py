@@ -1,0 +1,101 @@
+"""Sections of a turn: what it may cost, what it is shown and how it is judged; what sessions may hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hobus.bus.settings import NonNegative, Positive, Section
+
+
+class BudgetConfig(Section):
+    """Every budget, in tokens unless the name says otherwise."""
+
+    session_token_limit: Positive = Field(description="all calls of one session")
+    classify_budget: Positive = Field(description="prompt and answer of a classify order")
+    synthesize_budget: Positive = Field(description="prompt and answer of a synthesize order")
+    projection_budget: Positive = Field(description="projected context of a turn")
+    consolidation_budget: Positive = Field(description="prompt and answer of a consolidate order")
+    ho3_bias_budget: Positive = Field(description="memory lines of a turn")
+    history_budget: Positive = Field(description="earlier turns in a prompt")
+    followup_min_remaining: NonNegative = Field(
+        description="a further model round starts only with this much of the budget left"
+    )
+    agent_token_limit: Positive = Field(description="all calls of one agent")
+    provider_token_limit: Positive = Field(description="all calls to one provider")
+    budget_mode: Literal["enforce", "warn", "off"] = Field(
+        description="enforce: refuse; warn: record a warning and go on; off: record only"
+    )
+    turn_limit: Positive = Field(description="model rounds of one run")
+    timeout_seconds: Positive = Field(description="the longest life of one run")
+
+
+class ProjectionConfig(Section):
+    """Which context feeds the model."""
+
+    mode: Literal["off", "shadow", "enforce"] = Field(
+        description="enforce: prompts show the projection; shadow: it is computed, and recorded beside what they show; "
+        "off: neither"
+    )
+
+
+class AttentionConfig(Section):
+    """Context assembly."""
+
+    chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
+    cache_ttl_s: Positive = Field(description="a context assembled for the same order is used again for so long")
+    cache_max: Positive = Field(description="assembled contexts that a supervisor keeps; then the oldest goes")
+    required_file_max_bytes: Positive = Field(description="of a file that a contract requires, so much is read")
+    required_queries_max: NonNegative = Field(
+        description="questions of an assembly where no template applies: for what the contract requires"
+    )
+    required_timeout_ms: Positive = Field(description="wall time of such an assembly")
+    stages_max: Positive = Field(description="stages of one template: each turn records what became of each of them")
+    queries_max: NonNegative = Field(description="the most that a template may state as max_queries")
+    timeout_max_ms: Positive = Field(description="the most that a template may state as timeout_ms")
+    entries_max: Positive = Field(description="the most that a ledger_query may state as max_entries")
+    pages_max: Positive = Field(description="pages of the record that one ledger_query looks through in a turn")
+    results_max: Positive = Field(description="the most that a horizontal_search may state as max_results")
+
+
+class ClassifyLabels(Section):
+    """The closed vocabulary of classification."""
+
+    domain: list[str] = Field(description="what a message is about")
+    task: list[str] = Field(description="what it asks for")
+
+
+class SessionsConfig(Section):
+    """Sessions and their reducer."""
+
+    max_in_flight_effects: Positive = Field(description="orders of one session in flight at once")
+    applied_commands_max: Positive = Field(description="command ids that a session remembers against repeats")
+    journal_page: Positive = Field(description="entries per read of a journal")
+    pending_max: Positive = Field(description="steers, and follow-ups, that wait in one session; more are rejected")
+    known_max: Positive = Field(
+        description="inputs, and commands, whose outcome its owner keeps in memory; older ones are looked up"
+    )
+    snapshot_entries: Positive = Field(description="entries after which an idle session's state is recorded anew")
+    lease_ttl_s: Positive = Field(description="of a run whose requester asked for a lease: from a renewal to its end")
+    lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")
+    follow_up_timeout_ms: Positive = Field(description="deadline of a run that a follow-up starts")
+    caller_tools_max: Positive = Field(description="tools of the caller that a turn may bring along")
+    caller_tools_max_bytes: Positive = Field(
+        description="their names, descriptions and schemas together; each model call of the turn carries them"
+    )
+    output_schema_max_bytes: Positive = Field(
+        description="schema of an answer, as JSON; each model call of the turn carries it twice, once in words"
+    )
+    output_schema_depth_max: Positive = Field(description="levels of such a schema: objects and lists in one another")
+    command_max_bytes: Positive = Field(description="a command without a text: its reason and the ids that it names")
+    cancel_grace_ms: Positive = Field(description="how long a cancelled run waits for what its open calls became")
+    cancel_poll_ms: Positive = Field(description="how often it asks the record for that meanwhile")
+
+
+class QualityGateConfig(Section):
+    """Acceptance of an answer."""
+
+    max_retries: NonNegative = Field(description="further tries after a rejected answer")
+    requires_response_text: bool = Field(description="a blank answer is rejected")
+    min_response_length: NonNegative = Field(description="characters; a shorter answer is rejected")
