@@ -130,7 +130,7 @@ def test_a_signal_ends_a_write_that_nobody_reads_and_the_whole_lines_are_counted
     sink = Sink(stream)
     lines = [f"{number:099d}" for number in range(10_000)]  # 1 MB: more than any pipe takes
     before = signal.signal(signal.SIGUSR1, lambda *_: sink.told())
-    teller = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+    teller = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
     try:
         teller.start()
         written = sink.write(lines)
