@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import signal
 import sys
@@ -57,18 +56,6 @@ for _signal, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(_signal) is signal.SIG_IGN:
         signal.signal(_signal, _usual)
 
-
-def _loaded_when_used(name: str) -> None:
-    """Half a second that only the worker which uses it spends, though modules of tests import it at their head."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None or name in sys.modules:
-        return
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-
-_loaded_when_used("openai")
 
 # Modules and tests are made once and kept: a collector that looks for garbage among them finds none, for a fifth of the
 # suite's time.

@@ -1,7 +1,6 @@
 """A door over the simulated cluster: the real application, called in process, in virtual time."""
 
 import httpx2
-import openai
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
@@ -15,6 +14,13 @@ from hobus.launch.sessions.http_client import AsyncClient
 
 SNAPSHOT = shipped_snapshot()
 KEYS = {"Bearer k-alice": "alice", "Bearer k-bob": "bob"}
+
+
+def sdk():
+    """The official one: loaded by the worker that uses it, for half a second."""
+    import openai  # noqa: PLC0415
+
+    return openai
 
 
 class SimulatedDoor:
@@ -60,7 +66,7 @@ class SimulatedDoor:
     def openai(self, who="alice", app=0):
         """The official SDK as a client of one of the doors."""
         transport = httpx2.ASGITransport(app=self.apps[app], raise_app_exceptions=False)
-        client = openai.AsyncOpenAI(
+        client = sdk().AsyncOpenAI(
             api_key=f"k-{who}", base_url="http://127.0.0.1/v1", max_retries=0,
             http_client=httpx2.AsyncClient(transport=transport, timeout=None),
         )  # fmt: skip

@@ -4,7 +4,6 @@ import asyncio
 import json
 from dataclasses import replace
 
-import openai
 import pytest
 from pydantic import BaseModel
 
@@ -12,7 +11,7 @@ from bench.builders import shipped_snapshot
 from hobus.launch.http.openai_requests import schema_of
 from hobus.launch.http.problems import Problem
 from hobus.launch.sessions.http_client import HttpError
-from tests.launch.http.door import SNAPSHOT, SimulatedDoor
+from tests.launch.http.door import SNAPSHOT, SimulatedDoor, sdk
 from tests.simulation.test_answer_form import Refusing, scripted
 from tests.simulation.turns import with_thinking
 
@@ -105,7 +104,7 @@ def test_an_answer_that_never_fits_is_an_error_with_what_is_wrong(is_streamed):
     with SimulatedDoor(providers={"offline": scripted("no", '{"n": "x"}')}) as door:
 
         async def work():
-            with pytest.raises(openai.UnprocessableEntityError) as refused:
+            with pytest.raises(sdk().UnprocessableEntityError) as refused:
                 await door.openai().chat.completions.create(
                     model="ADMIN", messages=ASKS, response_format=FORMAT, stream=is_streamed
                 )
@@ -237,7 +236,7 @@ def test_the_same_key_with_another_form_is_another_request(shared_door):
         about = {"model": "ADMIN", "messages": ASKS, "extra_headers": headers}
         first = await client.chat.completions.create(**about, response_format=FORMAT | {})
         again = await client.chat.completions.create(**about, response_format=FORMAT)
-        with pytest.raises(openai.ConflictError) as refused:
+        with pytest.raises(sdk().ConflictError) as refused:
             await client.chat.completions.create(**about, response_format={"type": "json_object"})
         return first, again, refused.value
 
@@ -315,9 +314,7 @@ def test_a_named_session_is_one_at_a_time(shared_door):
         )
 
     found = shared_door.run(work())
-    assert [getattr(one, "code", "answered") for one in found if isinstance(one, openai.ConflictError)] == [
-        "run_active"
-    ]
+    assert [getattr(one, "code", "answered") for one in found if isinstance(one, sdk().ConflictError)] == ["run_active"]
 
 
 def test_a_model_that_names_another_agent_than_the_sessions_is_refused():
@@ -335,7 +332,7 @@ def test_a_model_that_names_another_agent_than_the_sessions_is_refused():
             client.responses.create(model="OTHER", input="hello", previous_response_id=newest.id),
             client.chat.completions.create(model="OTHER", messages=ASKS, stream=True, **about),
         ):
-            with pytest.raises(openai.BadRequestError) as error:
+            with pytest.raises(sdk().BadRequestError) as error:
                 await ask
             refused.append(error.value)
         for name in ("offline/offline-rules-1", "ADMIN"):

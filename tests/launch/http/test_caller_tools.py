@@ -2,13 +2,13 @@
 
 import json
 
-import openai
 import pytest
 
 from hobus.bus.messages.session import CallerCall
 from hobus.launch.http import openai_answers, openai_requests, transcript
 from hobus.launch.http.problems import Problem
 from hobus.launch.http.transcript import Called, TranscriptMessage
+from tests.launch.http.door import sdk
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "get_weather", "description": "The weather of a city.", "parameters": CITY}
@@ -86,7 +86,7 @@ def test_responses_hand_out_calls(door, is_named):
         given = [result] if is_named else [{"role": "user", "content": ASKS}, item.model_dump(), result]
         stream = await client.responses.create(
             model="ADMIN", input=given, tools=FLAT, stream=True,
-            previous_response_id=first.id if is_named else openai.omit,
+            previous_response_id=first.id if is_named else sdk().omit,
         )  # fmt: skip
         second = [event async for event in stream]
         stream = await client.responses.create(model="ADMIN", input=ASKS, tools=FLAT, stream=True)
@@ -165,7 +165,7 @@ def test_tools_that_cannot_be_are_refused_by_name(shared_door, more, code):
 
     async def work():
         asked = {"model": "ADMIN", "messages": [{"role": "user", "content": ASKS}]} | more
-        with pytest.raises(openai.BadRequestError) as refused:
+        with pytest.raises(sdk().BadRequestError) as refused:
             await shared_door.openai().chat.completions.create(**asked)
         return refused.value
 
@@ -178,7 +178,7 @@ def test_results_that_do_not_fit_a_named_session_are_refused(shared_door):
     async def work():
         client = shared_door.openai()
         first = await client.chat.completions.create(model="ADMIN", messages=[{"role": "user", "content": "hello"}])
-        with pytest.raises(openai.BadRequestError) as refused:
+        with pytest.raises(sdk().BadRequestError) as refused:
             await client.chat.completions.create(
                 model="ADMIN", messages=[{"role": "tool", "tool_call_id": "call_x", "content": "1"}],
                 extra_headers={"X-Hobus-Session": first.session_id},

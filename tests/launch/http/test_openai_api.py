@@ -3,11 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-import openai
 import pytest
 
 from bench.builders import shipped_snapshot
-from tests.launch.http.door import SimulatedDoor
+from tests.launch.http.door import SimulatedDoor, sdk
 
 ASKED = "what packages are installed?"
 
@@ -128,7 +127,7 @@ def test_what_is_wrong_before_the_first_piece_has_its_status_in_a_stream_too(doo
         await client.chat.completions.create(
             model="ADMIN", messages=[{"role": "user", "content": ASKED}], extra_headers=key
         )
-        for text, headers, expected in ((" ", {}, openai.BadRequestError), ("hello", key, openai.ConflictError)):
+        for text, headers, expected in ((" ", {}, sdk().BadRequestError), ("hello", key, sdk().ConflictError)):
             with pytest.raises(expected) as chat:
                 await client.chat.completions.create(
                     model="ADMIN", messages=[{"role": "user", "content": text}], stream=True, extra_headers=headers
@@ -168,7 +167,7 @@ def test_every_message_behind_a_previous_response_reaches_the_turn(door):
         given = [{"role": "user", "content": "my name is Zaphod"}, {"role": "user", "content": "hello"}]
         await client.responses.create(model="ADMIN", input=given, previous_response_id=first.id)
         result = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
-        with pytest.raises(openai.BadRequestError) as refused:
+        with pytest.raises(sdk().BadRequestError) as refused:
             await client.responses.create(model="ADMIN", input=[given[0], result], previous_response_id=first.id)
         return refused.value.code
 
@@ -187,7 +186,7 @@ def test_the_same_key_gets_the_same_answer_once(door):
         two = await door.openai(app=1).chat.completions.create(model="ADMIN", messages=said, extra_headers=key)
         bobs = await door.openai("bob").chat.completions.create(model="ADMIN", messages=said, extra_headers=key)
         other = [{"role": "user", "content": "is the ledger intact?"}]
-        with pytest.raises(openai.ConflictError) as conflict:
+        with pytest.raises(sdk().ConflictError) as conflict:
             await door.openai().chat.completions.create(model="ADMIN", messages=other, extra_headers=key)
         return one, two, bobs, conflict.value
 
@@ -249,7 +248,7 @@ def test_what_cannot_be_answered_is_refused_by_name(shared_door, more, status, c
 
     async def work():
         asked = {"model": "ADMIN", "messages": [{"role": "user", "content": ASKED}]} | more
-        with pytest.raises(openai.APIStatusError) as refused:
+        with pytest.raises(sdk().APIStatusError) as refused:
             await shared_door.openai().chat.completions.create(**asked)
         return refused.value
 
@@ -282,9 +281,9 @@ def test_responses_go_on_from_the_one_before(door):
             model="ADMIN", input="what did I ask before?", previous_response_id=one.id, stream=True
         )
         events = [event async for event in stream]
-        with pytest.raises(openai.ConflictError) as branch:
+        with pytest.raises(sdk().ConflictError) as branch:
             await client.responses.create(model="ADMIN", input="hello", previous_response_id=one.id)
-        with pytest.raises(openai.NotFoundError):
+        with pytest.raises(sdk().NotFoundError):
             await door.openai("bob").responses.create(model="ADMIN", input="hello", previous_response_id=one.id)
         return one, events, branch.value
 
@@ -310,7 +309,7 @@ def test_without_a_key_nothing_is_said(shared_door):
     """401, in OpenAI's shape."""
 
     async def work():
-        with pytest.raises(openai.AuthenticationError) as refused:
+        with pytest.raises(sdk().AuthenticationError) as refused:
             await shared_door.openai("mallory").models.list()
         return refused.value
 
