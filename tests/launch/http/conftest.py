@@ -10,10 +10,3 @@ def door():
     """One door, on a simulated cluster of its own."""
     with SimulatedDoor() as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def shared_door():
-    """The same, for all tests of a file that look at nothing but what they themselves are answered."""
-    with SimulatedDoor() as made:
-        yield made

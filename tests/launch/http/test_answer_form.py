@@ -49,11 +49,11 @@ def test_the_sdk_parses_answers_and_the_conversation_goes_on(door):
     assert len({entry.provenance.session_id for entry in door.requested()}) == 1
 
 
-def test_the_sdk_parses_responses(shared_door):
+def test_the_sdk_parses_responses(door):
     """Whole and streamed; the response says in which form it is."""
 
     async def work():
-        client = shared_door.openai()
+        client = door.openai()
         first = await client.responses.parse(model="ADMIN", input=ASKS[0]["content"], text_format=City)
         async with client.responses.stream(
             model="ADMIN", input="city: Thun, people: 1", text_format=City, previous_response_id=first.id
@@ -61,17 +61,17 @@ def test_the_sdk_parses_responses(shared_door):
             events = [event async for event in stream]
             return first, events, await stream.get_final_response()
 
-    first, events, second = shared_door.run(work())
+    first, events, second = door.run(work())
     assert (first.output_parsed, second.output_parsed) == (BERN, City(city="Thun", people=1))
     assert first.text.format.type == "json_schema"
     assert [event.sequence_number for event in events if hasattr(event, "sequence_number")]
 
 
-def test_json_mode_is_any_object(shared_door):
+def test_json_mode_is_any_object(door):
     """In both APIs; text is text."""
 
     async def work():
-        client, asked = shared_door.openai(), [{"role": "user", "content": "who are you?"}]
+        client, asked = door.openai(), [{"role": "user", "content": "who are you?"}]
         chats = [
             await client.chat.completions.create(model="ADMIN", messages=asked, response_format={"type": kind})
             for kind in ("json_object", "text")
@@ -81,7 +81,7 @@ def test_json_mode_is_any_object(shared_door):
         )
         return [one.choices[0].message.content for one in chats], response.output_text
 
-    (formed, plain), response = shared_door.run(work())
+    (formed, plain), response = door.run(work())
     assert json.loads(formed) == json.loads(response) == {"answer": plain}
 
 
@@ -228,11 +228,11 @@ def test_wrong_forms_over_http_begin_nothing(door):
     assert door.requested() == []
 
 
-def test_the_same_key_with_another_form_is_another_request(shared_door):
+def test_the_same_key_with_another_form_is_another_request(door):
     """409, as with other words."""
 
     async def work():
-        client, headers = shared_door.openai(), {"Idempotency-Key": "k-1"}
+        client, headers = door.openai(), {"Idempotency-Key": "k-1"}
         about = {"model": "ADMIN", "messages": ASKS, "extra_headers": headers}
         first = await client.chat.completions.create(**about, response_format=FORMAT | {})
         again = await client.chat.completions.create(**about, response_format=FORMAT)
@@ -240,15 +240,15 @@ def test_the_same_key_with_another_form_is_another_request(shared_door):
             await client.chat.completions.create(**about, response_format={"type": "json_object"})
         return first, again, refused.value
 
-    first, again, refused = shared_door.run(work())
+    first, again, refused = door.run(work())
     assert first.id == again.id and refused.code == "input_conflict"
 
 
-def test_our_own_client_asks_for_a_form(shared_door):
+def test_our_own_client_asks_for_a_form(door):
     """Whole and streamed: the response is the text of an object."""
 
     async def work():
-        async with shared_door.client() as client:
+        async with door.client() as client:
             schema = City.model_json_schema()
             asked = await client.ask(ASKS[0]["content"], output_schema=schema)
             pieces = [piece async for piece in client.stream(ASKS[0]["content"], output_schema=schema)]
@@ -256,7 +256,7 @@ def test_our_own_client_asks_for_a_form(shared_door):
                 await client.ask("x", output_schema={"type": "array"})
             return asked, pieces[-1].result, refused.value
 
-    asked, streamed, refused = shared_door.run(work())
+    asked, streamed, refused = door.run(work())
     assert City.model_validate_json(asked.response) == City.model_validate_json(streamed.response) == BERN
     assert refused.status == 400
 
@@ -302,18 +302,18 @@ def test_two_requests_with_one_transcript_at_once_are_both_answered(api, is_stre
     assert len(sessions) == 3 and len(set(sessions)) == 2
 
 
-def test_a_named_session_is_one_at_a_time(shared_door):
+def test_a_named_session_is_one_at_a_time(door):
     """Who names it means it: another turn of it at once is refused as before."""
 
     async def work():
-        client = shared_door.openai()
+        client = door.openai()
         first = await client.chat.completions.create(model="ADMIN", messages=ASKS)
         about = {"model": "ADMIN", "messages": ASKS, "extra_headers": {"X-Hobus-Session": first.session_id}}
         return await asyncio.gather(
             *(client.chat.completions.create(**about) for _ in range(2)), return_exceptions=True
         )
 
-    found = shared_door.run(work())
+    found = door.run(work())
     assert [getattr(one, "code", "answered") for one in found if isinstance(one, sdk().ConflictError)] == ["run_active"]
 
 
@@ -346,14 +346,14 @@ def test_a_model_that_names_another_agent_than_the_sessions_is_refused():
     assert [(one.code, one.param) for one in refused] == [("agent_mismatch", "model")] * 4
 
 
-def test_a_session_whose_provider_is_not_there_does_not_begin(shared_door):
+def test_a_session_whose_provider_is_not_there_does_not_begin(door):
     """400 at once, with those that there are."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             return await http.post("/v1/sessions", json={"session_config": {"provider": "nobody"}})
 
-    answer = shared_door.run(work())
+    answer = door.run(work())
     assert answer.status_code == 400
     assert "session_config.provider" in answer.json()["error"]["message"]
     assert "there are offline" in answer.json()["error"]["message"]
@@ -367,18 +367,18 @@ def test_a_session_whose_provider_is_not_there_does_not_begin(shared_door):
         ({"text": "another", "input_id": "in-1"}, 409, "input_conflict"),
     ],
 )
-def test_a_native_stream_tells_a_fault_before_its_first_event_as_its_status(shared_door, body, status, code):
+def test_a_native_stream_tells_a_fault_before_its_first_event_as_its_status(door, body, status, code):
     """As without `stream`; the headers name the turn."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             session = (await http.post("/v1/sessions", json={})).json()["session_id"]
             path = f"/v1/sessions/{session}/turns"
             if "input_id" in body:
                 await http.post(path, json={"text": "hello", "input_id": body["input_id"]})
             return [await http.post(path, json=body | {"stream": is_streamed}) for is_streamed in (False, True)]
 
-    whole, streamed = shared_door.run(work())
+    whole, streamed = door.run(work())
     assert (whole.status_code, streamed.status_code) == (status, status)
     assert streamed.json()["error"]["code"] == whole.json()["error"]["code"] == code
     assert {"x-hobus-session", "x-hobus-input"} <= streamed.headers.keys()

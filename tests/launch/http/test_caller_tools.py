@@ -116,17 +116,17 @@ def test_responses_hand_out_calls(door, is_named):
         ({"type": "function", "function": {"name": "get_time"}}, "get_time"),
     ],
 )
-def test_the_choice_of_a_tool_is_kept(shared_door, choice, called):
+def test_the_choice_of_a_tool_is_kept(door, choice, called):
     """What has to be called is called, whatever the message says; where none may be, none is offered."""
     tools = [*TOOLS, {"type": "function", "function": {"name": "get_time", "parameters": CITY}}]
 
     async def work():
         said = [{"role": "user", "content": "hello"}]
-        return await shared_door.openai().chat.completions.create(
+        return await door.openai().chat.completions.create(
             model="ADMIN", messages=said, tools=tools, tool_choice=choice
         )
 
-    message = shared_door.run(work()).choices[0].message
+    message = door.run(work()).choices[0].message
     assert [call.function.name for call in message.tool_calls or ()] == ([called] if called else [])
 
 
@@ -160,23 +160,23 @@ def test_results_of_calls_that_nobody_knows_begin_a_new_session_with_their_histo
         ({"messages": [{"role": "tool", "content": "x"}]}, "invalid_input"),
     ],
 )
-def test_tools_that_cannot_be_are_refused_by_name(shared_door, more, code):
+def test_tools_that_cannot_be_are_refused_by_name(door, more, code):
     """400, in OpenAI's shape."""
 
     async def work():
         asked = {"model": "ADMIN", "messages": [{"role": "user", "content": ASKS}]} | more
         with pytest.raises(sdk().BadRequestError) as refused:
-            await shared_door.openai().chat.completions.create(**asked)
+            await door.openai().chat.completions.create(**asked)
         return refused.value
 
-    assert shared_door.run(work()).code == code
+    assert door.run(work()).code == code
 
 
-def test_results_that_do_not_fit_a_named_session_are_refused(shared_door):
+def test_results_that_do_not_fit_a_named_session_are_refused(door):
     """Nothing is open in it."""
 
     async def work():
-        client = shared_door.openai()
+        client = door.openai()
         first = await client.chat.completions.create(model="ADMIN", messages=[{"role": "user", "content": "hello"}])
         with pytest.raises(sdk().BadRequestError) as refused:
             await client.chat.completions.create(
@@ -185,15 +185,15 @@ def test_results_that_do_not_fit_a_named_session_are_refused(shared_door):
             )  # fmt: skip
         return refused.value
 
-    refused = shared_door.run(work())
+    refused = door.run(work())
     assert (refused.code, "open" in refused.message) == ("invalid_input", True)
 
 
-def test_native_turns_bring_tools_and_results(shared_door):
+def test_native_turns_bring_tools_and_results(door):
     """The TurnResult as it is."""
 
     async def work():
-        async with shared_door.http() as client:
+        async with door.http() as client:
             session = (await client.post("/v1/sessions", json={})).json()["session_id"]
             tool = {"tool_id": "get_weather", "description": "", "parameters": CITY}
             asked = {"text": ASKS, "run_overrides": {"caller_tools": [tool]}}
@@ -202,7 +202,7 @@ def test_native_turns_bring_tools_and_results(shared_door):
             given = {"results": [{"tool_call_id": call["tool_call_id"], "content": "sunny"}]}
             return call, (await client.post(f"/v1/sessions/{session}/turns", json=given)).json()
 
-    call, second = shared_door.run(work())
+    call, second = door.run(work())
     assert (call["name"], call["arguments"]) == ("get_weather", {"city": "Bern"})
     assert second["response"] == "get_weather: sunny"
 

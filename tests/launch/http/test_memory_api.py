@@ -154,25 +154,25 @@ def test_nobody_sees_or_changes_anothers_line(door):
         ({"change": "activate", "for": "bob"}, "for"),
     ],
 )
-def test_a_change_that_is_none_is_refused_with_its_field(shared_door, body, param):
+def test_a_change_that_is_none_is_refused_with_its_field(door, body, param):
     """Nothing is asked of memory."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             answer = await http.post("/v1/memory/ART-1", json=body)
             assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
-    shared_door.run(work())
+    door.run(work())
 
 
 @pytest.mark.parametrize(
     ("query", "param"), [("all=banana", "all"), ("al=true", "al"), ("all=true&state=off", "state")]
 )
-def test_a_query_that_is_none_is_refused_with_its_key(shared_door, query, param):
+def test_a_query_that_is_none_is_refused_with_its_key(door, query, param):
     """Of what is shown, and of a change."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             answers = [await http.get(f"/v1/memory?{query}")]
             if param != "all":
                 answers += [await http.delete(f"/v1/memory/ART-1?{query}")]
@@ -180,7 +180,7 @@ def test_a_query_that_is_none_is_refused_with_its_key(shared_door, query, param)
                 assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_input")
             assert answers[0].json()["error"]["param"] == param
 
-    shared_door.run(work())
+    door.run(work())
 
 
 def test_what_is_not_there_is_said():

@@ -140,22 +140,22 @@ def test_what_is_wrong_before_the_first_piece_has_its_status_in_a_stream_too(doo
     assert door.run(work()) == ["invalid_input", "invalid_input", "input_conflict", "input_conflict"]
 
 
-def test_what_can_be_no_turn_leaves_no_session(shared_door):
+def test_what_can_be_no_turn_leaves_no_session(door):
     """Blank, also behind other messages, or larger than a turn may be: refused with the field, nothing recorded."""
-    most = shared_door.doors[0].config.host.prompt_max_bytes
+    most = door.doors[0].config.host.prompt_max_bytes
     earlier = {"role": "user", "content": "my name is Zaphod"}
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             said = [" ", "", [{"type": "text", "text": " "}], "x" * (most + 1)]
             asked = [[{"role": "user", "content": one}] for one in said] + [[earlier, {"role": "user", "content": " "}]]
             chats = [await http.post("/v1/chat/completions", json={"model": "ADMIN", "messages": one}) for one in asked]
             blank = await http.post("/v1/responses", json={"model": "ADMIN", "input": " "})
             return [(one.status_code, one.json()["error"]["param"]) for one in (*chats, blank)]
 
-    found = shared_door.run(work())
+    found = door.run(work())
     assert found == [*[(400, "messages")] * 3, (413, "messages"), (400, "messages"), (400, "input")]
-    assert not [entry for entry in shared_door.cluster.entries() if entry.stream.startswith("session/")]
+    assert not [entry for entry in door.cluster.entries() if entry.stream.startswith("session/")]
 
 
 def test_every_message_behind_a_previous_response_reaches_the_turn(door):
@@ -243,18 +243,18 @@ def test_the_same_key_gets_the_same_answer_after_the_conversation_has_gone_on(do
         ({"extra_headers": {"X-Hobus-Session": "SES-nothing"}}, 404, "session_not_found"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_answered_is_refused_by_name(shared_door, more, status, code):
+def test_what_cannot_be_answered_is_refused_by_name(door, more, status, code):
     """In OpenAI's shape, and nothing is run."""
 
     async def work():
         asked = {"model": "ADMIN", "messages": [{"role": "user", "content": ASKED}]} | more
         with pytest.raises(sdk().APIStatusError) as refused:
-            await shared_door.openai().chat.completions.create(**asked)
+            await door.openai().chat.completions.create(**asked)
         return refused.value
 
-    refused = shared_door.run(work())
+    refused = door.run(work())
     assert (refused.status_code, refused.code) == (status, code)
-    assert shared_door.requested() == []
+    assert door.requested() == []
 
 
 def test_what_is_not_kept_is_named(door):
@@ -296,21 +296,21 @@ def test_responses_go_on_from_the_one_before(door):
     assert branch.code == "not_the_newest"
 
 
-def test_models_are_agents_and_routes(shared_door):
+def test_models_are_agents_and_routes(door):
     """What a client may name."""
 
     async def work():
-        return [row.id for row in (await shared_door.openai().models.list()).data]
+        return [row.id for row in (await door.openai().models.list()).data]
 
-    assert shared_door.run(work()) == ["ADMIN", "offline/offline-rules-1"]
+    assert door.run(work()) == ["ADMIN", "offline/offline-rules-1"]
 
 
-def test_without_a_key_nothing_is_said(shared_door):
+def test_without_a_key_nothing_is_said(door):
     """401, in OpenAI's shape."""
 
     async def work():
         with pytest.raises(sdk().AuthenticationError) as refused:
-            await shared_door.openai("mallory").models.list()
+            await door.openai("mallory").models.list()
         return refused.value
 
-    assert shared_door.run(work()).code == "invalid_api_key"
+    assert door.run(work()).code == "invalid_api_key"

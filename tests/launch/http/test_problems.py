@@ -73,11 +73,11 @@ def test_an_answer_that_cannot_be_read_now_is_asked_for_again():
     assert problem is not None and (problem.status, problem.headers) == (503, {"retry-after": "1"})
 
 
-def test_what_a_client_got_wrong_is_told_as_its_own_with_the_field(shared_door):
+def test_what_a_client_got_wrong_is_told_as_its_own_with_the_field(door):
     """Numbers beyond 64 bits, words where something else belongs: 400, never a defect of ours."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             session = (await http.post("/v1/sessions", json={})).json()["session_id"]
             return [
                 await http.post(
@@ -87,22 +87,22 @@ def test_what_a_client_got_wrong_is_told_as_its_own_with_the_field(shared_door):
                 for path, body, _ in WRONG
             ]
 
-    found = shared_door.run(work())
+    found = door.run(work())
     assert [(one.status_code, one.json()["error"]["param"]) for one in found] == [(400, param) for *_, param in WRONG]
 
 
-def test_a_model_or_provider_that_is_not_there_is_no_fault_of_the_door(shared_door):
+def test_a_model_or_provider_that_is_not_there_is_no_fault_of_the_door(door):
     """Not found, so that nobody asks for it again and again."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             session = (await http.post("/v1/sessions", json={})).json()["session_id"]
             return [
                 await http.post(f"/v1/sessions/{session}/turns", json={"text": "hello", "run_overrides": overrides})
                 for overrides in ({"provider": "nope"}, {"model": "nope"}, {"provider_profile_id": "nope"})
             ]
 
-    found = shared_door.run(work())
+    found = door.run(work())
     codes = ["PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_NOT_FOUND"]
     assert [(one.status_code, one.json()["error"]["code"]) for one in found] == [(404, code) for code in codes]
 

@@ -76,11 +76,11 @@ def test_no_word_ends_a_line_of_a_stream_for_a_reader_that_takes_each_line_end_o
         assert json.loads(lines[2].removeprefix("data: ")) == words
 
 
-def test_nobody_reaches_a_session_of_another_key(shared_door):
+def test_nobody_reaches_a_session_of_another_key(door):
     """A session's id that was seen opens nothing: it is as if it were not there."""
 
     async def work():
-        async with shared_door.http() as http, shared_door.http("bob") as bob:
+        async with door.http() as http, door.http("bob") as bob:
             session = await session_of(http)
             tries = [
                 await bob.get(f"/v1/sessions/{session}"),
@@ -92,7 +92,7 @@ def test_nobody_reaches_a_session_of_another_key(shared_door):
             ]
             return [answer.status_code for answer in tries], (await http.get(f"/v1/sessions/{session}")).json()
 
-    statuses, view = shared_door.run(work())
+    statuses, view = door.run(work())
     assert statuses == [404] * 6
     assert view["status"] == "open" and view["turn_count"] == 0
 
@@ -154,36 +154,36 @@ def test_a_reader_who_comes_back_has_missed_nothing(door):
     assert door.doors[0].journals.readers == door.doors[1].journals.readers == 0
 
 
-def test_the_head_of_a_stream_of_events_is_an_answer_that_ends(shared_door):
+def test_the_head_of_a_stream_of_events_is_an_answer_that_ends(door):
     """It opens no reader: there is no body to write to."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             return await http.head(f"/v1/sessions/{await session_of(http)}/events")
 
-    answer = shared_door.run(work())
+    answer = door.run(work())
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
 
 
 @pytest.mark.parametrize("input_id", ["ü", " ", "a\nb"])
-def test_a_client_is_told_at_once_of_an_id_that_is_none(shared_door, input_id):
-    """By the shared_door, in its words; not after the client's time-out, and not that there is no shared_door."""
+def test_a_client_is_told_at_once_of_an_id_that_is_none(door, input_id):
+    """By the door, in its words; not after the client's time-out, and not that there is no door."""
 
     async def work():
-        async with shared_door.client() as client:
+        async with door.client() as client:
             with pytest.raises(HttpError) as refused:
                 await client.ask("hello", input_id=input_id)
             return refused.value
 
-    refused = shared_door.run(work())
+    refused = door.run(work())
     assert (refused.status, refused.code) == (400, "invalid_input") and "input_id" in str(refused)
 
 
-def test_events_as_a_page_and_a_number_that_is_none(shared_door):
+def test_events_as_a_page_and_a_number_that_is_none(door):
     """`follow=false` ends; a Last-Event-ID that is no sequence is refused."""
 
     async def work():
-        async with shared_door.http() as http:
+        async with door.http() as http:
             session = await session_of(http)
             path = f"/v1/sessions/{session}/events"
             page = await http.get(path, params={"follow": "false"})
@@ -191,7 +191,7 @@ def test_events_as_a_page_and_a_number_that_is_none(shared_door):
             wrong = [await http.get(path, params={"after": text}) for text in ("x", "-2", "--1", "9" * 30, "1e3", "²")]
             return page.json(), behind.json(), [answer.status_code for answer in wrong]
 
-    page, behind, wrong = shared_door.run(work())
+    page, behind, wrong = door.run(work())
     assert "SESSION_START" in [event["type"] for event in page["events"]]
     assert behind["events"] == [] and wrong == [400] * 6
 
