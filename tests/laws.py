@@ -26,14 +26,16 @@ def law(few: int, many: int, **drawn: SearchStrategy[Any]) -> Callable[[Callable
 
 def of_each(rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
     """One test of a whole table of small rows (a tuple is several arguments); it tells every row that is wrong, and why."""
+    table = [*rows]
 
     def tested(holds: Callable[..., None]) -> Callable[[], None]:
         def test() -> None:
-            wrong: list[AssertionError] = []
-            for row in rows:
+            assert table
+            wrong: list[Exception] = []
+            for row in table:
                 try:
                     holds(*row if isinstance(row, tuple) else (row,))
-                except AssertionError as fault:
+                except Exception as fault:  # noqa: BLE001 - whatever it is, its row is told
                     fault.add_note(f"row: {row!r}")
                     wrong.append(fault)
             if wrong:
