@@ -144,7 +144,7 @@ class Doorway:
         return self._arrivals.allows(who.encode(), now) and self.heard(inode, who)
 
     def ended(self, inode: int) -> None:
-        """It is no more."""
+        """The connection with this inode is closed; whoever it was is forgotten."""
         self._strangers.pop(inode, None)
         who = self._heard.pop(inode, None)
         if who is not None:

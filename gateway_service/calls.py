@@ -1,4 +1,4 @@
-"""Calls by idempotency key: a completed one answers again, one in flight is joined. Source: spec "Gateway", stage 4.
+"""Calls by idempotency key: a completed one answers again, one in flight is joined.
 
 What stands here is a window over the record, never its replacement: a key that has left it is found in the ledger by
 its once keys. A call runs in a task of its own, kept here, so that one waiter's end does not end the others'.

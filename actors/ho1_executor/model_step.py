@@ -69,7 +69,7 @@ class Outage:
         return now - self._since >= self.longest_s
 
     def is_over(self) -> None:
-        """It answered."""
+        """The gateway answered: the next absence is counted from its own beginning."""
         self._since = None
 
 

@@ -24,13 +24,13 @@ class NumberSet:
         return iter(self.numbers)
 
     def add(self, number: int) -> None:
-        """It is in, once; cheapest where it is larger than all others."""
+        """Puts the number in, once; cheapest where it is larger than all others."""
         place = self._place(number)
         if place == len(self.numbers) or self.numbers[place] != number:
             self.numbers.insert(place, number)
 
     def discard(self, number: int) -> None:
-        """It is not in."""
+        """Takes the number out, if it is in."""
         place = self._place(number)
         if place < len(self.numbers) and self.numbers[place] == number:
             del self.numbers[place]

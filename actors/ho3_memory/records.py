@@ -187,7 +187,7 @@ def packed_artifact(artifact: Artifact) -> bytes:
 
 
 def unpacked_artifact(data: bytes) -> Artifact:
-    """The same again."""
+    """The artifact behind `packed_artifact`."""
     said, line = unpack(data)
     return _artifact_of(payload_of(OverlayWritten, said), [None, line.encode()])
 

@@ -24,12 +24,12 @@ Settings = dict[str, Any]
 
 
 def path_of(home: Home) -> Path:
-    """Where it lies, if there is one."""
+    """Where a home's own settings lie, if it has any."""
     return home.config / ADMIN_CONFIG
 
 
 def shipped() -> Settings:
-    """What it is laid over."""
+    """The shipped settings, which a home's own are laid over."""
     return json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
 
 

@@ -80,7 +80,7 @@ def rows_of(used: Sequence[Used]) -> list[tuple[str, ...]]:
 
 
 def show_used(used: Sequence[Used]) -> None:
-    """The same as a table."""
+    """Prints the files that a turn was made under as a table, a row each."""
     table(MADE_UNDER, rows_of(used), spare=("VERSION",))
 
 

@@ -51,7 +51,7 @@ RULESET: Mapping[tuple[Held, Signal], Rule] = MappingProxyType(
         **dict.fromkeys(product(("several",), SIGNALS), Rule("continue", "several_active")),
     }
 )
-"""Active intents x signal -> rule. Source: supervisor specification, Intents."""
+"""Active intents x signal -> rule (docs/glossary.md, intent)."""
 
 
 class ActiveIntents(NamedTuple):
