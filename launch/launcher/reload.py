@@ -126,7 +126,7 @@ def _offer(home: Home, plan: Plan, run: RunFile) -> None:
         offered.write_bytes(plan.snapshot.with_contents())
         operate.command(home, ReloadCommand(digest=digest, origin=plan.origin), is_followed=True)
     except BusError as fault:
-        if fault.code == "unavailable" and not identity.is_alive(run.launcher_pid, run.launcher_mark):
+        if fault.code == "unavailable" and _has_ended(run, plan.snapshot.config.launcher):
             raise _ended(home) from None
         if fault.code not in ("rejected", "not_found"):
             raise
@@ -134,6 +134,15 @@ def _offer(home: Home, plan: Plan, run: RunFile) -> None:
         raise kind(f"nothing was changed: {fault.detail}", hint=_mend_of(fault, home)) from None
     finally:
         offered.unlink(missing_ok=True)
+
+
+def _has_ended(run: RunFile, config: LauncherConfig) -> bool:
+    """Whether a launcher that hung up without an answer is gone: one that ends is still there for a moment."""
+    for _ in range(config.client_timeout_ms // config.command_poll_ms):
+        if not identity.is_alive(run.launcher_pid, run.launcher_mark):
+            return True
+        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as in `_follow`
+    return False
 
 
 def _under_way(home: Home, row: ReloadRow) -> CommandError:

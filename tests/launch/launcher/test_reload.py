@@ -71,3 +71,12 @@ def test_not_longer_than_a_process_may_take_to_finish(others, tmp_path):
     others(looks=1_000_000, finish_ms=30)
     with pytest.raises(UnderWay):
         reload_in_turn(home_of(tmp_path))
+
+
+@pytest.mark.parametrize(("looks", "is_gone"), [(0, True), (3, True), (1000, False)])
+def test_a_launcher_that_hangs_up_has_ended_once_it_is_gone(monkeypatch, looks, is_gone):
+    """The kernel closes what it had open before it is gone; one that stays hung up for another reason."""
+    config = shipped_with(("launcher.command_poll_ms", 1), ("launcher.client_timeout_ms", 20)).config.launcher
+    lives = [True] * looks + [False]
+    monkeypatch.setattr(module.identity, "is_alive", lambda *_: lives.pop(0))
+    assert module._has_ended(SimpleNamespace(launcher_pid=1, launcher_mark=""), config) is is_gone
