@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting, Waits
 
 Listener = Callable[[Message], None]
 Reason = Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"]
@@ -52,6 +52,7 @@ class Draft:
     step: str = ""
     attempt: int = 1
     before: Reason | None = None  # another delivery may have said something: who listens forgets that first, and why
+    _waits: Waits = None
     _said: list[StreamDelta] = field(default_factory=list[StreamDelta])
     _listeners: list[Listener] = field(default_factory=list[Listener])
     _source: Continuity = field(default_factory=Continuity)
@@ -72,6 +73,8 @@ class Draft:
             listener(StreamReset(run=self.run, reason=self.before))
         for delta in self._said:
             listener(delta)
+        if self._waits is not None:
+            listener(StreamWaiting(run=self.run, waiting=self._waits))
         try:
             yield
         finally:
@@ -85,18 +88,28 @@ class Draft:
 
     def say(self, text: str) -> None:
         """The next piece, of one's own writing."""
-        self._tell(StreamDelta(run=self.run, step=self.step, attempt=self.attempt, index=len(self._said), text=text))
+        delta = StreamDelta(run=self.run, step=self.step, attempt=self.attempt, index=len(self._said), text=text)
+        self._said.append(delta)
+        self._tell(delta)
 
     def relay(self, message: Message) -> None:
         """A stream frame of whoever writes: said on under this draft's own numbers, or taken back."""
         if isinstance(message, StreamReset):
             self.take_back(message.reason)
+        elif isinstance(message, StreamWaiting):
+            self.wait(message.waiting)
         elif isinstance(message, StreamDelta):
             place = self._source.place(message)
             if place != "next":
                 self.take_back("retry", forget_source=False)
             if place != "lost":
                 self.say(message.text)
+
+    def wait(self, waits: Waits) -> None:
+        """What it waits for now, if for anything; told whenever that changes."""
+        if waits != self._waits:
+            self._waits = waits
+            self._tell(StreamWaiting(run=self.run, waiting=waits))
 
     def take_back(self, reason: Reason, *, forget_source: bool = True) -> None:
         """What was said is no answer; nothing happens if nothing was said."""
@@ -106,10 +119,8 @@ class Draft:
             return
         self._said.clear()
         self.attempt += 1
-        for listener in list(self._listeners):
-            listener(StreamReset(run=self.run, reason=reason))
+        self._tell(StreamReset(run=self.run, reason=reason))
 
-    def _tell(self, delta: StreamDelta) -> None:
-        self._said.append(delta)
+    def _tell(self, message: Message) -> None:
         for listener in list(self._listeners):
-            listener(delta)
+            listener(message)

@@ -46,13 +46,6 @@ class Ticket:
             self.turnstile.ask_again(self)
         await self._has_turn.wait()
 
-    def begins_at_once(self) -> bool:
-        """Whether its first turn is now; if not, it is in line for it, and `turn` waits."""
-        assert not self._is_asked  # noqa: S101 - its first turn
-        self._is_asked = True
-        self.turnstile.ask(self)
-        return self._has_turn.is_set()
-
     def go_on(self) -> None:
         """Its turn has come."""
         self._has_turn.set()

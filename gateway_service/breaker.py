@@ -1,9 +1,9 @@
 """The circuit breaker of one provider and model: a pure state machine.
 
-Closed, calls pass; `failures` faults of the provider in a row open it (settings: `gateway.breaker`). Open, nothing
-passes until `open_ms` are over. Then it is half open: at most `probes` calls pass at a time, and as many that succeed
-close it, one that fails opens it anew. A bad request, a bad key and a caller that gives up say nothing about the
-provider. A call that ends when the breaker is no longer in the state it was let through in says nothing any more.
+Closed, calls pass; `failures` of them that the provider fails in a row open it (settings: `gateway.breaker`). Open,
+nothing passes until `open_ms` are over. Then it is half open: `probes` calls at most pass at a time, as many that
+succeed close it, one that fails opens it anew. A bad request, a bad key and a caller that gives up say nothing about
+the provider. A call that ends when the breaker is no longer in the state it was let through in says nothing any more.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ newest of each from the record, so that a restart sends no crowd to a provider t
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict, deque
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -25,6 +27,7 @@ from hobus.gateway_service.breaker import BreakerState, Said
 
 _log = structlog.get_logger("gateway")
 _CLOSED = BreakerState()
+_NOTHING: Said = "nothing"
 
 
 @dataclass(eq=False, repr=False)
@@ -38,6 +41,7 @@ class BreakerDesk:
     _said: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """What the newest fault of each said."""
     _changes: int = 0
+    _lines: defaultdict[tuple[str, str], _Line] = field(default_factory=lambda: defaultdict(_Line))
 
     def restore(self, newest_first: Iterable[Entry]) -> None:
         """Each breaker as the newest of these BREAKER_CHANGED leaves it; what cannot be read leaves it closed.
@@ -58,16 +62,33 @@ class BreakerDesk:
             is_closed = said.after == "closed"
             self._breakers[key] = _CLOSED if is_closed else BreakerState("open", said.failures, until=now + left_s)
 
-    def is_open(self, route: Route) -> bool:
-        """Whether nothing passes now."""
-        found = self._breakers.get(_key(route))
-        return found is not None and found.state == "open" and self.bus.clock.monotonic() < found.until
+    def rest_s(self, route: Route) -> float | None:
+        """When a call that finds no passage now may ask again; None: it passes."""
+        return breaker.entered(self._breakers.get(_key(route), _CLOSED), self.bus.clock.monotonic(), self.config)[1]
+
+    async def until_passable(self, route: Route) -> None:
+        """Returns once a call may pass. Of those who wait only the first one looks, so that no crowd meets a probe."""
+        line, turn = self._lines[_key(route)], asyncio.get_running_loop().create_future()
+        line.turns.append(turn)
+        try:
+            if line.turns[0] is not turn:
+                await turn
+            while (rest_s := self.rest_s(route)) is not None:
+                line.has_moved.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(rest_s):
+                        await line.has_moved.wait()
+        finally:
+            line.turns.remove(turn)
+            if line.turns and not line.turns[0].done():
+                line.turns[0].set_result(None)
 
     @contextmanager
-    def passing(self, route: Route) -> Generator[Passage]:
+    def passing(self, route: Route, counted: set[Route]) -> Generator[Passage]:
         """For the time of one send. Raises GatewayError(CIRCUIT_OPEN) if it may not be made.
 
-        Left without a word, the call says nothing about its provider.
+        Left without a word, the call says nothing about its provider. `counted`: the models that failed this call
+        before; each counts once.
         """
         key, now = _key(route), self.bus.clock.monotonic()
         before = self._breakers.get(key, _CLOSED)
@@ -78,7 +99,7 @@ class BreakerDesk:
             raise GatewayError(
                 "CIRCUIT_OPEN",
                 f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row and is left alone for "
-                f"{self.config.open_ms / 1000:g} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
+                f"{retry_after_s:.1f} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
                 retryable=False,
                 facts={"retry_after_ms": round(retry_after_s * 1000)},
             )
@@ -89,7 +110,11 @@ class BreakerDesk:
             if passage.said == "fault":
                 self._said[key] = passage.detail
             before, now = self._breakers[key], self.bus.clock.monotonic()
-            self._become(key, breaker.ended(before, passage.era, passage.said, now, self.config), code=passage.code)
+            is_told = before.state == "closed" and passage.said == "fault" and route in counted
+            said = _NOTHING if is_told else passage.said
+            if passage.said == "fault":
+                counted.add(route)
+            self._become(key, breaker.ended(before, passage.era, said, now, self.config), code=passage.code)
 
     def rows(self) -> list[Row]:
         """One row per breaker that was ever asked, sorted by provider and model."""
@@ -101,6 +126,8 @@ class BreakerDesk:
     def _become(self, key: tuple[str, str], after: BreakerState, *, code: str) -> None:
         before = self._breakers.get(key, _CLOSED)
         self._breakers[key] = after
+        if after != before and key in self._lines:
+            self._lines[key].has_moved.set()
         if after.state != before.state:
             self._note(key, before, after, code)
 
@@ -113,6 +140,14 @@ class BreakerDesk:
         about, decision = f"{self.bus.instance}.{self._changes}", after.state.upper()
         entry = records.entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)
         self.keeper.submit(entry, keep=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """Those who wait for one model to be tried."""
+
+    turns: deque[asyncio.Future[None]] = field(default_factory=deque[asyncio.Future[None]])
+    has_moved: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Passage:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.streaming import Draft, Listener
+from hobus.config.sections.gateway import Route
+from hobus.gateway_service.limits import TOLD_AFTER_S
 from hobus.gateway_service.pricing import TOKENS_MAX
 
 
@@ -48,6 +51,18 @@ class InFlight:
     was_sent: bool = False  # a provider was called for it, whatever came of that
     provider_fault: GatewayError | None = None  # of its newest send, if one that others are asked after
     failed: Failed = field(default_factory=Failed)
+    counted: set[Route] = field(default_factory=set[Route])
+    """Models whose breakers were told that they failed it."""
+
+    @contextmanager
+    def told_waiting(self) -> Generator[None]:
+        """While this lasts, who listens is told that it waits for its provider, if it is for long."""
+        telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self.draft.wait, "Provider")
+        try:
+            yield
+        finally:
+            telling.cancel()
+            self.draft.wait(None)
 
 
 @dataclass(slots=True)

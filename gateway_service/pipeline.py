@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +23,6 @@ from hobus.bus.messages.ids import parse_iso
 from hobus.bus.port import Bus, Provider
 from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
-from hobus.bus.turnstile import Ticket, Turnstile
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import Route
 from hobus.config.snapshot import Snapshot
@@ -30,6 +30,7 @@ from hobus.gateway_service import pricing, records, routing, validation
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
+from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
@@ -67,6 +68,15 @@ class Shared:
     rejections: int = 0
 
 
+@dataclass(slots=True)
+class _Tries:
+    """The sends of one call to one model, and since when there is an outage to wait out."""
+
+    may_wait: bool
+    sends: int = 0
+    since: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Prompts under one configuration."""
@@ -77,7 +87,7 @@ class Pipeline:
     account: BudgetAccount
     sender: Sender
     rates: Rates
-    turnstiles: Mapping[str, Turnstile]
+    places: Mapping[str, Places]
     outputs: validation.OutputChecks
 
     @property
@@ -102,7 +112,7 @@ class Pipeline:
                 ask.asked,
                 deadline,
                 lambda running: self._run(ask, running),
-                listener=call.stream if prompt.stream else None,
+                listener=call.stream,
             )
         except GatewayError as refusal:
             return self.refused(prompt, refusal, trace=call.trace, is_degraded=is_degraded)
@@ -156,29 +166,65 @@ class Pipeline:
         return self.outputs.checked(ask.prompt, response)  # 12 validate output
 
     async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
-        """One model of the chain, with bounded retries until its time is over (None: the call's own deadline)."""
-        config = self.config.gateway
+        """One model of the chain with bounded retries, until its time is over (None: nobody is asked after it)."""
         estimate = await self._prepared(ask, running, until)
-        sends = 0
+        tries = _Tries(may_wait=until is None and not ask.is_degraded)
         while True:
+            has_passage = await self._has_passage(ask, running, tries)
             try:
                 return await self._attempt(ask, estimate, running, until)  # 6 to 11
             except EarlierAttempt as earlier:
                 running.was_sent = True
-                if earlier.code == "UNKNOWN_OUTCOME" and config.on_unknown_outcome == "fail":
+                if earlier.code == "UNKNOWN_OUTCOME" and self.config.gateway.on_unknown_outcome == "fail":
                     raise
             except GatewayError as fault:
-                sends += 1
-                if fault.facts.get("was_sent") is True:
-                    running.was_sent = True
-                    running.failed.add(fault, fault.facts.get("cost_usd"))
-                    running.provider_fault = fault if routing.may_follow(fault, config) else None
-                pause_s = routing.pause_s(fault, sends, config, self.shared.bus.clock.random())
-                if not routing.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
-                    raise
-                if self.shared.breakers.is_open(ask.route):
-                    raise
+                if has_passage and tries.may_wait and fault.code == "CIRCUIT_OPEN":
+                    continue  # another one was let through meanwhile: this one gets in line again
+                await self._pause(ask, running, until, tries, fault)
+
+    async def _pause(
+        self, ask: PromptCall, running: InFlight, until: float | None, tries: _Tries, fault: GatewayError
+    ) -> None:
+        """Before the next attempt; raises the fault where there is none.
+
+        What nobody else can answer goes on for as long as an outage is waited out, if nothing was done for it.
+        """
+        config = self.config.gateway
+        tries.sends += 1
+        if fault.facts.get("was_sent") is True:
+            running.was_sent = True
+            running.failed.add(fault, fault.facts.get("cost_usd"))
+            running.provider_fault = fault if routing.may_follow(fault, config) else None
+        pause_s = routing.pause_s(fault, tries.sends, config, self.shared.bus.clock.random())
+        if self._left(running, until) <= pause_s:
+            raise fault
+        if tries.may_wait and routing.may_outlast(fault, self._waited_s(tries), config):
+            with running.told_waiting():
                 await self.shared.bus.sleep(pause_s)
+            return
+        is_open = self.shared.breakers.rest_s(ask.route) is not None
+        if is_open or not routing.may_try_again(fault, tries.sends, config):
+            raise fault
+        await self.shared.bus.sleep(pause_s)
+
+    async def _has_passage(self, ask: PromptCall, running: InFlight, tries: _Tries) -> bool:
+        """Whether its breaker lets a call pass; waits for that, `gateway.outage_wait_ms` and its deadline at most."""
+        if self.shared.breakers.rest_s(ask.route) is None:
+            return True
+        wait_s = self.config.gateway.outage_wait_ms / 1000 - self._waited_s(tries)
+        if tries.may_wait and wait_s > 0:
+            self.places[ask.route.provider_id].begin_anew()
+            with suppress(TimeoutError), running.told_waiting():
+                async with asyncio.timeout(min(wait_s, self._left(running))):
+                    await self.shared.breakers.until_passable(ask.route)
+                    return True
+        return False
+
+    def _waited_s(self, tries: _Tries) -> float:
+        """Since it met an outage; this may be the moment."""
+        now = self.shared.bus.clock.monotonic()
+        tries.since = now if tries.since is None else tries.since
+        return now - tries.since
 
     async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> int:
         """The provider has what it needs; tokens of the prompt, as its model counts them or else by its length.
@@ -206,13 +252,13 @@ class Pipeline:
             validation.check_round(ask.prompt, budget.turn_limit)
         await self.sender.until_decided(ask, running.deadline)
         number = self.shared.calls.next_attempt(running.key)
-        ticket = self.turnstiles[ask.route.provider_id].ticket(self.shared.bus.principal)
         ends_at = running.deadline if until is None else min(until, running.deadline)
+        places = self.places[ask.route.provider_id]
         try:
             with self.account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
-                async with self.rates.passing(attempt, ends_at):  # 7 rate limits
-                    await self._place(ask, ticket, ends_at)
-                    with self.shared.breakers.passing(ask.route) as passage:  # 8 circuit breaker
+                # 7 rate limits
+                async with self.rates.passing(attempt, ends_at), places.place(ends_at, running.told_waiting):
+                    with self.shared.breakers.passing(ask.route, running.counted) as passage:  # 8 circuit breaker
                         earlier = await self.sender.record_sent(attempt, running.deadline)  # 9 record PROMPT_SENT
                         # 10 send, 11 record and settle
                         return earlier or await self.sender.send(
@@ -222,26 +268,6 @@ class Pipeline:
             if refusal.code in _BUDGET_CODES and (recorded := await self.sender.recorded(ask)) is not None:
                 return recorded  # answered before a restart: what was paid for is not refused
             raise
-        finally:
-            ticket.leave()
-
-    async def _place(self, ask: PromptCall, ticket: Ticket, until: float) -> None:
-        """A place among the provider's `concurrency_max`, in turns between those who ask.
-
-        Raises GatewayError(RATE_LIMITED) when none is free in time.
-        """
-        if ticket.begins_at_once():
-            return
-        try:
-            async with asyncio.timeout(max(0.0, until - self.shared.bus.clock.monotonic())):
-                await ticket.turn()
-        except TimeoutError:
-            provider_id = ask.route.provider_id
-            raise GatewayError(
-                "RATE_LIMITED",
-                f"no place at {provider_id} became free in time (gateway.providers.{provider_id}.concurrency_max)",
-                facts={"no_place": True},
-            ) from None
 
     def refused(
         self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool, running: InFlight | None = None

@@ -114,6 +114,28 @@ def may_try_again(fault: GatewayError, sends: int, config: GatewayConfig) -> boo
     return not is_unknown(fault) or config.on_unknown_outcome == "resend"
 
 
+_OVERLOAD = frozenset({503, 529})
+
+
+def is_overload(fault: GatewayError) -> bool:
+    """Whether its provider says that this was too much at once, and will not be for ever."""
+    return fault.retryable and (fault.code == "PROVIDER_RATE_LIMITED" or fault.facts.get("status") in _OVERLOAD)
+
+
+def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig) -> bool:
+    """Whether a call that nobody else can answer outlasts this fault, however often it was sent.
+
+    Nothing was done for it: its provider cannot be reached, which `gateway.outage_wait_ms` bounds, or takes no more for
+    now, which the call's own time does.
+    """
+    if not fault.retryable or fault.facts.get("unbilled") is not True:
+        return False
+    if fault.code == "PROVIDER_RATE_LIMITED":
+        return config.on_rate_limit == "wait"
+    is_away = fault.facts.get("status") is None or is_overload(fault)
+    return is_away and waited_s < config.outage_wait_ms / 1000
+
+
 def pause_s(fault: GatewayError, sends: int, config: GatewayConfig, draw: float) -> float:
     """Seconds before the next attempt: exponential, jitter in its upper half, at least the provider's retry-after."""
     step = min(config.backoff_max_ms, config.backoff_min_ms * 2 ** (sends - 1)) / 1000

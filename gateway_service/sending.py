@@ -232,7 +232,7 @@ class Sender:
 
         Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
         """
-        ask, left = attempt.ask, self._left(until)
+        ask, left = attempt.ask, min(self._left(until), self.config.gateway.request_timeout_ms / 1000)
         if left <= 0:
             raise self._failed(attempt, _no_time(ask), NEVER_SENT)
         self.sent_count += 1
@@ -253,7 +253,7 @@ class Sender:
                     ask.prompt,
                     model_id=ask.route.model_id,
                     timeout_s=left,
-                    on_delta=pieces.add if draft.is_watched else None,
+                    on_delta=pieces.add if ask.prompt.stream and draft.is_watched else None,
                 )
             pieces.flush()
         except asyncio.CancelledError:

@@ -25,7 +25,6 @@ from hobus.bus.messages.gateway import (
 )
 from hobus.bus.port import Bus, Disk, Provider
 from hobus.bus.spool import RecordKeeper, Spool
-from hobus.bus.turnstile import Turnstile
 from hobus.bus.window import remember
 from hobus.config.recorded import Snapshots
 from hobus.config.schema import AdminConfig
@@ -37,6 +36,7 @@ from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
 from hobus.gateway_service.calls import Calls
 from hobus.gateway_service.pipeline import Means, Pipeline, Shared, refused
+from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PackTexts
 from hobus.gateway_service.recovery import Recovery
@@ -75,7 +75,7 @@ class GatewayService(Actor):
         self._spool = Spool(spool, SPOOL_FILE)
         self._calls = Calls(self._config.gateway.recent_calls_max)
         self._last_faults = routing.LastFaults(self._config.gateway.recent_calls_max)
-        self._turnstiles: dict[tuple[str, int], Turnstile] = {}  # by provider, and how many it takes at once
+        self._places: dict[str, Places] = {}  # by provider
         self._open = asyncio.Event()
         self._pipelines: OrderedDict[str, Pipeline] = OrderedDict()  # by digest, the last few
         self._snapshot_task: asyncio.Task[None] | None = None
@@ -248,7 +248,7 @@ class GatewayService(Actor):
         )
         outputs = validation.OutputChecks(snapshot.output_schemas(), errors_max=config.gateway.output_errors_max)
         return Pipeline(
-            self._shared, snapshot, means, account, sender, self._rates_of(config), self._turnstiles_of(config), outputs
+            self._shared, snapshot, means, account, sender, self._rates_of(config), self._places_of(config), outputs
         )
 
     def _rates_of(self, config: AdminConfig) -> Rates:
@@ -258,17 +258,13 @@ class GatewayService(Actor):
                 return other.rates
         return Rates(self._bus, config.gateway)
 
-    def _turnstiles_of(self, config: AdminConfig) -> dict[str, Turnstile]:
-        """A provider's places are shared by all pipelines under which it has as many."""
-        found: dict[str, Turnstile] = {}
+    def _places_of(self, config: AdminConfig) -> dict[str, Places]:
+        """A provider's places are shared by all pipelines; it has as many as the newest one says."""
         for name, provider in config.gateway.providers.items():
-            places = provider.concurrency_max
-            known = self._turnstiles.get((name, places))
-            if known is None:
-                known = Turnstile(each_max=places, all_max=places, settings=self._config.bus)
-                self._turnstiles[name, places] = known
-            found[name] = known
-        return found
+            if name not in self._places:
+                self._places[name] = Places(provider_id=name, bus=self._bus, settings=self._config.bus, most=None)
+            self._places[name].most = provider.concurrency_max
+        return self._places
 
     def _sent_count(self) -> int:
         return self._ended_count + sum([one.sender.sent_count for one in self._pipelines.values()])
@@ -301,7 +297,6 @@ class GatewayService(Actor):
             ) from None
 
     def _deadline(self, call: Call) -> float:
-        """The caller's deadline less what recording and answering take, at most gateway.request_timeout_ms away."""
-        now, config = self._bus.clock.monotonic(), self._config.gateway
-        left = call.remaining_s(now, reserve_s=config.reply_reserve_ms / 1000)
-        return now + min(left, config.request_timeout_ms / 1000)
+        """The caller's deadline less what recording and answering take."""
+        now = self._bus.clock.monotonic()
+        return now + call.remaining_s(now, reserve_s=self._config.gateway.reply_reserve_ms / 1000)

@@ -194,7 +194,7 @@ class ModelStep:
                     message_id=prompt.idempotency_key,
                     attempt=attempt,
                     trace=job.trace,
-                    on_stream=job.draft.relay if prompt.stream else None,
+                    on_stream=job.draft.relay if job.draft.is_watched else None,
                 )
             except RuntimeFault as fault:
                 is_away = self.outage.saw(fault.code, self.bus.clock.monotonic())

@@ -126,7 +126,9 @@ def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
     )
 
 
-def error(turn: Turn, code: str, sentence: str, *, cost: Cost | None = None) -> TurnResult:
+def error(
+    turn: Turn, code: str, sentence: str, *, cost: Cost | None = None, retry_after_ms: int | None = None
+) -> TurnResult:
     """An honest no: a code, and one sentence for the user."""
     return TurnResult(
         response=sentence,
@@ -137,6 +139,7 @@ def error(turn: Turn, code: str, sentence: str, *, cost: Cost | None = None) -> 
         cost=cost or Cost(),
         elapsed_ms=turn.elapsed_ms,
         code=code,
+        retry_after_ms=retry_after_ms,
     )
 
 
@@ -159,6 +162,7 @@ def unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptRespo
         f"({code or 'no code'}). Before that: {fault.code} ({plain_words(fault)}). "
         "Please ask again under the same input id.",
         cost=with_call(before(fault), response),
+        retry_after_ms=response and response.retry_after_ms,
     )
 
 

@@ -238,6 +238,9 @@ class TurnResult(Message, wire="session.turn_result"):
     cost: Cost = Cost()
     elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
     code: str | None = Field(default=None, description="why the outcome is not success; None on success")
+    retry_after_ms: int | None = Field(
+        default=None, description="of an error: when its provider may be asked again; None: nobody said"
+    )
     reason: str = Field(
         default="",
         description="degraded: who had not answered and why, for the user to read; no prompt text; empty: not known",

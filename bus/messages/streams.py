@@ -27,12 +27,16 @@ class StreamReset(Message, wire="stream.reset"):
     reason: Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"] = Field(description="why")
 
 
+Waits = Literal["Paused", "WaitingInput", "Provider"] | None
+
+
 class StreamWaiting(Message, wire="stream.waiting"):
-    """The run stands still until an operator says something, or goes on; no piece comes meanwhile."""
+    """The run stands still, or goes on; no piece comes meanwhile."""
 
     run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
-    waiting: Literal["Paused", "WaitingInput"] | None = Field(
-        description="it waits for a resume, or for an approval of held_calls; None: it goes on"
+    waiting: Waits = Field(
+        description="it waits for a resume, for an approval of held_calls, or for a provider that is away or takes no "
+        "more for now; None: it goes on"
     )
     held_calls: list[HeldCall] = Field(
         default_factory=list[HeldCall], description="tool calls that wait for an Approve or a Deny"

@@ -57,7 +57,9 @@ class ProviderConfig(Section):
 
     models: list[ModelConfig] = Field(description="models that may be asked for, with their prices")
     any_model: bool = Field(description="a model outside `models` is asked for too, at an unknown price")
-    concurrency_max: Positive = Field(description="calls in flight to this instance")
+    concurrency_max: Positive | None = Field(
+        description="calls at once, more wait; null: as many as it bears, which it says by refusing (429, overload)"
+    )
 
 
 class OfflineProviderConfig(ProviderConfig):
@@ -154,7 +156,7 @@ class TokenizerConfig(Route):
 class BreakerConfig(Section):
     """When a provider's model is left alone; only faults of the provider count."""
 
-    failures: Positive = Field(description="faults in a row that open it")
+    failures: Positive = Field(description="calls in a row that it failed open it")
     open_ms: Positive = Field(description="open, nothing is sent for so long; then it is probed")
     probes: Positive = Field(description="half open, calls at a time; as many successes close it, one fault opens it")
     probe_retry_ms: Positive = Field(description="when who finds all probes taken may ask again")
@@ -182,7 +184,6 @@ class RateConfig(Section):
 class GatewayConfig(Section):
     """The only door to a model."""
 
-    slots: Positive = Field(description="prompts at once; more wait in the broker")
     providers: dict[str, AnyProvider] = Field(description="provider instances by id")
     default_route: Route = Field(description="where a prompt goes that names no provider and has no routed tag")
     domain_tag_routes: dict[str, Route] = Field(
@@ -205,7 +206,10 @@ class GatewayConfig(Section):
     attempts_max: Positive = Field(description="sends of one prompt to one model of its chain")
     backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
     backoff_max_ms: Positive = Field(description="cap of that pause")
-    request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider")
+    outage_wait_ms: NonNegative = Field(
+        description="a call that no fallback can answer waits so long for a provider that is away; 0: it fails at once"
+    )
+    request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider, once it is asked")
     connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
     answer_max_bytes: Positive = Field(
         description="an answer that comes whole; a longer one is given up (it is read at once, while nobody has a turn)"

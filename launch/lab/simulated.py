@@ -27,6 +27,7 @@ from hobus.bus.port import Provider
 from hobus.bus.sim.disk import SimMedium
 from hobus.bus.sim.world import World
 from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.limits import CALLS_MAX
 from hobus.gateway_service.service import GatewayService
 from hobus.launch.process.roles.gateway import providers as providers_of
 from hobus.ledger_service.service import LedgerService
@@ -101,7 +102,7 @@ class SimulatedCluster:
                 return LedgerService(disk, config.ledger), {}
             case "gateway":
                 gateway = GatewayService(snapshot=snapshot, providers=self._providers, tokenizers={}, spool=disk)
-                return gateway, {"slots": config.gateway.slots}
+                return gateway, {"slots": CALLS_MAX}
             case "ho3":
                 return Memory(snapshot=snapshot, disk=disk), {}
             case "ho1":

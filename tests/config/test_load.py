@@ -108,12 +108,12 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
     """Three mistakes in three sections are three faults of one error."""
     value = copy.deepcopy(SHIPPED)
     value["budget"]["session_token_limit"] = 0
-    value["gateway"]["slots"] = "many"
+    value["gateway"]["attempts_max"] = "many"
     value["ho1"]["sluts"] = 1
     faults = faults_of(tmp_path, value)
     assert len(faults) == 3
     assert all(
-        any(path in fault for fault in faults) for path in ("budget.session_token_limit", "gateway.slots", "ho1")
+        any(path in fault for fault in faults) for path in ("budget.session_token_limit", "gateway.attempts_max", "ho1")
     )
 
 
@@ -161,11 +161,11 @@ def test_misspelt_key_names_the_setting_that_was_meant(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "wrong"),
     [
-        (("gateway", "slots"), "64"),
-        (("gateway", "slots"), 1.5),
-        (("gateway", "slots"), True),
-        (("gateway", "slots"), 0),
-        (("gateway", "slots"), None),
+        (("gateway", "attempts_max"), "64"),
+        (("gateway", "attempts_max"), 1.5),
+        (("gateway", "attempts_max"), True),
+        (("gateway", "attempts_max"), 0),
+        (("gateway", "attempts_max"), None),
         (("budget", "budget_mode"), "Enforce"),
         (("projection", "mode"), "Shadow"),
         (("ho3", "gate_mode"), "guess"),
@@ -195,7 +195,7 @@ def test_whole_number_serves_where_a_fraction_may_stand(tmp_path: Path) -> None:
 def test_fault_never_repeats_text_of_a_setting(tmp_path: Path) -> None:
     """Somebody may have typed a secret in the wrong place; the error does not carry it on."""
     value = copy.deepcopy(SHIPPED)
-    value["gateway"]["slots"] = "sk-planted"
+    value["gateway"]["attempts_max"] = "sk-planted"
     value["gateway"]["providers"]["offline"]["api_key"] = "sk-planted"
     faults = faults_of(tmp_path, value)
     assert len(faults) == 2

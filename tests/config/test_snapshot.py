@@ -76,7 +76,7 @@ def test_snapshot_cannot_be_changed() -> None:
     with pytest.raises(TypeError):
         snapshot.agents["OTHER"] = snapshot.agents["ADMIN"]  # type: ignore[index]
     with pytest.raises(ValueError, match="frozen"):
-        snapshot.config.gateway.slots = 1
+        snapshot.config.gateway.attempts_max = 1
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", pack({}), pack([1]), pack({"config": {}}), b"\x00" * 100])

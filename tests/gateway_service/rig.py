@@ -15,6 +15,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.peer import Peer
 from hobus.bus.record.catalog import read_body
 from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.limits import CALLS_MAX
 from hobus.gateway_service.service import GatewayService
 from hobus.gateway_service.tokenizer import tokenizers_of
 from tests.rig import SimulatedRig, of_type
@@ -120,7 +121,7 @@ class Cluster(SimulatedRig):
         self.service = GatewayService(
             snapshot=self.snapshot, providers=self.providers, tokenizers=tokenizers, spool=disk
         )
-        self.gateway = self.world.start(self.service, role="gateway", disk=disk, slots=self.config.gateway.slots)
+        self.gateway = self.world.start(self.service, role="gateway", disk=disk, slots=CALLS_MAX)
         return self.gateway
 
     def kill_gateway(self) -> None:

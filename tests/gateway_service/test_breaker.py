@@ -31,6 +31,7 @@ CONFIG = BreakerConfig(failures=3, open_ms=10_000, probes=2, probe_retry_ms=1000
 SETTINGS = {
     "breaker": {"failures": 2, "open_ms": 10_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000},
     "attempts_max": 1,
+    "outage_wait_ms": 0,
 }
 OPEN = BreakerState("open", 3, until=100.0, era=1)
 HALF = BreakerState("half_open", 3, until=100.0, probes=1, era=2)
@@ -215,7 +216,7 @@ def test_an_open_breaker_outlives_its_gateway(down):
 
 
 def test_a_retry_is_not_made_once_the_breaker_opens():
-    """Five attempts are allowed and two faults open it: the caller hears the fault, and no third send is made."""
+    """Two calls that fail open it: the second one hears its fault at once, whatever attempts it has left."""
     provider = Scripted()
     cluster = Cluster(provider, gateway=SETTINGS | {"attempts_max": 5})
 
@@ -225,7 +226,9 @@ def test_a_retry_is_not_made_once_the_breaker_opens():
     provider.act = fail
     try:
         assert ask(cluster, "a") == "PROVIDER_ERROR"
-        assert provider.calls == 2
+        assert (provider.calls, breakers(cluster)) == (5, {"offline-rules-1": "closed"})
+        assert ask(cluster, "b") == "PROVIDER_ERROR"
+        assert (provider.calls, breakers(cluster)) == (6, {"offline-rules-1": "open"})
     finally:
         cluster.close()
 

@@ -305,7 +305,7 @@ def test_failed_attempts_are_each_recorded_and_retried_within_bounds(make):
     async def fail(_prompt):
         raise GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"unbilled": True})
 
-    cluster = make(Scripted(fail))
+    cluster = make(Scripted(fail), gateway={"outage_wait_ms": 0})
 
     async def turn():
         return await cluster.ask(prompt()), await cluster.entries(rests_s=2)

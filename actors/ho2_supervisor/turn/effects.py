@@ -170,7 +170,7 @@ class Effects:
     async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
         session, task, bus = self._session, self._task, self._resources.bus
-        draft = task.draft if order.wo_type == "synthesize" else None
+        draft = None if order.wo_type == "tool_call" else task.draft
         try:
             return await pool.receipt_of(
                 bus, self._resources.config.ho2, order, first_attempt=first_attempt, trace=task.trace, draft=draft,

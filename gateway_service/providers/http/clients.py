@@ -131,7 +131,7 @@ def client_of(
     # An SDK looks for keys, addresses and headers there; what counts stands in the configuration, all of it.
     for name in [name for name in os.environ if name.startswith(("OPENAI_", "ANTHROPIC_"))]:
         del os.environ[name]
-    pool = httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency_max)
+    pool = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     transport = GuardedTransport(
         httpx2.AsyncHTTPTransport(verify=_trusted(), limits=pool, trust_env=False),
         gateway,

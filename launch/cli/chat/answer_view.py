@@ -36,6 +36,7 @@ WHY_AGAIN = {
 STANDS_STILL = {
     "Paused": "… paused",
     "WaitingInput": "… waits for an approval",
+    "Provider": "… the model's provider is away, or takes no more for now: waits for it",
 }
 """What stands there while nothing is written."""
 RESIZED: Line = ("(the window became narrower; the lines above may be garbled)", "bright_black")

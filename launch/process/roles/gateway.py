@@ -9,6 +9,7 @@ from hobus.bus.disk import RealDisk
 from hobus.bus.port import Provider
 from hobus.config.sections.gateway import AnyProvider
 from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.limits import CALLS_MAX
 from hobus.gateway_service.pipeline import Means
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.gateway_service.providers.offline.grammar import load_grammar
@@ -42,7 +43,7 @@ def make(place: Place) -> Made:
     actor = GatewayService(
         snapshot=first, providers=means.providers, tokenizers=means.tokenizers, spool=spool, means_of=means_of
     )
-    return Made(actor, slots=place.snapshot.config.gateway.slots, give=given.update)
+    return Made(actor, slots=CALLS_MAX, give=given.update)
 
 
 def warm(snapshot: Snapshot) -> None:

@@ -15,8 +15,8 @@ from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
     [
         ("budget.turn_limit", "at once", ()),
         ("gateway.default_route.model_id", "at once", ()),
-        ("gateway.slots", "later", ("gateway",)),
-        ("gateway.slots_of_another_name", "at once", ()),
+        ("gateway.rebuild_page", "later", ("gateway",)),
+        ("gateway.rebuild_page_of_another_name", "at once", ()),
         ("tools.entry_points", "restart", ("ho1",)),
         ("tools.mcp_servers.files.command", "restart", ("ho1",)),
         ("tools.approval", "at once", ()),
@@ -53,7 +53,7 @@ def test_what_follows_from_several_changes():
     found = effects_of(
         [
             Difference("agent CLERK"), Difference("budget.turn_limit", 1, 2), Difference("http.hosts", [], ["a"]),
-            Difference("ho3.page_max", 1, 2), Difference("tools.children", 1, 2), Difference("gateway.slots", 1, 2),
+            Difference("ho3.page_max", 1, 2), Difference("tools.children", 1, 2), Difference("gateway.rebuild_page", 1, 2),
             Difference("ho1.count", 1, 3), Difference("bus.queue_max", 1, 2),
             Difference("tools.mcp_servers.files.url", NOT_THERE, "http://h"),
         ]
@@ -61,7 +61,7 @@ def test_what_follows_from_several_changes():
     assert found.at_once == ["agent CLERK", "budget.turn_limit"]
     assert found.restarts == ["http.hosts", "ho3.page_max", "tools.children", "tools.mcp_servers.files.url"]
     assert found.roles == ("ho3", "ho1", "ho2", "http")
-    assert found.later == {"gateway.slots": "gateway"}
+    assert found.later == {"gateway.rebuild_page": "gateway"}
     assert found.scaled == {"ho1.count": ("ho1", 3)}
     assert list(found.refused) == ["bus.queue_max"]
     nothing = effects_of([])

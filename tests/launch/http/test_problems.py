@@ -67,10 +67,11 @@ WRONG = [
 def test_an_answer_that_cannot_be_read_now_is_asked_for_again():
     """Its input is answered, and only the record is away: no fault of the client's."""
     session = session_id_of("door", "in-1")
-    problem = of_result(
-        TurnResult(session_id=session, run_id=None, input_id="i", outcome="error", response="x", code="unreadable")
-    )
+    ended = TurnResult(session_id=session, run_id=None, input_id="i", outcome="error", response="x", code="unreadable")
+    problem = of_result(ended)
     assert problem is not None and (problem.status, problem.headers) == (503, {"retry-after": "1"})
+    problem = of_result(ended.model_copy(update={"code": "CIRCUIT_OPEN", "retry_after_ms": 7_200}))
+    assert problem is not None and (problem.status, problem.headers) == (503, {"retry-after": "8"})
 
 
 def test_what_a_client_got_wrong_is_told_as_its_own_with_the_field(door):

@@ -1,0 +1,10 @@
+"""Safety bounds of a gateway that no configuration has a reason to change: what they bound costs memory alone."""
+
+CALLS_MAX = 4096
+"""Orders' prompts at once, and calls that a provider bears: as many as any process takes (bus.mailbox_max)."""
+
+FIRST_WINDOW = 32
+"""Calls that a provider gets at once when it is back; they double with each round that it answers."""
+
+TOLD_AFTER_S = 1.0
+"""Who listens to a call is told that it waits after so long: a shorter wait is no news."""

@@ -1,0 +1,140 @@
+"""How many calls a provider has at once: any number, until it says that they are too many.
+
+A refusal for want of room (429, overload) halves what it gets at once, every answer lets it grow again: by one a round,
+and twofold as long as that stays below what it bore (AIMD with slow start). Who finds no place waits, in turns between
+principals; who would wait beyond its time is refused at once, with the time to come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+
+from hobus.bus.errors import GatewayError
+from hobus.bus.fair import FairQueue, weight_of
+from hobus.bus.port import Bus
+from hobus.bus.settings import BusSettings
+from hobus.gateway_service.limits import CALLS_MAX, FIRST_WINDOW
+from hobus.gateway_service.routing import is_overload
+
+_NEWEST_SHARE = 0.1
+"""Of the mean time of a call, what the newest one says."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Places:
+    """The calls of one provider. `most`: at once, whatever it says (`concurrency_max`); None: any number."""
+
+    provider_id: str
+    bus: Bus
+    settings: BusSettings
+    most: int | None
+    _learned: float = math.inf
+    """What it bears at once; infinite as long as it has refused nothing."""
+    _bore: float = math.inf
+    """Below it the number doubles in a round."""
+    _cut_at: float = -math.inf
+    _has_answered: bool = False  # since then
+    _at_work: int = 0
+    _call_s: float = 0.0  # mean of those that were answered
+    _waiting: FairQueue[asyncio.Future[None], asyncio.Future[None]] = field(init=False)
+    _waiting_of: Counter[str] = field(default_factory=Counter[str])
+
+    def __post_init__(self) -> None:
+        self._waiting = FairQueue(lambda principal: weight_of(principal, self.settings))
+
+    @property
+    def limit(self) -> float:
+        """Calls at once, for now."""
+        return min(self._learned, math.inf if self.most is None else self.most)
+
+    @asynccontextmanager
+    async def place(self, until: float, told: Callable[[], AbstractContextManager[None]]) -> AsyncGenerator[None]:
+        """For the time of one send; how that ends says what the provider bears. `told`: while it waits for its turn.
+
+        Raises GatewayError(RATE_LIMITED) when there is none in time.
+        """
+        if self._at_work + 1 > self.limit or self._waiting:
+            with told():
+                await self._turn(self.bus.principal, until)
+        else:
+            self._at_work += 1
+        began = self.bus.clock.monotonic()
+        try:
+            yield
+        except GatewayError as fault:
+            if is_overload(fault) and began > self._cut_at:
+                self._cut()
+            raise
+        else:
+            self._grow(self.bus.clock.monotonic() - began)
+        finally:
+            self._at_work -= 1
+            self._let_in()
+
+    def begin_anew(self) -> None:
+        """It is away: once it is back it meets no crowd."""
+        self._learned, self._bore = min(self._learned, FIRST_WINDOW), math.inf
+
+    async def _turn(self, principal: str, until: float) -> None:
+        """Returns at work."""
+        left_s = until - self.bus.clock.monotonic()
+        wait_s = self._call_s * self._waiting_of[principal] * len(self._waiting_of) / self.limit
+        if wait_s >= left_s:
+            raise self._no_place(wait_s)
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.add(principal, turn, turn)
+        self._waiting_of[principal] += 1
+        try:
+            async with asyncio.timeout(left_s):
+                await asyncio.shield(turn)
+        except BaseException as error:
+            if turn.done():  # it was given its place in the same moment
+                self._at_work -= 1
+                self._let_in()
+            else:
+                self._waiting.remove(principal, turn)
+                self._left(principal)
+            if isinstance(error, TimeoutError):
+                raise self._no_place(wait_s) from None
+            raise
+
+    def _let_in(self) -> None:
+        while self._at_work + 1 <= self.limit and (taken := self._waiting.take()) is not None:
+            principal, turn = taken
+            self._left(principal)
+            self._at_work += 1
+            turn.set_result(None)
+
+    def _left(self, principal: str) -> None:
+        self._waiting_of[principal] -= 1
+        if not self._waiting_of[principal]:
+            del self._waiting_of[principal]
+
+    def _cut(self) -> None:
+        """Once for all that were sent before: they had not heard of it."""
+        self._learned = max(1.0, self._at_work // 2)
+        if self._has_answered or self._bore == math.inf:
+            self._bore = self._learned
+        self._cut_at, self._has_answered = self.bus.clock.monotonic(), False
+
+    def _grow(self, call_s: float) -> None:
+        self._has_answered = True
+        self._call_s += (call_s - self._call_s) * (_NEWEST_SHARE if self._call_s else 1.0)
+        if self._at_work + 1 > self._learned:  # it is what bounds
+            self._learned += 1 if self._learned < self._bore else 1 / self._learned
+        if self._learned > CALLS_MAX:
+            self._learned = math.inf
+
+    def _no_place(self, wait_s: float) -> GatewayError:
+        setting = f" (gateway.providers.{self.provider_id}.concurrency_max)" if self.limit == self.most else ""
+        return GatewayError(
+            "RATE_LIMITED",
+            f"no place at {self.provider_id}, which takes {self.limit:.0f} calls at once for now{setting}, becomes "
+            f"free in time; ask again in {max(1.0, wait_s):.0f} s",
+            facts={"no_place": True, "retry_after_ms": round(max(1.0, wait_s) * 1000)},
+        )
