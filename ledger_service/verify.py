@@ -47,6 +47,9 @@ class VerifyReport:
     fault: VerifyFault | None
     tail: str  # clean; or torn (...): what follows the last whole batch and the next start sets aside
     index: str  # none (and why the next start makes it anew), behind or agrees; with a fault: ahead, differs, damaged …
+    read_from: int = (
+        0  # sequence of the first entry that was read for it: what is before was verified by an earlier one
+    )
 
 
 @dataclass(slots=True)
@@ -70,20 +73,62 @@ def verify_directory(
     `newest`: of the segments only the last one is read, as a start does, whatever the size; that the others are there
     is looked at. `entries` then counts those before it, too.
     """
-    done = _Progress()
+    return _verified(path, _Progress(), progress or (lambda _count: None), newest=newest)
+
+
+class Verifier:
+    """Checks a record again and again, each time from the head on that the last check reached.
+
+    A segment that is complete is not read again while its file is the same, by its size and times; if it is not,
+    everything is.
+    """
+
+    def __init__(self) -> None:
+        self._reached: dict[Path, tuple[_Progress, list[_Stamp]]] = {}
+
+    def __call__(self, path: Path, *, whole: bool = False) -> VerifyReport:
+        """What a check found; `whole`: of everything."""
+        done, stamps = self._reached.pop(path, (_Progress(), []))
+        found = _stamps(path)  # before the segments: what changes meanwhile is another one the next time
+        if whole or stamps != found[: len(stamps)]:
+            done = _Progress()
+        done.segments -= bool(done.segments and not done.at)  # one that was empty is begun again
+        report = _verified(path, done, lambda _count: None)
+        if report.ok:
+            self._reached[path] = done, found[: done.segments - 1]
+        return report
+
+
+VERIFIER = Verifier()
+"""Of this process: a tool's process checks the record for whoever asks it."""
+
+_Stamp = tuple[int, int, int]
+"""Size, modification and change of a file, by which another one in its place is told."""
+
+
+def _stamps(path: Path) -> list[_Stamp]:
+    """Of all segments, in order; none of a record that cannot be looked at."""
+    try:
+        found = [(path / DIRECTORY / segment_name(first)).stat() for first in segment_firsts(path)]
+    except (OSError, Damage):
+        return []
+    return [(one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in found]
+
+
+def _verified(path: Path, done: _Progress, progress: Callable[[int], None], *, newest: bool = False) -> VerifyReport:
     fault: VerifyFault | None = None
-    tail = "clean"
+    tail, read_from = "clean", done.sequence
     indexed = read_positions(path)  # before the segments: then a running writer cannot make it be ahead of them
     if indexed is not None:
-        done.index, done.ahead = "not compared", list(indexed)
+        done.index, done.ahead = "not compared", [known for known in indexed if known.last >= read_from]
     try:
         if newest:
             _begin_with_the_last(path, done)
-        tail = _verify_all(path, done, progress or (lambda _count: None))
+        tail = _verify_all(path, done, progress)
         if indexed is not None:
             reached = indexed[-1].last if indexed else -1
             done.index = "agrees" if reached == done.sequence - 1 else "behind"
-            if not newest:
+            if not newest and not read_from:
                 _demand_whole_index(path, done)
         _demand_place_for_index(path, done)
     except Damage as damage:
@@ -100,6 +145,7 @@ def verify_directory(
         fault=fault,
         tail=tail,
         index=done.index,
+        read_from=read_from,
     )
 
 
@@ -187,8 +233,8 @@ def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) ->
         file = path / DIRECTORY / segment_name(current)
         if not file.exists():
             raise Damage(f"{DIRECTORY}/{file.name}", 0, "the segment is missing", sequence=current)
-        done.segments += 1
-        done.at = 0
+        if current != done.first or not done.at:
+            done.segments, done.first, done.at = done.segments + 1, current, 0
         with segment_file(file, done.mask) as source:
             tail = _verify_segment(source, current, done, progress, is_last=not later)
             done.mask = source.mask
@@ -226,7 +272,7 @@ def _verify_segment(
     source: Source, first: int, done: _Progress, progress: Callable[[int], None], *, is_last: bool
 ) -> str:
     tail = "clean"
-    for found in walk(source, done.sequence, done.chain, tries=TRIES_BESIDE_WRITER if is_last else 1):
+    for found in walk(source, done.sequence, done.chain, at=done.at, tries=TRIES_BESIDE_WRITER if is_last else 1):
         if isinstance(found, Whole):
             _verify_frame(source, found, done)
             _compare(source, first, found, done)

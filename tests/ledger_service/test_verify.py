@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -16,7 +17,7 @@ from hobus.ledger_service.index import Index
 from hobus.ledger_service.opening import INDEX, open_ledger
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import segment_name
-from hobus.ledger_service.verify import is_ledger, verify_directory
+from hobus.ledger_service.verify import Verifier, is_ledger, verify_directory
 
 CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
 
@@ -423,3 +424,37 @@ def _flip(path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
     path.write_bytes(data)
+
+
+async def test_a_check_goes_on_where_the_last_one_ended(memory_path):
+    """From the verified head on, over segments; with what a check of everything finds; `whole` reads it all."""
+    verifier = Verifier()
+    heads = []
+    for _ in range(4):
+        async with running(RealDisk(memory_path), CONFIG) as ledger:
+            number = len(await ledger.all())
+            await ledger.write(*(write(f"f{number}{n}", bodies=[b"x" * 700]) for n in range(3)))
+        report, everything = verifier(memory_path), verify_directory(memory_path)
+        assert report == replace(everything, read_from=heads[-1] + 1 if heads else 0)
+        heads.append(report.head)
+    assert verify_directory(memory_path).segments > 2
+    assert verifier(memory_path).read_from == heads[-1] + 1
+    assert verifier(memory_path, whole=True).read_from == 0
+    assert Verifier()(memory_path).read_from == 0
+
+
+async def test_a_check_that_goes_on_finds_what_was_changed_behind_it_and_before_it(memory_path):
+    """A later batch, and a complete segment whose file is another one since; what it found damaged is read again."""
+    await _ledger(memory_path, batches=12)
+    verifier = Verifier()
+    assert verifier(memory_path).ok
+    first = memory_path / "segments" / segment_name(0)
+    data = first.read_bytes()
+    first.write_bytes(data[:200] + bytes([data[200] ^ 1]) + data[201:])
+    for _ in range(2):
+        report = verifier(memory_path)
+        assert not report.ok and report.fault is not None and report.fault.file.endswith(segment_name(0))
+    first.write_bytes(data)
+    assert verifier(memory_path).ok and verifier(memory_path).read_from == 24
+    first.unlink()
+    assert not verifier(memory_path).ok

@@ -81,11 +81,11 @@ class ChildHost:
             raise ToolFault(answer["fault"])
         return answer["value"]
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
+    async def verify_ledger(self, *, whole: bool) -> Mapping[str, Any]:
         """What the verifier named by the worker's wiring says about the ledger's directory."""
         if not self.verifier:
             raise ToolFault("this worker has no ledger at hand")
-        return plain(resolve(self.verifier)(Path(self.ledger_dir)))
+        return plain(resolve(self.verifier)(Path(self.ledger_dir), whole=whole))
 
 
 def resolve(path: str) -> Any:

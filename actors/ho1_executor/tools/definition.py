@@ -34,8 +34,8 @@ class ToolHost(Protocol):
         """The reply to one message, sent by the executor under its own policy. Raises ToolFault naming the code."""
         ...
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
-        """What a whole check of the record found. Raises ToolFault where no record is at hand."""
+    async def verify_ledger(self, *, whole: bool) -> Mapping[str, Any]:
+        """What a check of the record found, `whole` or since the last one. Raises ToolFault where none is at hand."""
         ...
 
 

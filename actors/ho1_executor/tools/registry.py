@@ -96,11 +96,13 @@ async def _show_config(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 
 @_tool(
-    "Checks the whole record (the ledger): every frame, hash and link. Says whether it is intact, and where not.",
+    "Checks the record (the ledger): every frame, hash and link since its last check. Says whether it is intact, and "
+    "where not.",
     needs_ledger=True,
+    whole={"type": "boolean", "description": "everything again, which takes longer"},
 )
-async def _verify_ledger(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    return dict(await host.verify_ledger())
+async def _verify_ledger(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return dict(await host.verify_ledger(whole=arguments.get("whole", False)))
 
 
 @_tool(

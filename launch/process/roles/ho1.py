@@ -21,7 +21,7 @@ from hobus.launch.cluster.home import is_home
 from hobus.launch.process import copies
 from hobus.launch.process.roles import Made
 
-VERIFIER = "hobus.ledger_service.verify:verify_directory"
+VERIFIER = "hobus.ledger_service.verify:VERIFIER"
 """What the tool that checks the record runs, by name: an actor imports no service."""
 
 

@@ -37,7 +37,7 @@ class Host:
         self.asked.append((service, type_name, dict(body)))
         return self.answers[service]
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
+    async def verify_ledger(self, *, whole: bool) -> Mapping[str, Any]:
         """The prepared report."""
         return self.answers["report"]
 
