@@ -16,7 +16,7 @@ from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.launcher.children import environment
 
 SOURCE = Path(__file__).parent / "outside_tools" / "hobus_outside.py"
-TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late")
+TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late", "sleep_async", "sleep_def")
 
 
 def asking_for(tool_id: str) -> str:

@@ -47,9 +47,7 @@ class VerifyReport:
     fault: VerifyFault | None
     tail: str  # clean; or torn (...): what follows the last whole batch and the next start sets aside
     index: str  # none (and why the next start makes it anew), behind or agrees; with a fault: ahead, differs, damaged …
-    read_from: int = (
-        0  # sequence of the first entry that was read for it: what is before was verified by an earlier one
-    )
+    read_from: int = 0  # sequence of the first entry that was read for it; before it an earlier check read
 
 
 @dataclass(slots=True)

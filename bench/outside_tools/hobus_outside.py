@@ -2,11 +2,13 @@
 
 What they do is seen in the directory that `HOBUS_OUTSIDE` names: `<tool>.runs` gets a line whenever a tool is begun,
 `<tool>.effects` one for each effect. A tool stands still behind its effect while there is a file `hold` there.
-`charge_keyed` asks an outside that knows keys: the same key again changes nothing. `charge_late` waits first.
+`charge_keyed` asks an outside that knows keys: the same key again changes nothing. `charge_late` waits first. The two
+others wait alone, each in its own way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import time
@@ -44,6 +46,24 @@ def charge_late(*, call: Invocation) -> dict[str, bool]:
     time.sleep(WAIT_S)
     _line("charge_late", "effects", call.idempotency_key)
     return {"charged": True}
+
+
+@tool(idempotent=True, writes=False)
+async def sleep_async() -> dict[str, bool]:
+    """Waits as long as the file `sleep_s` says, and yields meanwhile."""
+    await asyncio.sleep(_sleep_s())
+    return {"slept": True}
+
+
+@tool(idempotent=True, writes=False)
+def sleep_def() -> dict[str, bool]:
+    """Waits as long as the file `sleep_s` says."""
+    time.sleep(_sleep_s())
+    return {"slept": True}
+
+
+def _sleep_s() -> float:
+    return float((_outside() / "sleep_s").read_text(encoding="ascii"))
 
 
 def _line(tool_id: str, kind: str, text: str, *, once: bool = False) -> None:
