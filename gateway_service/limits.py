@@ -6,5 +6,8 @@ CALLS_MAX = 4096
 FIRST_WINDOW = 32
 """Calls that a provider gets at once when it is back; they double with each round that it answers."""
 
+FRAMES_PER_S = 800
+"""Pieces of all answers together: each costs all processes on its way about half a millisecond of a processor."""
+
 TOLD_AFTER_S = 1.0
 """Who listens to a call is told that it waits after so long: a shorter wait is no news."""

@@ -1,26 +1,44 @@
-"""What a provider says while it answers, in frames: never more than one per interval and call, however small they are.
+"""What a provider says while it answers, in frames: few, however small its pieces and however many answers are written.
 
 A model may speak in single characters, and each frame costs every process on its way. The first piece goes out at once;
-what comes before the interval is over goes out with the first piece after it, or with the end.
+what comes before the interval is over goes out at its end. With more answers at once the interval grows, so that all of
+them together stay below FRAMES_PER_S: whoever reads takes more at a time, and nothing waits in a queue.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from hobus.bus.streaming import Draft
+from hobus.gateway_service.limits import FRAMES_PER_S
+
+Later = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
+"""Calls a function after so many seconds."""
 
 
 class Pieces:
-    """The pieces of one attempt."""
+    """The pieces of one attempt; `speaking`: of all attempts that have said something and not ended."""
 
-    def __init__(self, draft: Draft, now: Callable[[], float], *, interval_s: float, chars_max: int) -> None:
+    def __init__(  # noqa: PLR0913 - two bounds, and what it needs of the loop
+        self,
+        draft: Draft,
+        now: Callable[[], float],
+        later: Later,
+        speaking: set[Pieces],
+        *,
+        interval_s: float,
+        chars_max: int,
+    ) -> None:
         self._draft = draft
         self._now = now
+        self._later = later
+        self._speaking = speaking
         self._interval_s = interval_s
         self._chars_left = chars_max  # an answer beyond it cannot be recorded, so it will be none
         self._held = ""
         self._due = self._spoke_at = now()
+        self._timer: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
         """The provider's next piece; whatever it holds, it fails nothing."""
@@ -28,9 +46,11 @@ class Pieces:
         self._chars_left -= len(room)
         self._held += room.encode("utf-8", "replace").decode("utf-8")
         now = self._spoke_at = self._now()
+        self._speaking.add(self)
         if now >= self._due:
             self.flush()
-            self._due = now + self._interval_s
+        elif self._timer is None:
+            self._timer = self._later(self._due - now, self.flush)
 
     @property
     def silent_s(self) -> float:
@@ -39,6 +59,18 @@ class Pieces:
 
     def flush(self) -> None:
         """What is held goes out."""
+        self._stop()
         held, self._held = self._held, ""
         if held:
             self._draft.say(held)
+            self._due = self._now() + max(self._interval_s, (len(self._speaking) - 1) / FRAMES_PER_S)
+
+    def close(self) -> None:
+        """It has ended; what is held does not go out any more."""
+        self._stop()
+        self._speaking.discard(self)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -56,6 +56,7 @@ class Sender:
     failed_count: int = 0
     _made: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
     """Attempts of this process, as many as calls are remembered: none of them is sent a second time."""
+    _speaking: set[Pieces] = field(default_factory=set[Pieces])
     _undecided_count: int = 0
     _none_undecided: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -242,6 +243,8 @@ class Sender:
         pieces = Pieces(
             draft,
             self.bus.clock.monotonic,
+            asyncio.get_running_loop().call_later,
+            self._speaking,
             interval_s=self.config.gateway.stream_interval_ms / 1000,
             chars_max=self.config.ledger.bodies_max_bytes,
         )
@@ -277,6 +280,8 @@ class Sender:
                 )
             passage.ended(fault)
             raise self._failed(attempt, fault) from (None if isinstance(error, GatewayError | TimeoutError) else error)
+        finally:
+            pieces.close()
         passage.ended(None)
         return self._received(attempt, response, round((self.bus.clock.monotonic() - started) * 1000))
 

@@ -83,6 +83,7 @@ SHELLS: dict[str, str] = {
     "hobus.gateway_service.providers.keys": "reads what references name",
     "hobus.gateway_service.providers.plugin": "loads a provider of an installed package, and asks it",
     "hobus.gateway_service.providers.offline.provider": "a provider is asked, as any model is",
+    "hobus.gateway_service.pieces": "sends what is held when an interval is over",
     "hobus.gateway_service.places": "waits for a place at a provider",
     "hobus.gateway_service.rates": "waits until there is room under a rate limit",
     "hobus.gateway_service.recovery": "closes what a crash left open",

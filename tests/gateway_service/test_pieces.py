@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.streaming import Draft
+from hobus.gateway_service.limits import FRAMES_PER_S
 from hobus.gateway_service.pieces import Pieces
 
 
+class Loop(asyncio.AbstractEventLoop):
+    """Of a timer that is only cancelled."""
+
+    def get_debug(self) -> bool:
+        return False
+
+    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
+        """It never was in a loop."""
+
+
+def never(_after_s: float, _then: Callable[[], None]) -> asyncio.TimerHandle:
+    """A timer that does not fire."""
+    return asyncio.TimerHandle(0.0, lambda: None, (), Loop())
+
+
 def frames_of(said: list[tuple[float, str]], *, interval_s: float, chars_max: int = 100) -> list[str]:
-    """Texts of the frames when a provider says these pieces at these times, then ends."""
+    """Texts of the frames when a provider says these pieces at these times, then ends; no timer fires."""
     draft, frames, now = Draft(step="WO-1"), list[Message](), 0.0
     with draft.watched(frames.append):
-        pieces = Pieces(draft, lambda: now, interval_s=interval_s, chars_max=chars_max)
+        pieces = Pieces(draft, lambda: now, never, set(), interval_s=interval_s, chars_max=chars_max)
         for at, text in said:
             now = at
             pieces.add(text)
@@ -35,3 +55,42 @@ def test_more_than_a_record_takes_is_not_sent_on():
 def test_a_piece_that_is_no_text_of_the_wire_fails_nothing():
     """A lone surrogate is shown as something else; the reply decides."""
     assert frames_of([(0.0, "a\ud800b")], interval_s=0.0) == ["a?b"]
+
+
+def test_many_answers_at_once_speak_less_often_each():
+    """A thousand of a piece each 25 ms: together about as many frames a second as may go, and nobody loses a word."""
+    now, frames, speaking = 0.0, list[Message](), set[Pieces]()
+    drafts = [Draft(step=f"WO-{number}") for number in range(1000)]
+    with ExitStack() as stack:
+        for draft in drafts:
+            stack.enter_context(draft.watched(frames.append))
+        all_of_them = [
+            Pieces(draft, lambda: now, never, speaking, interval_s=0.02, chars_max=10_000) for draft in drafts
+        ]
+        for tick in range(200):
+            now = tick * 0.025
+            for pieces in all_of_them:
+                pieces.add("w")
+        for pieces in all_of_them:
+            pieces.flush()
+            pieces.close()
+    said = [frame.text for frame in frames if isinstance(frame, StreamDelta)]
+    assert (sum(map(len, said)), speaking) == (200_000, set())
+    assert len(said) < 2000 + 5 * 2 * FRAMES_PER_S
+
+
+async def test_what_is_held_goes_out_when_its_interval_is_over():
+    """Also where the provider says nothing more for long; what ended says nothing any more."""
+    draft, frames = Draft(step="WO-1"), list[Message]()
+    loop = asyncio.get_running_loop()
+    with draft.watched(frames.append):
+        pieces = Pieces(draft, loop.time, loop.call_later, set(), interval_s=0.01, chars_max=100)
+        pieces.add("a")
+        pieces.add("b")
+        await asyncio.sleep(0.05)
+        assert [frame.text for frame in frames if isinstance(frame, StreamDelta)] == ["a", "b"]
+        pieces.add("c")
+        pieces.add("d")
+        pieces.close()
+        await asyncio.sleep(0.05)
+        assert [frame.text for frame in frames if isinstance(frame, StreamDelta)] == ["a", "b", "c"]

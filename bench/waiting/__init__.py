@@ -1,0 +1,1 @@
+"""Turns and streams that wait for slow models: `python -m bench.waiting`."""

@@ -1,0 +1,90 @@
+"""P22, P23, R13: turns, tools and streams that wait for slow models; overload; an outage; kills while they wait.
+
+usage: python -m bench.waiting [--rows turns,tools,streams,overload,outage,kills] [--small] [--no-peer] [--json FILE] [--write]
+
+Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask the embedded
+model, which thinks for 5 s a call, and a tool once, beside LangGraph with AsyncSqliteSaver in one process; it asks once
+more, to classify, where the configuration says so. Streams come from an HTTP provider of their own, beside LiteLLM's proxy
+and the provider alone, asked by the same clients. Peers get environments of their own in a cache directory
+(`bench/peers`). `--write` puts the table into docs/performance.md and the figures into bench/results/waiting.json.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.report import arguments, machine, markdown, measured_on, put_between, say_machine, write_json
+from bench.waiting.rows import ROWS, SMALL, Row, Sizes
+
+DOCUMENT, RESULTS = Path("docs/performance.md"), Path("bench/results/waiting.json")
+_SHOWN = (
+    ("took_s", "{} s"), ("right", "{} right"), ("degraded", "{} degraded"), ("refused", "{} refused"),
+    ("whole", "{} whole"), ("p50_s", "p50 {} s"), ("first_words_p50_s", "first words {} s"), ("model_s", "the model alone {} s"),
+    ("kb_per_waiting", "{} KB a turn"), ("cpu_ms_per_turn", "CPU {} ms a turn"), ("cpu_ms_per_piece", "CPU {} ms a piece"),
+    ("goodput", "goodput {}/s"), ("refused_after_s", "refused after {} s"), ("afterwards_s", "afterwards {} s"),
+    ("later_s", "{} s later"), ("model_calls", "{} model calls"), ("after_it_is_back_s", "the last {} s after it is back"),
+)  # fmt: skip
+
+
+def measure(names: Sequence[str], sizes: Sizes, *, has_peer: bool) -> list[Row]:
+    """Row after row; each is said as soon as it is there."""
+    found: list[Row] = []
+    for name in names:
+        for row in ROWS[name](sizes, has_peer=has_peer):
+            print(
+                f"{row.row}: {row.what}: {_figures(row.ours)}; missed: {row.missed or 'nothing'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            found.append(row)
+    return found
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Ours beside the peer's, and what was missed."""
+    lines = [
+        (
+            row.row,
+            row.what,
+            _figures(row.ours),
+            _figures(row.peer) or "; ".join(row.notes),
+            row.goal,
+            f"**missed: {'; '.join(row.missed)}**" if row.missed else "reached",
+        )
+        for row in rows
+    ]
+    return markdown(("", "what", "hobus", "peer", "goal", ""), lines)
+
+
+def _figures(said: dict[str, Any]) -> str:
+    return ", ".join(form.format(said[name]) for name, form in _SHOWN if said.get(name))
+
+
+def main() -> int:
+    """The exit code: 1 where a goal is missed."""
+    parser = arguments(__doc__, write=True, json=True, no_peer=True)
+    parser.add_argument("--rows", default=",".join(ROWS), help="some of them, by commas")
+    parser.add_argument("--small", action="store_true", help="small sizes: does it run?")
+    given = parser.parse_args()
+    names = given.rows.split(",")
+    if unknown := [name for name in names if name not in ROWS]:
+        parser.error(f"no row {unknown[0]}; there are {', '.join(ROWS)}")
+    before = machine()
+    rows = measure(names, SMALL if given.small else Sizes(), has_peer=not (given.no_peer or given.small))
+    measured = measured_on(before)
+    say_machine(measured)
+    print(table(rows))
+    result = {"measured_on": measured, "rows": [asdict(row) for row in rows]}
+    write_json(given.json, result)
+    if given.write:
+        write_json(RESULTS, result)
+        put_between("waiting", "one key, a new cluster each row", table(rows), DOCUMENT)
+    return 1 if any(row.missed for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

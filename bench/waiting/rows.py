@@ -1,0 +1,460 @@
+"""What is measured: turns, tools and streams that wait, overload, an outage, and kills under all of that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.cluster import Cluster, cluster, eventually, family_in, temporary
+from bench.gateway.speed import KEY, MODEL_ID, litellm
+from bench.outside import asking_for, with_outside
+from bench.peers.environment import PeerAway, python_of
+from bench.turn import LANGGRAPH, QUESTION
+from bench.waiting.clients import Door, Heard, at_once, said_of
+from bench.waiting.provider import Provider, provider
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.port import Bus
+from hobus.launch.cluster.client import connected
+from hobus.launch.http import keys
+from hobus.launch.sessions.http_client import AsyncClient, HttpError
+
+AGENT = "ADMIN"
+NO_CLASSIFY = {"ho2.classify": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything; `model_s` is what a model call takes."""
+
+    turns: tuple[int, ...] = (16, 64, 256, 1000)
+    model_s: float = 5.0
+    tools: int = 64
+    streams: tuple[int, ...] = (64, 1000)
+    pieces: int = 200
+    gap_ms: float = 25.0
+    overload_s: float = 60.0
+    overload_models_s: tuple[float, ...] = (0.05, 5.0)
+    outage_s: float = 20.0
+    waiting: int = 50
+    kill_model_s: float = 8.0
+    drills: tuple[str, ...] = ("ho1", "ledger", "broker", "ho2", "down and up")
+
+
+SMALL = Sizes(
+    turns=(8,), model_s=0.3, tools=4, streams=(8,), pieces=20, overload_s=3.0, overload_models_s=(0.05,), outage_s=2.0,
+    waiting=6, kill_model_s=2.0, drills=("ho1",),
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the table: ours beside the peer's, the goals that were missed, and what could not be measured."""
+
+    row: str
+    what: str
+    ours: dict[str, Any]
+    peer: dict[str, Any] = field(default_factory=dict[str, Any])
+    goal: str = ""
+    missed: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+    def must(self, is_met: bool, words: str) -> None:
+        """A goal, and what is said where it is missed."""
+        if not is_met:
+            self.missed.append(words)
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def key_of(found: Cluster) -> str:
+    """A new key of its door."""
+    clock = SystemClock()
+    name = f"bench-{clock.new_id()[:8]}"
+    return keys.create(found.home, name, new_id=clock.new_id, now_us=0, ttl_s=None)
+
+
+def door_of(found: Cluster) -> Door:
+    """Its door, with a key of ours that it knows already."""
+    port = int(found.home.bound(http=True).rpartition(":")[2])
+    door = Door(port, key_of(found), AGENT)
+    eventually(lambda: asyncio.run(door.ask("hello")).status not in (0, 401), within_s=30)
+    return door
+
+
+@contextmanager
+def doored(changes: dict[str, Any], address: str = "127.0.0.1:0") -> Iterator[tuple[Cluster, Door]]:
+    """A cluster as shipped but for these settings, with its door."""
+    with cluster(changes, "--http", address) as found:
+        yield found, door_of(found)
+
+
+def pss_kb(found: Cluster) -> int:
+    """Of all its processes, each page by the share that they have in it."""
+    total = 0
+    for process in family_in(found.home):
+        with suppress(psutil.Error):
+            total += process.memory_full_info().pss // 1024
+    return total
+
+
+# --- turns and tools (P22) ------------------------------------------------------------------------------------------
+
+
+def turns(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
+    """So many clients at once, each one turn of a model that is asked twice and a tool; each cluster is a new one."""
+    for number in sizes.turns:
+        model = {"gateway.providers.offline.latency_ms": round(sizes.model_s * 1000)}
+        with doored(model) as (found, door):
+            alone = asyncio.run(door.ask(QUESTION))
+            ours = asyncio.run(_waited(found, door, number, sizes.model_s)) | {"alone_s": round(alone.took_s, 1)}
+        row = Row(
+            "turns",
+            f"{number} at once, model {sizes.model_s:g} s",
+            ours,
+            goal="the peer's time; 60 KB per waiting turn",
+        )
+        row.must(ours["right"] == number, f"{number - ours['right']} of {number} not right")
+        row.must(ours["kb_per_waiting"] <= 60 or number < 64, f"{ours['kb_per_waiting']} KB per waiting turn")
+        if has_peer:
+            try:
+                row.peer = langgraph(number, sizes.model_s, 0.0)
+                row.must(ours["took_s"] <= row.peer["took_s"], f"{ours['took_s']} s beside {row.peer['took_s']}")
+            except PeerAway as away:
+                row.notes.append(str(away))
+        yield row
+
+
+async def _waited(found: Cluster, door: Door, number: int, model_s: float) -> dict[str, Any]:
+    """Their figures, with the memory that they take while they wait and the CPU that each costs."""
+    before_kb, cpu = pss_kb(found), sum(found.cpu_s().values())
+
+    async def look() -> int:
+        await asyncio.sleep(model_s * 0.8)
+        return await asyncio.to_thread(pss_kb, found)
+
+    looking = asyncio.create_task(look())
+    heard, took_s = await at_once(door.ask(QUESTION) for _ in range(number))
+    used_s = sum(found.cpu_s().values()) - cpu
+    kb = max(0, await looking - before_kb) / number
+    return said_of(heard, took_s) | {"kb_per_waiting": round(kb), "cpu_ms_per_turn": round(used_s * 1000 / number, 1)}
+
+
+def langgraph(threads: int, model_s: float, tool_s: float) -> dict[str, Any]:
+    """The same in LangGraph. Raises PeerAway."""
+    script = Path(__file__).parent.parent / "peers" / "langgraph_waiting.py"
+    python = python_of("langgraph", LANGGRAPH)
+    done = subprocess.run(
+        [str(python), "-E", str(script), str(threads), str(model_s), str(tool_s)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise PeerAway(f"LangGraph ended with {done.stderr.strip().splitlines()[-1:]}")
+    return json.loads(done.stdout)
+
+
+def tools(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
+    """So many calls at once of a tool that waits: one that yields, and one that does not."""
+    del has_peer
+    for tool_id in ("sleep_async", "sleep_def"):
+        with temporary("bench-tools") as directory:
+            outside, found = with_outside(directory, {})
+            (outside.root / "seen" / "sleep_s").write_text(f"{sizes.model_s:g}")
+            try:
+                found.up("--http", "127.0.0.1:0")
+                door = door_of(found)
+                asyncio.run(door.ask(asking_for(tool_id)))
+                heard, took_s = asyncio.run(at_once(door.ask(asking_for(tool_id)) for _ in range(sizes.tools)))
+            finally:
+                found.end()
+        row = Row("tools", f"{sizes.tools} of {tool_id}, {sizes.model_s:g} s", said_of(heard, took_s), goal="+ 1 s")
+        row.must(row.ours["right"] == sizes.tools, f"{sizes.tools - row.ours['right']} of {sizes.tools} not right")
+        row.must(took_s <= sizes.model_s + 1, f"{took_s - sizes.model_s:.1f} s more than the tool")
+        yield row
+
+
+# --- streams (P23) ----------------------------------------------------------------------------------------------------
+
+
+def streams(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
+    """So many streams at once, from a real HTTP provider; asked of itself by the same clients, too.
+
+    Without a classification, which is a call of its own that the peer does not make.
+    """
+    for number in sizes.streams:
+        with provider(0.2, sizes.pieces, sizes.gap_ms) as model:
+            own = asyncio.run(_streamed(Door(model.port, "none", "m"), number, sizes.pieces))
+            with doored(model.settings() | NO_CLASSIFY) as (found, door):
+                asyncio.run(door.ask("tell me a story", stream=True))
+                cpu = sum(found.cpu_s().values())
+                ours = asyncio.run(_streamed(door, number, sizes.pieces))
+                ours["cpu_ms_per_piece"] = round((sum(found.cpu_s().values()) - cpu) * 1000 / number / sizes.pieces, 3)
+            row = Row(
+                "streams",
+                f"{number} of {sizes.pieces} pieces, one each {sizes.gap_ms:g} ms",
+                ours | {"model_s": own["took_s"]},
+            )
+            row.goal = (
+                "none cut" if number > 64 else "1.1 of the model's time, first words + 0.1 s, half of the peer's CPU"
+            )
+            row.must(ours["whole"] == number, f"{number - ours['whole']} of {number} not whole")
+            if number <= 64:
+                late_s = ours["first_words_p50_s"] - own["first_words_p50_s"]
+                row.must(
+                    ours["took_s"] <= 1.1 * own["took_s"], f"{ours['took_s'] / own['took_s']:.2f} of the model's time"
+                )
+                row.must(late_s <= 0.1, f"first words + {late_s:.2f} s")
+            if has_peer:
+                try:
+                    row.peer = asyncio.run(_litellm(model, number, sizes.pieces))
+                    limit = row.peer["cpu_ms_per_piece"] / 2
+                    row.must(
+                        ours["cpu_ms_per_piece"] <= limit,
+                        f"{ours['cpu_ms_per_piece']} ms of CPU a piece, not {limit:.3f}",
+                    )
+                except PeerAway as away:
+                    row.notes.append(str(away))
+            yield row
+
+
+async def _streamed(door: Door, number: int, pieces: int) -> dict[str, Any]:
+    heard, took_s = await at_once(door.ask(f"tell me a story {n}", stream=True) for n in range(number))
+    return said_of(heard, took_s) | {"whole": sum(one.is_right and one.words == pieces for one in heard)}
+
+
+async def _litellm(model: Provider, number: int, pieces: int) -> dict[str, Any]:
+    """The same through its proxy."""
+    with litellm(f"http://127.0.0.1:{model.port}") as url:
+        port = int(url.rpartition(":")[2])
+        door = Door(port, KEY, MODEL_ID)
+        await door.ask("hello", stream=True)
+        listening = [
+            one.pid for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port and one.pid
+        ]
+        processes = [
+            one
+            for pid in set(listening)
+            for one in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))
+        ]
+        before = sum(sum(one.cpu_times()[:2]) for one in processes)
+        said = await _streamed(door, number, pieces)
+        used_s = sum(sum(one.cpu_times()[:2]) for one in processes) - before
+    return said | {"cpu_ms_per_piece": round(used_s * 1000 / number / pieces, 3)}
+
+
+# --- overload (R13) ---------------------------------------------------------------------------------------------------
+
+Ask = Callable[[], Awaitable[Heard]]
+
+
+def overload(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
+    """Arrivals at three times the capacity, whoever waits; fast and slow model, over HTTP and over the bus."""
+    del has_peer
+    for model_s in sizes.overload_models_s:
+        for way in ("HTTP", "bus"):
+            with doored({"gateway.providers.offline.latency_ms": round(model_s * 1000)}) as (found, door):
+                ours = asyncio.run(_overloaded(found, door, way, sizes.overload_s))
+            row = Row(
+                "overload",
+                f"{way}, model {model_s:g} s, three times {ours['capacity']:g} turns/s for {sizes.overload_s:g} s",
+                ours,
+            )
+            row.goal = "goodput 0.9 of capacity; refused within 1 s; none degraded; normal within 5 s"
+            row.must(
+                ours["goodput"] >= 0.9 * ours["capacity"], f"goodput {ours['goodput']} of {ours['capacity']} turns/s"
+            )
+            row.must(ours["refused_after_s"] <= 1, f"refused after {ours['refused_after_s']} s")
+            row.must(not ours["degraded"], f"{ours['degraded']} degraded")
+            others = ours["asked"] - ours["right"] - ours["refused"] - ours["degraded"]
+            row.must(not others, f"{others} ended otherwise")
+            row.must(
+                ours["afterwards_s"] <= 2 * ours["alone_s"] + 0.5,
+                f"{ours['afterwards_s']} s afterwards, {ours['alone_s']} alone",
+            )
+            yield row
+
+
+async def _overloaded(found: Cluster, door: Door, way: str, seconds: float) -> dict[str, Any]:
+    async with connected(found.place, "door") as bus:
+        clock = SystemClock()
+
+        async def by_bus() -> Heard:
+            return await _asked_by_bus(bus, clock.new_id())
+
+        ask: Ask = by_bus if way == "bus" else lambda: door.ask(QUESTION)
+        await ask()
+        alone = await ask()
+        capacity = await _capacity(ask, alone.took_s, min(30.0, seconds))
+        arriving: list[asyncio.Task[Heard]] = []
+        began = time.monotonic()
+        for number in count():
+            if (at := began + number / (3 * capacity)) >= began + seconds:
+                break
+            await asyncio.sleep(max(0.0, at - time.monotonic()))
+            arriving.append(asyncio.create_task(ask()))
+        late_s = time.monotonic() - began - seconds
+        open_until = time.monotonic() + 5
+        afterwards: Heard | None = None
+        await asyncio.sleep(max(0.0, open_until - time.monotonic()))
+        afterwards = await ask()
+        heard = await asyncio.gather(*arriving)
+        said = said_of(heard, time.monotonic() - began)
+        # The first ones cannot be answered before a turn's own time is over.
+        window = (began + alone.took_s, began + seconds)
+        good = sum(one.is_right and window[0] <= one.ended_at <= window[1] for one in heard)
+    return said | {
+        "capacity": round(capacity, 1),
+        "goodput": round(good / max(0.001, window[1] - window[0]), 1),
+        "alone_s": round(alone.took_s, 2),
+        "afterwards_s": round(afterwards.took_s, 2) if afterwards.is_right else 999.0,
+        "arrivals_late_s": round(late_s, 1),
+    }
+
+
+async def _asked_by_bus(bus: Bus, input_id: str) -> Heard:
+    """One turn, asked once: who is told to come back is refused."""
+    began = time.monotonic()
+    try:
+        turn = ProcessTurn(input_id=input_id, text=QUESTION)
+        result = await bus.request("host", turn, expect=TurnResult, timeout_s=600, message_id=input_id)
+        outcome = result.outcome if result.outcome != "error" else result.code or "error"
+    except RuntimeFault as fault:
+        outcome = fault.code
+    now = time.monotonic()
+    return Heard(outcome, now - began, now)
+
+
+async def _capacity(ask: Ask, alone_s: float, seconds: float) -> float:
+    """Right turns a second with ever more clients, each of whom asks again once it is answered: the best of them."""
+    best, clients = 0.0, 8
+    while True:
+        answered: list[Heard] = []
+        began = time.monotonic()
+        until = began + max(seconds / 4, 2.5 * alone_s)
+
+        async def client(until: float = until, answered: list[Heard] = answered) -> None:
+            while time.monotonic() < until:
+                heard = await ask()
+                answered.append(heard)
+                if not heard.is_right:
+                    await asyncio.sleep(0.2)
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+        rate = sum(one.is_right for one in answered) / (time.monotonic() - began)
+        if rate < 1.2 * best or clients >= 2048:
+            return max(0.1, rate, best)
+        best, clients = max(best, rate), clients * 4
+
+
+# --- an outage of the provider, and kills under turns that wait -----------------------------------------------------
+
+
+def outage(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
+    """A turn a second, and the provider away for a while."""
+    del has_peer
+    with provider(0.2) as model, doored(model.settings()) as (_found, door):
+        asyncio.run(door.ask("hello"))
+        before = model.calls()
+
+        async def arriving() -> tuple[list[Heard], float]:
+            number = round(sizes.outage_s) + 5
+            asked: list[asyncio.Task[Heard]] = []
+            back_at = 0.0
+            for at in range(number):
+                if at == 2:
+                    await asyncio.to_thread(model.kill)
+                if at == 2 + round(sizes.outage_s):
+                    await asyncio.to_thread(model.start)
+                    back_at = time.monotonic()
+                asked.append(asyncio.create_task(door.ask(f"hello {at}")))
+                await asyncio.sleep(1)
+            heard = await asyncio.gather(*asked)
+            return heard, max(one.ended_at for one in heard) - back_at
+
+        heard, after_s = asyncio.run(arriving())
+        ours = said_of(heard, max(one.took_s for one in heard)) | {"after_it_is_back_s": round(after_s, 1)}
+        ours["model_calls"] = model.calls() - before
+    row = Row("outage", f"provider away for {sizes.outage_s:g} s, a turn a second", ours, goal="none fails")
+    row.must(ours["right"] == ours["asked"], f"{ours['asked'] - ours['right']} of {ours['asked']} not right")
+    yield row
+
+
+def kills(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
+    """So many turns wait for their model, once each; then somebody is killed."""
+    del has_peer
+    for drill in sizes.drills:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        with provider(sizes.kill_model_s) as model, doored(model.settings() | NO_CLASSIFY, address) as (found, _door):
+            ours = asyncio.run(_killed(found, model, drill, sizes, f"http://{address}", (address, model)))
+        row = Row(
+            "kills",
+            f"{drill} while {sizes.waiting} wait {sizes.kill_model_s:g} s",
+            ours,
+            goal="all right, one model call each",
+        )
+        row.must(ours["right"] == sizes.waiting, f"{sizes.waiting - ours['right']} of {sizes.waiting} not right")
+        row.must(ours["model_calls"] == sizes.waiting, f"{ours['model_calls']} model calls for {sizes.waiting} turns")
+        yield row
+
+
+async def _killed(
+    found: Cluster, model: Provider, drill: str, sizes: Sizes, url: str, anew: tuple[str, Provider]
+) -> dict[str, Any]:
+    async with AsyncClient(url, key_of(found), timeout_s=300) as client:
+        await asyncio.sleep(1.5)  # a door reads its keys every second
+        before = model.calls()
+
+        async def one(number: int) -> Heard:
+            began = time.monotonic()
+            try:
+                outcome = (await client.ask(f"tell me {number}", input_id=f"wait-{number}")).outcome
+            except HttpError as error:
+                outcome = error.code
+            return Heard(outcome, time.monotonic() - began, time.monotonic())
+
+        waiting = [asyncio.create_task(one(number)) for number in range(sizes.waiting)]
+        began = time.monotonic()
+        until = began + sizes.kill_model_s * 0.75
+        while await asyncio.to_thread(model.calls) - before < sizes.waiting and time.monotonic() < until:
+            await asyncio.sleep(0.1)
+        sent = await asyncio.to_thread(model.calls) - before
+        await asyncio.to_thread(_strike, found, drill, anew)
+        heard = await asyncio.gather(*waiting)
+        took_s = time.monotonic() - began
+    return said_of(heard, took_s) | {
+        "waiting_then": sent,
+        "model_calls": model.calls() - before,
+        "later_s": round(took_s - sizes.kill_model_s, 1),
+    }
+
+
+def _strike(found: Cluster, drill: str, anew: tuple[str, Provider]) -> None:
+    if drill == "down and up":
+        assert found("down").code == 0
+        found.up("--http", anew[0], settings=anew[1].settings() | NO_CLASSIFY)
+        return
+    for row in [row for row in found.run().children if row.actor.partition("/")[0] == drill]:
+        with suppress(ProcessLookupError):
+            os.kill(row.pid, signal.SIGKILL)
+
+
+ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload, "outage": outage, "kills": kills}

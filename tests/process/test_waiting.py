@@ -1,0 +1,23 @@
+"""The bench of waiting in its small size, on real processes: it runs, and what it says of that is right."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.waiting.__main__ import measure, table
+from bench.waiting.rows import ROWS, SMALL
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_is_measured_and_all_are_right(name: str) -> None:
+    """Whatever it takes on a busy machine: nobody is cut, degraded or left without an answer; floods may be refused."""
+    rows = measure([name], SMALL, has_peer=False)
+    for row in rows:
+        said = row.ours
+        assert said["degraded"] == 0, row
+        assert said["right"] + (said["refused"] if name == "overload" else 0) == said["asked"], row
+        assert name != "kills" or said["model_calls"] == SMALL.waiting, row
+        assert name != "streams" or said["whole"] == said["asked"], row
+    assert table(rows).count("\n") == 1 + len(rows)
