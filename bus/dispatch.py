@@ -38,6 +38,9 @@ class Call(NamedTuple):
     deadline: float | None  # on bus.clock.monotonic(); None for a post
     lane: str  # "" through the broker, else the lane's service
     stream: Callable[[Message], None] = _to_nobody
+    on_attached: Callable[[Callable[[], None]], None] = lambda _step: None
+    """`call.on_attached(step)`: the step runs whenever another incarnation takes the place of who asked: it has heard
+    nothing of what was streamed."""
     after_reply: Callable[[Callable[[], Awaitable[None]]], None] = _never
     """`call.after_reply(step)`: the step runs once the reply of this handler was handed to its requester's connection,
     and not at all if the handler fails or is stopped. A fault of it is logged and changes nothing for the requester."""

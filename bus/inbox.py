@@ -64,6 +64,8 @@ class Running:
     principal: str = ""  # it was admitted for this one: a later requester changes the header
     size_bytes: int = 0
     is_queued: bool = False  # its task is not made yet: others begin first
+    attached: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    """What is done whenever somebody else, or the same one anew, asks for it."""
 
 
 @dataclass(slots=True)
@@ -163,6 +165,8 @@ class Inbox:
     def _attach(self, running: Running, header: Header, route: ReplyRoute) -> None:
         """The newest requester gets the answer; its deadline counts if it is later."""
         running.route, running.header = route, header
+        for step in running.attached:
+            step()
         if running.deadline is None or header.deadline_ms <= 0:
             return
         deadline = self.clock.monotonic() + header.deadline_ms / 1000
@@ -240,7 +244,7 @@ class Inbox:
 
         return Call(
             header.sender, role_of(header.sender), header.message_id, header.attempt, header.key, header.trace,
-            running.deadline, running.route.lane, stream, after_reply,
+            running.deadline, running.route.lane, stream, running.attached.append, after_reply,
         )  # fmt: skip
 
     def _encoded(self, running: Running, reply: Message | None) -> KeptReply | None:

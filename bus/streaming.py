@@ -105,6 +105,14 @@ class Draft:
             if place != "lost":
                 self.say(message.text)
 
+    def repeat(self) -> None:
+        """Somebody else listens in the place of one who did: what stands is said again, from its beginning."""
+        said = "".join([delta.text for delta in self._said])
+        if said:
+            self._said.clear()
+            self.attempt += 1
+            self.say(said)
+
     def wait(self, waits: Waits) -> None:
         """What it waits for now, if for anything; told whenever that changes."""
         if waits != self._waits:

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
+from hobus.bus.dispatch import Call
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.streaming import Draft, Listener
+from hobus.bus.streaming import Draft
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.limits import TOLD_AFTER_S
 from hobus.gateway_service.pricing import TOKENS_MAX
@@ -92,11 +93,11 @@ class Calls:
         deadline: float,
         run: Callable[[InFlight], Awaitable[PromptResponse]],
         *,
-        listener: Listener | None = None,
+        asked_by: Call,
     ) -> PromptResponse:
         """The remembered answer of this key, or that of its running call, or that of a new one made by `run`.
 
-        A listener is told what the running call says, from its beginning.
+        Who asked is told what the running call says, from its beginning; who comes in its place, again.
 
         Raises GatewayError(INVALID_INPUT) when the key stands for another request. Cancelling the last waiter cancels
         the call.
@@ -111,7 +112,8 @@ class Calls:
         if call is None:
             call = self._start(key, digest, deadline, run)
         call.deadline = max(call.deadline, deadline)
-        with call.draft.watched(listener):
+        asked_by.on_attached(call.draft.repeat)
+        with call.draft.watched(asked_by.stream):
             return await self._wait(call)
 
     def next_attempt(self, key: str) -> int:

@@ -112,7 +112,7 @@ class Pipeline:
                 ask.asked,
                 deadline,
                 lambda running: self._run(ask, running),
-                listener=call.stream,
+                asked_by=call,
             )
         except GatewayError as refusal:
             return self.refused(prompt, refusal, trace=call.trace, is_degraded=is_degraded)

@@ -137,6 +137,7 @@ class Executor(Actor):
         try:
             reserve_s = self._config.ho1.end_reserve_ms / 1000
             job = job_of(self._bus, order, call, is_repeat=is_repeat, reserve_s=reserve_s, due_at=message.due_at)
+            call.on_attached(job.draft.repeat)
             with job.draft.watched(call.stream if message.stream else None):
                 return await self._answer(job)
         except RuntimeFault as fault:

@@ -193,6 +193,7 @@ class Supervisor(Actor):
                 self._require_agent(session)
                 run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
+        call.on_attached(run.draft.repeat)
         with run.draft.watched(call.stream if is_watching else None):
             return await self._reply(run, message, call)
 

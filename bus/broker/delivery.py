@@ -268,6 +268,7 @@ class Delivery:
         if is_other or not _may_join(known.requester, peer):
             self._endings.deny(peer, frame, body, "id_in_use", "another request with this id is pending")
             return
+        is_successor = peer is not known.requester
         known.join(peer)
         known.deadline = max(known.deadline, deadline)  # seen when the earlier one has come: a re-send costs no memory
         was = known.state
@@ -275,6 +276,8 @@ class Delivery:
         if was == "stopping" and known.worker is not None:
             self._placement.ask_anew(known, known.worker)
             return
+        if is_successor and known.worker is not None:
+            self._placement.ask_anew(known, known.worker, is_stopped=False)
         holder = known.worker.instance if known.worker is not None else ""
         state.tap("queued", known.header_for_tap(), peer.instance, worker=holder, body=body, code="attached")
 

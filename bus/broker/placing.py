@@ -143,17 +143,19 @@ class Placement:
         else:
             self._bind(pending, worker)
 
-    def ask_anew(self, pending: OpenRequest, worker: BoundPeer) -> None:
-        """Somebody wants what this worker was told to stop: it gets the request once more, as the next attempt.
+    def ask_anew(self, pending: OpenRequest, worker: BoundPeer, *, is_stopped: bool = True) -> None:
+        """Somebody wants what this worker is at, and may have missed what it streamed: it gets the request once more.
 
-        By the attempt in its answer a failure of the stopped run is known (`Delivery.answer`).
+        As the next attempt where it was told to stop: by the attempt in its answer a failure of the stopped run is
+        known (`Delivery.answer`).
         """
         remaining_ms = int((pending.deadline - self._state.now) * 1000)
         if remaining_ms <= 0:
             self._endings.expire(pending)
             return
-        pending.answers_from = pending.header.attempt + 1
-        pending.header = pending.header._replace(attempt=pending.answers_from)
+        if is_stopped:
+            pending.answers_from = pending.header.attempt + 1
+            pending.header = pending.header._replace(attempt=pending.answers_from)
         self._forward(pending, worker, remaining_ms)
 
     def _forward(self, pending: OpenRequest, worker: BoundPeer, remaining_ms: int) -> None:
@@ -181,10 +183,11 @@ class Placement:
         self._state.tap("delivered", stamped, requester, worker=worker.instance, body=body)
 
     def adopt(self, pending: OpenRequest, worker: BoundPeer) -> None:
-        """A re-announced request is in flight at the worker that says so; nothing is sent."""
+        """A re-announced request is in flight at the worker that says so, which is told that it is asked again."""
         if pending.state == "waiting":
             pending.service.waiting.remove(pending)
         self._bind(pending, worker)
+        self.ask_anew(pending, worker, is_stopped=False)
 
     def _bind(self, pending: OpenRequest, worker: BoundPeer) -> None:
         message_id = pending.header.message_id

@@ -125,3 +125,19 @@ def test_a_lost_frame_shows_less_and_never_something_else(written, lost):
         if isinstance(frame, StreamDelta):
             attempts[frame.attempt] = attempts.get(frame.attempt, "") + frame.text
     assert any(text.startswith(shown(kept)) for text in ["", *attempts.values()])
+
+
+def test_what_stands_is_said_again_in_one_piece_and_goes_on():
+    """For who took a listener's place; a relay in between takes what it had back and has the same in the end."""
+    writer, relay = Draft(run="r", step="WO-1"), Draft(run="r", step="WO-1")
+    frames, behind = list[Message](), list[Message]()
+    writer.repeat()
+    with writer.watched(relay.relay), relay.watched(behind.append):
+        writer.say("one ")
+        writer.say("two ")
+        with writer.watched(frames.append):
+            frames.clear()
+            writer.repeat()
+            writer.say("three")
+    assert shown(frames) == shown(behind) == "one two three"
+    assert [frame.text for frame in frames if isinstance(frame, StreamDelta)] == ["one two ", "three"]

@@ -103,3 +103,26 @@ def test_what_a_provider_says_fails_no_call(cluster):
     cluster.provider.on_delta("late")
     assert all(not isinstance(frame, StreamDelta) or "late" not in frame.text for frame in frames)
     assert isinstance(cluster.provider, Scripted)
+
+
+def test_who_comes_in_the_place_of_a_dead_asker_hears_it_from_its_beginning_and_on(cluster):
+    """The same id by a successor: one provider call, and its words go on as they come, not in one piece at the end."""
+    says(cluster, *(f"{number} " for number in range(20)))
+    frames: list[Message] = []
+    halfway: list[str] = []
+
+    async def taken_over() -> PromptResponse:
+        first = asyncio.ensure_future(ask(cluster, [], prompt(stream=True), "WO-a#1"))
+        await asyncio.sleep(0.55)
+        cluster.world.kill(cluster.ho1.instance)
+        cluster.ho1 = cluster.world.client("ho1")
+        second = asyncio.ensure_future(ask(cluster, frames, prompt(stream=True), "WO-a#1"))
+        await asyncio.sleep(0.5)
+        halfway.append(shown(frames))
+        response = await second
+        first.cancel()
+        return response
+
+    response = cluster.run(taken_over())
+    assert response.content == shown(frames) and cluster.provider.calls == 1
+    assert halfway[0].startswith("0 1 2 ") and 6 < len(halfway[0].split()) < 15

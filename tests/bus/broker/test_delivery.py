@@ -402,7 +402,7 @@ def test_only_the_requester_may_cancel(rig):
 
 
 def test_the_loss_of_a_requester_does_not_cancel_and_its_successor_gets_the_answer(rig):
-    """A successor of the same role asks with the same id and joins; the worker does the work once."""
+    """A successor of the same role asks with the same id and joins; the worker, told so, does the work once."""
     ho2, ho1 = pair(rig)
     rig.order(ho2, "WO-1")
     rig.lost(ho2)
@@ -410,7 +410,7 @@ def test_the_loss_of_a_requester_does_not_cancel_and_its_successor_gets_the_answ
     rig.order(successor, "WO-1")
     rig.reply(ho1, "WO-1")
     assert rig.answers(successor) == [("WO-1", "")]
-    assert rig.requests(ho1) == ["WO-1"]
+    assert rig.requests(ho1) == ["WO-1", "WO-1"]  # that somebody else asks, so that it says again what it streamed
 
 
 def test_an_answer_for_a_lost_requester_is_late_and_goes_nowhere(rig):
@@ -425,13 +425,13 @@ def test_an_answer_for_a_lost_requester_is_late_and_goes_nowhere(rig):
 
 
 def test_a_resent_id_is_attached_and_everybody_who_asked_is_answered(rig):
-    """Same id, type and destination by the same role: one delivery, the latest deadline, an answer for each."""
+    """Same id, type and destination by the same role: one piece of work, the latest deadline, an answer for each."""
     first, ho1 = pair(rig)
     second = rig.client("ho2/2@a")
     rig.order(first, "WO-1", deadline_ms=1000)
     rig.order(second, "WO-1", deadline_ms=9000)
     rig.advance(1.5)
-    assert rig.requests(ho1) == ["WO-1"]
+    assert rig.requests(ho1) == ["WO-1", "WO-1"]
     rig.reply(ho1, "WO-1")
     assert rig.answers(first) == rig.answers(second) == [("WO-1", "")]
 

@@ -224,7 +224,7 @@ worker_lost                 in_flight  waiting . . .
 worker_lost                 stopping   - cancelled . cancelled
 worker_lost                 done       - . . .
 worker_lost                 late       - . . .
-worker_back_with_it         waiting    in_flight . . .
+worker_back_with_it         waiting    in_flight . request1 delivered
 worker_back_with_it         in_flight  in_flight . . .
 worker_back_with_it         stopping   stopping . . .
 worker_back_with_it         done       - . . .
