@@ -179,12 +179,6 @@ def _route_faults(gateway: GatewayConfig) -> Iterator[str]:
             routes[f"{path}.routes.{place}"] = route
             if (route.provider_id, route.model_id) == (link.provider_id, link.model_id):
                 yield f"{path}.routes.{place}: {link.provider_id}/{link.model_id} is its own fallback; remove it"
-    counted: set[tuple[str, str]] = set()
-    for number, route in enumerate(gateway.tokenizers):
-        routes[f"gateway.tokenizers.{number}"] = route
-        if (route.provider_id, route.model_id) in counted:
-            yield f"gateway.tokenizers.{number}: {route.provider_id}/{route.model_id} has one already; remove it"
-        counted.add((route.provider_id, route.model_id))
     for path, route in routes.items():
         yield from _model_faults(path, route, gateway)
 

@@ -1,14 +1,14 @@
 """The circuit breakers of this gateway, one per provider and model: asked before each send, told how it ended.
 
-The rules are in `breaker.py`. Each change of state is recorded (BREAKER_CHANGED); a gateway that starts takes up the
-newest of each from the record, so that a restart sends no crowd to a provider that is down.
+The rules are in `breaker.py`. Each change of state is recorded (BREAKER_CHANGED). A gateway that starts has them
+closed: what it sends in vain fails no call that can wait, and opens them again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -16,9 +16,7 @@ import structlog
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Breaker as Row
-from hobus.bus.messages.ledger import Entry
 from hobus.bus.port import Bus
-from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BreakerChanged
 from hobus.bus.spool import RecordKeeper
 from hobus.config.sections.gateway import BreakerConfig, Route
@@ -42,25 +40,6 @@ class BreakerDesk:
     """What the newest fault of each said."""
     _changes: int = 0
     _lines: defaultdict[tuple[str, str], _Line] = field(default_factory=lambda: defaultdict(_Line))
-
-    def restore(self, newest_first: Iterable[Entry]) -> None:
-        """Each breaker as the newest of these BREAKER_CHANGED leaves it; what cannot be read leaves it closed.
-
-        An open one stays open until it was to be tried, never longer than if it had opened now.
-        """
-        now, wall = self.bus.clock.monotonic(), self.bus.now()
-        for entry in newest_first:
-            try:
-                said = payload_in(BreakerChanged, entry)
-            except ValueError as fault:
-                _log.error("breaker_unreadable", submission_id=entry.submission_id, detail=str(fault))
-                continue
-            if said is None or (key := (said.provider_id, said.model_id)) in self._breakers:
-                continue
-            left_s = min(max(0.0, said.until_us / 1_000_000 - wall), self.config.open_ms / 1000)
-            # Half open, it was asked by nobody who could still tell.
-            is_closed = said.after == "closed"
-            self._breakers[key] = _CLOSED if is_closed else BreakerState("open", said.failures, until=now + left_s)
 
     def rest_s(self, route: Route) -> float | None:
         """When a call that finds no passage now may ask again; None: it passes."""

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import structlog
 
@@ -24,7 +23,6 @@ from hobus.bus.port import Bus, Provider
 from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
-from hobus.config.sections.gateway import Route
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import pricing, records, routing, validation
 from hobus.gateway_service.account import BudgetAccount
@@ -34,7 +32,6 @@ from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
-from hobus.gateway_service.tokenizer import Tokenizer
 
 _log = structlog.get_logger("gateway")
 
@@ -46,13 +43,6 @@ _OUTCOMES: dict[str, Outcome] = {
     **dict.fromkeys(("PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"), "TIMEOUT"),
 }
 """Code -> outcome; every other code is ERROR."""
-
-
-class Means(NamedTuple):
-    """What calls under one configuration are made with."""
-
-    providers: Mapping[str, Provider]
-    tokenizers: Mapping[Route, Tokenizer]
 
 
 @dataclass(slots=True)
@@ -83,7 +73,7 @@ class Pipeline:
 
     shared: Shared
     snapshot: Snapshot
-    means: Means
+    providers: Mapping[str, Provider]
     account: BudgetAccount
     sender: Sender
     rates: Rates
@@ -139,7 +129,7 @@ class Pipeline:
         if ask.is_degraded:
             links = self.shared.last_faults.last(session_id, links)
         for route in links:
-            routing.check_route(route, config, self.means.providers)  # 5 route
+            routing.check_route(route, config, self.providers)  # 5 route
         for number, route in enumerate(links, 1):
             following = len(links) - number
             left_s = self._left(running, self._due(ask.prompt))
@@ -227,23 +217,18 @@ class Pipeline:
         return now - tries.since
 
     async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> int:
-        """The provider has what it needs; tokens of the prompt, as its model counts them or else by its length.
+        """The provider has what it needs; tokens of the prompt, by its length.
 
         Raises GatewayError, before anything is reserved or recorded as sent.
         """
-        provider_id, tokenizer = ask.route.provider_id, self.means.tokenizers.get(ask.route)
-        counted = None
+        provider_id = ask.route.provider_id
         try:
             async with asyncio.timeout(self._left(running, until)):
-                await self.means.providers[provider_id].prepare()
-                if tokenizer is not None:
-                    counted = await tokenizer.count(ask.prompt)
+                await self.providers[provider_id].prepare()
         except TimeoutError:
-            what = f"provider {provider_id} was still being loaded, or the prompt counted, when the deadline passed"
+            what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None
-        if counted is None:
-            return pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
-        return counted
+        return pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""

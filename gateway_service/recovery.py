@@ -6,8 +6,6 @@ begins behind the newest BUDGET_SNAPSHOT, so that a start takes no longer the lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import structlog
 
 from hobus.bus.errors import MessageTooLarge
@@ -51,12 +49,6 @@ class Recovery:
             await self._read_on()
         await self.take_snapshot(read_on=False)
         return self.state.copy()  # the caller's own: ours stays the record's
-
-    async def breaker_changes(self) -> Sequence[Entry]:
-        """The newest BREAKER_CHANGED, newest first: a page of them. Raises LedgerError while the ledger is away."""
-        where = {"stream": records.STREAM, "event_type": "BREAKER_CHANGED"}
-        question = Query(where=where, limit=self._page, newest_first=True, with_bodies=True)
-        return (await self._ledger.page(question)).entries
 
     async def take_snapshot(self, *, read_on: bool = True) -> None:
         """Folds what was recorded since, and records what it comes to if that is `gateway.snapshot_entries` or more.

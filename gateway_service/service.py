@@ -28,20 +28,18 @@ from hobus.bus.spool import RecordKeeper, Spool
 from hobus.bus.window import remember
 from hobus.config.recorded import Snapshots
 from hobus.config.schema import AdminConfig
-from hobus.config.sections.gateway import Route
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import routing, validation
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
 from hobus.gateway_service.calls import Calls
-from hobus.gateway_service.pipeline import Means, Pipeline, Shared, refused
+from hobus.gateway_service.pipeline import Pipeline, Shared, refused
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PackTexts
 from hobus.gateway_service.recovery import Recovery
 from hobus.gateway_service.sending import Sender, unavailable
-from hobus.gateway_service.tokenizer import Tokenizer
 
 _log = structlog.get_logger("gateway")
 
@@ -49,7 +47,7 @@ SPOOL_FILE = "prompts.spool"
 _ENTRIES_OF_CALL = 2
 """PROMPT_SENT and its end."""
 _RATES = ("provider_rates", "session_rate", "on_rate_limit", "recent_calls_max")
-MeansOf = Callable[[Snapshot], Awaitable[Means]]
+ProvidersOf = Callable[[Snapshot], Awaitable[Mapping[str, Provider]]]
 
 
 class GatewayService(Actor):
@@ -63,15 +61,14 @@ class GatewayService(Actor):
         *,
         snapshot: Snapshot,
         providers: Mapping[str, Provider],
-        tokenizers: Mapping[Route, Tokenizer],
         spool: Disk,
-        means_of: MeansOf | None = None,
+        providers_of: ProvidersOf | None = None,
     ) -> None:
-        """`means_of`: makes what calls under another configuration need; None: the same as under the first one."""
+        """`providers_of`: makes those of another configuration; None: the same as under the first one."""
         self._snapshot = snapshot
         self._config = snapshot.config  # of this process, as it started
-        self._first = Means(providers, tokenizers)
-        self._means_of = means_of
+        self._first = providers
+        self._providers_of = providers_of
         self._spool = Spool(spool, SPOOL_FILE)
         self._calls = Calls(self._config.gateway.recent_calls_max)
         self._last_faults = routing.LastFaults(self._config.gateway.recent_calls_max)
@@ -112,7 +109,6 @@ class GatewayService(Actor):
             return ""
         try:
             self._state = await self._recovery.run()
-            self._breakers.restore(await self._recovery.breaker_changes())
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
         self._current = self._take(self._made(self._snapshot, self._first, self._state))
@@ -125,12 +121,9 @@ class GatewayService(Actor):
             raise GatewayError("UNAVAILABLE", "the gateway has not rebuilt its budgets yet", retryable=True)
         self._current = self._pipelines.get(digest) or await self._fetched(digest)
 
-    def _begin_preparing(self, means: Means) -> None:
+    def _begin_preparing(self, providers: Mapping[str, Provider]) -> None:
         loop = asyncio.get_running_loop()
-        self._preparing = [loop.create_task(self._prepare(each)) for each in means.providers.values()]
-        for route, tokenizer in means.tokenizers.items():
-            if tokenizer.fault:
-                _log.warning("tokenizer_unusable", provider=route.provider_id, detail=tokenizer.fault)
+        self._preparing = [loop.create_task(self._prepare(each)) for each in providers.values()]
 
     async def _prepare(self, provider: Provider) -> None:
         """Beside the start: the first call should find its provider loaded, and an operator a fault in the log."""
@@ -212,14 +205,14 @@ class GatewayService(Actor):
     async def _fetched(self, digest: str) -> Pipeline:
         """The pipeline of a configuration from the record. Raises ConfigError, or the record's retryable fault."""
         snapshot = await self._snapshots.get(digest)
-        means = self._first if self._means_of is None else await self._means_of(snapshot)
+        providers = self._first if self._providers_of is None else await self._providers_of(snapshot)
         # Another one may have been a moment earlier: calls of one configuration share one.
         known = self._pipelines.get(digest)
         if known is not None:
             return known
-        if means is not self._first:
-            self._begin_preparing(means)
-        return self._take(self._made(snapshot, means, self._state))
+        if providers is not self._first:
+            self._begin_preparing(providers)
+        return self._take(self._made(snapshot, providers, self._state))
 
     def _take(self, pipeline: Pipeline) -> Pipeline:
         """The last few are kept; calls under one that is kept no more end in it."""
@@ -232,7 +225,7 @@ class GatewayService(Actor):
                 self._ended_failed_count += old.sender.failed_count
         return pipeline
 
-    def _made(self, snapshot: Snapshot, means: Means, state: BudgetState) -> Pipeline:
+    def _made(self, snapshot: Snapshot, providers: Mapping[str, Provider], state: BudgetState) -> Pipeline:
         config = snapshot.config
         account = BudgetAccount(self._bus, self._keeper, snapshot, state)
         sender = Sender(
@@ -240,7 +233,7 @@ class GatewayService(Actor):
             ledger=self._ledger,
             keeper=self._keeper,
             account=account,
-            providers=means.providers,
+            providers=providers,
             config=config,
             packs=PackTexts(snapshot.digest, snapshot.pack_texts()),
             last_faults=self._last_faults,
@@ -248,7 +241,7 @@ class GatewayService(Actor):
         )
         outputs = validation.OutputChecks(snapshot.output_schemas(), errors_max=config.gateway.output_errors_max)
         return Pipeline(
-            self._shared, snapshot, means, account, sender, self._rates_of(config), self._places_of(config), outputs
+            self._shared, snapshot, providers, account, sender, self._rates_of(config), self._places_of(config), outputs
         )
 
     def _rates_of(self, config: AdminConfig) -> Rates:

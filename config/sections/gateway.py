@@ -134,25 +134,6 @@ class Profile(Section):
     )
 
 
-def _whole_path(path: str) -> str:
-    """A path that means the same wherever a process stands. Raises ValueError."""
-    if not path.startswith(("/", "~")):
-        raise ValueError("must be an absolute path, or one that begins with `~`")
-    return path
-
-
-class TokenizerConfig(Route):
-    """A model's own tokenizer: by it a prompt is counted before it is sent."""
-
-    file: Annotated[str, AfterValidator(_whole_path)] = Field(
-        description="the model's `tokenizer.json` on this machine, a whole path; nothing is downloaded"
-    )
-    message_tokens: NonNegative = Field(
-        description="an estimate of what the model's chat template puts around each message, tool call and offered "
-        "tool, and before the answer"
-    )
-
-
 class BreakerConfig(Section):
     """When a provider's model is left alone; only faults of the provider count."""
 
@@ -192,12 +173,6 @@ class GatewayConfig(Section):
     profiles: dict[str, Profile] = Field(description="named settings of a provider, for sessions and runs to choose")
     fallbacks: list[Fallback] = Field(description="which models are asked after one whose provider is at fault")
     fallback_reserve_ms: Positive = Field(description="kept of a call's time for each model that may still be asked")
-    tokenizers: list[TokenizerConfig] = Field(
-        description="models whose prompts are counted by their own tokenizer; any other by attention.chars_per_token"
-    )
-    tokenizer_max_chars: Positive = Field(
-        description="a longer prompt is estimated by attention.chars_per_token, whatever its model has"
-    )
     provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; one not named has none")
     session_rate: RateConfig | None = Field(description="rate limits of each session; null: none")
     on_rate_limit: Literal["wait", "refuse"] = Field(

@@ -1,4 +1,4 @@
-"""Whether a configured provider can be used from here: library, key, tokenizers, address, models, one by one.
+"""Whether a configured provider can be used from here: library, key, address, models, one by one.
 
 Asks for the list of models and for nothing else: a prompt goes through the gateway alone, which records it.
 """
@@ -9,10 +9,9 @@ import asyncio
 from collections.abc import Mapping
 
 from hobus.bus.errors import GatewayError
-from hobus.config.sections.gateway import AnyProvider, TokenizerConfig
+from hobus.config.sections.gateway import AnyProvider
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.http.provider import HttpProvider
-from hobus.gateway_service.tokenizer import Tokenizer
 from hobus.launch.console.finding import Finding, fail, ok, warn
 from hobus.launch.process.roles.gateway import provider
 
@@ -37,18 +36,9 @@ async def _check(provider_id: str, config: AnyProvider, snapshot: Snapshot, give
     key = "" if config.kind == "offline" else config.key or ""
     about = f"its library is loaded, its key read ({key})" if key else "it needs no key"
     found = [ok(f"{provider_id} setup", f"kind {config.kind}; {about}")]
-    own = [one for one in snapshot.config.gateway.tokenizers if one.provider_id == provider_id]
-    found += [_tokenizer(one, snapshot.config.gateway.tokenizer_max_chars) for one in own]
     if isinstance(made, HttpProvider) and config.kind in ("openai", "anthropic"):
         found += await _asked(provider_id, made, config, snapshot)
     return found
-
-
-def _tokenizer(config: TokenizerConfig, max_chars: int) -> Finding:
-    check = f"{config.provider_id} tokenizer"
-    if fault := Tokenizer(config, max_chars=max_chars, beside=asyncio.to_thread).fault:
-        return _failed(check, fault)
-    return ok(check, f"{config.model_id} is counted by {config.file}")
 
 
 def _failed(check: str, detail: str) -> Finding:

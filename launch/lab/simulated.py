@@ -101,7 +101,7 @@ class SimulatedCluster:
             case "ledger":
                 return LedgerService(disk, config.ledger), {}
             case "gateway":
-                gateway = GatewayService(snapshot=snapshot, providers=self._providers, tokenizers={}, spool=disk)
+                gateway = GatewayService(snapshot=snapshot, providers=self._providers, spool=disk)
                 return gateway, {"slots": CALLS_MAX}
             case "ho3":
                 return Memory(snapshot=snapshot, disk=disk), {}

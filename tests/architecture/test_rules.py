@@ -88,7 +88,6 @@ SHELLS: dict[str, str] = {
     "hobus.gateway_service.rates": "waits until there is room under a rate limit",
     "hobus.gateway_service.recovery": "closes what a crash left open",
     "hobus.gateway_service.sending": "one attempt at a provider",
-    "hobus.gateway_service.tokenizer": "reads a tokenizer's file, and counts beside the loop",
     "hobus.ledger_service.service": "where writes and reads arrive",
     "hobus.ledger_service.tables": "takes its filter's pages of the machine",
     "hobus.ledger_service.writer": "group commit",

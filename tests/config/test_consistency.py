@@ -138,26 +138,6 @@ def test_the_configuration_itself_fits_the_record() -> None:
     assert fault == "ledger.bodies_max_bytes: 20000 is below the 20001 bytes of this configuration itself; raise it"
 
 
-def test_a_tokenizer_is_that_of_a_configured_model_and_the_only_one() -> None:
-    """What no prompt would ever be counted by is a fault, which names its place and the fix."""
-    one = {"provider_id": "offline", "model_id": "offline-rules-1", "file": "/t.json", "message_tokens": 4}
-    assert faults(changed("gateway", tokenizers=[one])) == []
-    twice, unknown, other = faults(
-        changed("gateway", tokenizers=[one, one, one | {"provider_id": "gone"}, one | {"model_id": "gone"}])
-    )
-    assert twice == "gateway.tokenizers.1: offline/offline-rules-1 has one already; remove it"
-    assert unknown == "gateway.tokenizers.2.provider_id: no provider 'gone'; configured: offline"
-    assert other.startswith("gateway.tokenizers.3.model_id: provider 'offline' has no such model; configured: offline")
-
-
-def test_a_tokenizers_file_is_named_by_its_whole_path() -> None:
-    """A process of the cluster does not stand where a command does; a home directory is the same for both."""
-    one = {"provider_id": "offline", "model_id": "offline-rules-1", "file": "~/t.json", "message_tokens": 0}
-    assert faults(changed("gateway", tokenizers=[one])) == []
-    with pytest.raises(ValueError, match=r"gateway\.tokenizers\.0\.file\n.*absolute path"):
-        changed("gateway", tokenizers=[one | {"file": "t.json"}])
-
-
 def test_a_model_that_is_its_own_fallback_is_a_fault() -> None:
     """It would be asked again and again under the name of another one."""
     route = {"provider_id": "offline", "model_id": "offline-rules-1"}

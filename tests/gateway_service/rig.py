@@ -17,7 +17,6 @@ from hobus.bus.record.catalog import read_body
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.limits import CALLS_MAX
 from hobus.gateway_service.service import GatewayService
-from hobus.gateway_service.tokenizer import tokenizers_of
 from tests.rig import SimulatedRig, of_type
 
 Act = Callable[[Prompt], Awaitable[PromptResponse]]
@@ -117,10 +116,7 @@ class Cluster(SimulatedRig):
 
     def start_gateway(self) -> Peer:
         disk = self.world.disk("gateway")
-        tokenizers = tokenizers_of(self.config.gateway, beside=at_once)
-        self.service = GatewayService(
-            snapshot=self.snapshot, providers=self.providers, tokenizers=tokenizers, spool=disk
-        )
+        self.service = GatewayService(snapshot=self.snapshot, providers=self.providers, spool=disk)
         self.gateway = self.world.start(self.service, role="gateway", disk=disk, slots=CALLS_MAX)
         return self.gateway
 

@@ -200,21 +200,6 @@ def wait(cluster: Cluster, seconds: float) -> None:
     cluster.run(cluster.operator.sleep(seconds))
 
 
-def test_an_open_breaker_outlives_its_gateway(down):
-    """A restart sends no crowd to a provider that is down: it stays open until it was to be tried."""
-    ask(down, "a")
-    ask(down, "b")
-    down.run(down.entries(rests_s=2))
-    down.kill_gateway()
-    down.start_gateway()
-    down.run(down.ready())
-    assert ask(down, "c") == "CIRCUIT_OPEN"
-    assert down.provider.calls == 2
-    wait(down, 10)
-    down.provider.act = None
-    assert ask(down, "d") == ""
-
-
 def test_a_retry_is_not_made_once_the_breaker_opens():
     """Two calls that fail open it: the second one hears its fault at once, whatever attempts it has left."""
     provider = Scripted()

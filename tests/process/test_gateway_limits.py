@@ -69,7 +69,7 @@ def test_a_breaker_opens_is_probed_in_vain_and_closes_with_the_next_probe(cluste
 
     at = server(behave)
     breaker = {"failures": failures, "open_ms": 5000, "probes": 1, "probe_retry_ms": 100, "silence_ms": 60_000}
-    configure(cluster, gateway={"breaker": breaker, "attempts_max": 1})
+    configure(cluster, gateway={"breaker": breaker, "attempts_max": 1, "outage_wait_ms": 0})
     words = ("--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "none", "--default")
     assert cluster("provider add", "mine", *words).code == 0
     cluster.up("--detach")

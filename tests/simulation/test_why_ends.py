@@ -50,7 +50,7 @@ def _unreachable(_prompt: Prompt) -> PromptResponse | None:
 @pytest.fixture(scope="module")
 def failed() -> tuple[list[Entry], list[tuple[ExplainedTurn, str]]]:
     """Turns of one session until none of a turn's prompts is sent any more, as the model's breaker is open."""
-    config = snapshot()
+    config = snapshot(("gateway.breaker.failures", 2), ("gateway.outage_wait_ms", 0))
     with SimulatedCluster(config, providers={"offline": Watched(config, _unreachable)}) as cluster:
         session_id = cluster.ask("list the packages", input_id="in-1").session_id
         for number in (2, 3):

@@ -10,13 +10,11 @@ from hobus.bus.port import Provider
 from hobus.config.sections.gateway import AnyProvider
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.limits import CALLS_MAX
-from hobus.gateway_service.pipeline import Means
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.gateway_service.providers.plugin import LoadedProvider
 from hobus.gateway_service.service import GatewayService
-from hobus.gateway_service.tokenizer import tokenizers_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.process.roles import Made
 
@@ -26,23 +24,16 @@ def make(place: Place) -> Made:
     spool = RealDisk(place.home.spool / "gateway")
     given: dict[str, str] = {}
     first = place.snapshot
-    means = Means(providers(first, given), tokenizers_of(first.config.gateway, beside=asyncio.to_thread))
+    made = providers(first, given)
 
-    async def means_of(snapshot: Snapshot) -> Means:
+    async def providers_of(snapshot: Snapshot) -> Mapping[str, Provider]:
         """Where nothing that they are made of differs, calls go on by the same connections."""
         was, now = first.config, snapshot.config
         if (was.gateway, was.attention.chars_per_token) == (now.gateway, now.attention.chars_per_token):
-            return means
-        tokenizers = means.tokenizers
-        if (was.gateway.tokenizers, was.gateway.tokenizer_max_chars) != (
-            now.gateway.tokenizers, now.gateway.tokenizer_max_chars,
-        ):  # fmt: skip
-            tokenizers = await asyncio.to_thread(tokenizers_of, now.gateway, beside=asyncio.to_thread)
-        return Means(providers(snapshot, given), tokenizers)
+            return made
+        return providers(snapshot, given)
 
-    actor = GatewayService(
-        snapshot=first, providers=means.providers, tokenizers=means.tokenizers, spool=spool, means_of=means_of
-    )
+    actor = GatewayService(snapshot=first, providers=made, spool=spool, providers_of=providers_of)
     return Made(actor, slots=CALLS_MAX, give=given.update)
 
 

@@ -16,7 +16,6 @@ from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
-from tests.gateway_service.tokenizer_files import a_file, setting
 
 KEY = "sk-planted-8f2b6c1d9e"
 URL = "http://127.0.0.1:11434/v1"
@@ -249,28 +248,6 @@ def test_a_check_says_which_part_fails(  # noqa: PLR0917 - a row of a table
     assert [request.method for request in at.requests] == ["GET"]
     assert hobus(memory_path, "check", "mine", "--json") == code
     assert json.loads(capsys.readouterr().out)["ok"] is (code == 0)
-
-
-def test_a_check_loads_the_tokenizers_of_a_provider(memory_path, server, capsys):
-    """With its own, not with those of others; without its file it says so, with the fix, and looks at the rest."""
-    at = server(by_path(models=answering(OFFERED)))
-    added(memory_path, "mine", "--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "none")
-    own = memory_path / "config" / "admin_config.json"
-    path = memory_path / "tokenizer.json"
-    config = json.loads(own.read_text())
-    config["gateway"]["tokenizers"] = [setting(path, provider_id="mine", model_id="tiny")]
-    own.write_text(json.dumps(config))
-    capsys.readouterr()
-    assert hobus(memory_path, "check") == exit_codes.FAILED
-    lines = capsys.readouterr().out.splitlines()
-    (number,) = [number for number, line in enumerate(lines) if " tokenizer " in line]
-    assert lines[number].startswith("fail  mine tokenizer") and f"{path}, is not a file" in lines[number]
-    fix = "put the tokenizer.json of tiny there, or correct gateway.tokenizers, before the gateway is started again"
-    assert lines[number + 1].split("next: ")[1] == fix
-    assert any(line.startswith("ok    mine models") for line in lines)
-    a_file(memory_path)
-    assert hobus(memory_path, "check", "mine") == exit_codes.OK
-    assert f"ok    mine tokenizer   tiny is counted by {path}" in capsys.readouterr().out
 
 
 def test_a_check_of_what_is_not_there_says_so(memory_path, capsys, monkeypatch):
