@@ -38,7 +38,7 @@ def test_the_configuration_that_it_shows_is_valid(tmp_path):
         }
     }  # fmt: skip
     shown = [json.loads(text) for text in blocks("json")]
-    assert len(shown) == 5
+    assert len(shown) == 4
     for value in [*shown, {"gateway": {"providers": {"echo": PLUGIN}}}]:
         value["gateway"].setdefault("providers", {}).update(local)
         (tmp_path / "admin_config.json").write_text(json.dumps(value))
