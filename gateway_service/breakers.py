@@ -45,6 +45,19 @@ class BreakerDesk:
         """When a call that finds no passage now may ask again; None: it passes."""
         return breaker.entered(self._breakers.get(_key(route), _CLOSED), self.bus.clock.monotonic(), self.config)[1]
 
+    def demand(self, route: Route) -> None:
+        """Raises GatewayError(CIRCUIT_OPEN) where nothing passes now."""
+        retry_after_s, key = self.rest_s(route), _key(route)
+        if retry_after_s is not None:
+            said = self._said.get(key, "")
+            raise GatewayError(
+                "CIRCUIT_OPEN",
+                f"{route.provider_id}/{route.model_id} failed {self._breakers[key].failures} times in a row and is "
+                f"left alone for {retry_after_s:.1f} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
+                retryable=False,
+                facts={"retry_after_ms": round(retry_after_s * 1000)},
+            )
+
     async def until_passable(self, route: Route) -> None:
         """Returns once a call may pass. Of those who wait only the first one looks, so that no crowd meets a probe."""
         line, turn = self._lines[_key(route)], asyncio.get_running_loop().create_future()
@@ -71,17 +84,9 @@ class BreakerDesk:
         """
         key, now = _key(route), self.bus.clock.monotonic()
         before = self._breakers.get(key, _CLOSED)
-        after, retry_after_s = breaker.entered(before, now, self.config)
+        self.demand(route)
+        after, _ = breaker.entered(before, now, self.config)
         self._become(key, after, code="")
-        if retry_after_s is not None:
-            said = self._said.get(key, "")
-            raise GatewayError(
-                "CIRCUIT_OPEN",
-                f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row and is left alone for "
-                f"{retry_after_s:.1f} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
-                retryable=False,
-                facts={"retry_after_ms": round(retry_after_s * 1000)},
-            )
         passage = Passage(after.era)
         try:
             yield passage

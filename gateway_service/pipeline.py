@@ -241,6 +241,7 @@ class Pipeline:
         places = self.places[ask.route.provider_id]
         try:
             with self.account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
+                self.shared.breakers.demand(ask.route)  # nobody waits for what it would be refused
                 # 7 rate limits
                 async with self.rates.passing(attempt, ends_at), places.place(ends_at, running.told_waiting):
                     with self.shared.breakers.passing(ask.route, running.counted) as passage:  # 8 circuit breaker

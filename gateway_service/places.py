@@ -1,6 +1,6 @@
 """How many calls a provider has at once: any number, until it says that they are too many.
 
-A refusal for want of room (429, overload) halves what it gets at once, every answer lets it grow again: by one a round,
+A refusal for want of room (429, overload) halves what it gets at once, answers let it grow again: by a tenth a round,
 and twofold as long as that stays below what it bore (AIMD with slow start). Who finds no place waits, in turns between
 principals; who would wait beyond its time is refused at once, with the time to come back.
 """
@@ -21,6 +21,8 @@ from hobus.bus.settings import BusSettings
 from hobus.gateway_service.limits import CALLS_MAX, FIRST_WINDOW
 from hobus.gateway_service.routing import is_overload
 
+_GROWTH = 0.1
+"""A round that is answered whole brings a tenth more, and one at least."""
 _NEWEST_SHARE = 0.1
 """Of the mean time of a call, what the newest one says."""
 
@@ -67,7 +69,7 @@ class Places:
         try:
             yield
         except GatewayError as fault:
-            if is_overload(fault) and began > self._cut_at:
+            if is_overload(fault) and began > self._cut_at and self._at_work > 1:  # one alone was not too many
                 self._cut()
             raise
         else:
@@ -126,7 +128,7 @@ class Places:
         self._has_answered = True
         self._call_s += (call_s - self._call_s) * (_NEWEST_SHARE if self._call_s else 1.0)
         if self._at_work + 1 > self._learned:  # it is what bounds
-            self._learned += 1 if self._learned < self._bore else 1 / self._learned
+            self._learned += 1 if self._learned < self._bore else max(1 / self._learned, _GROWTH)
         if self._learned > CALLS_MAX:
             self._learned = math.inf
 

@@ -357,3 +357,33 @@ def test_an_answer_in_between_forgets_earlier_faults(down):
 
 async def _answer():
     return answered()
+
+
+def test_who_finds_a_probe_in_flight_is_refused_and_waits_for_no_place():
+    """However few calls its provider is given at once: nobody waits for a place to be refused there."""
+    provider = Scripted()
+    one = SHIPPED.config.gateway.providers["offline"].model_dump() | {"concurrency_max": 1}
+    cluster = Cluster(provider, gateway=SETTINGS | {"providers": {"offline": one}})
+
+    async def fail(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"status": 503, "unbilled": True})
+
+    provider.act = fail
+    try:
+        ask(cluster, "a")
+        ask(cluster, "b")
+        wait(cluster, 10)
+        provider.act = hang
+
+        async def beside():
+            probing = asyncio.ensure_future(cluster.ask(prompt("WO-c#1")))
+            await cluster.ho1.sleep(0.5)
+            began = cluster.ho1.clock.monotonic()
+            refused = await cluster.ask(prompt("WO-d#1"))
+            probing.cancel()
+            return refused.error_code, cluster.ho1.clock.monotonic() - began
+
+        code, took_s = cluster.run(beside())
+        assert code == "CIRCUIT_OPEN" and took_s < 0.5
+    finally:
+        cluster.close()

@@ -132,3 +132,24 @@ def test_who_gives_up_while_it_waits_leaves_its_place_to_the_next() -> None:
         assert (places._at_work, dict(places._waiting_of)) == (0, {})
     finally:
         cluster.close()
+
+
+def test_one_call_alone_that_is_refused_holds_up_nobody() -> None:
+    """A quota or an overload that met a single call says nothing of how many go at once."""
+    narrow = Narrow(room=0, call_s=1.0)
+    cluster = Cluster(Scripted(narrow.act))
+    try:
+
+        async def turn() -> float:
+            first = asyncio.ensure_future(cluster.ask(prompt("WO-a#1")))
+            await cluster.ho1.sleep(0.01)
+            narrow.room = CALLS_MAX
+            await first
+            began = cluster.ho1.clock.monotonic()
+            await asyncio.gather(*(cluster.ask(prompt(f"WO-{n}#1")) for n in range(50)))
+            return cluster.ho1.clock.monotonic() - began
+
+        assert cluster.run(turn()) < 2
+        assert narrow.refused == 1
+    finally:
+        cluster.close()
