@@ -129,6 +129,7 @@ class Supervisor(Actor):
         """For the heartbeat."""
         return {
             "runs": len(self._registry.runs),
+            "runs_waiting": len(self._runs.queue),
             "sessions": len(self._registry),
             "unacknowledged": self._client.outstanding,
             "unowned_found": self._unowned.found,
@@ -159,6 +160,7 @@ class Supervisor(Actor):
             ):
                 raise SessionFault("invalid_input", fault)
             if is_new:
+                self._runs.require_room()
                 self._append_start(session, agent_id, wanted, call.trace, principal=message.principal or LOCAL)
             if self._registry.is_running(session_id) or await self._registry.is_durable(session):
                 return SessionReady(

@@ -18,7 +18,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
-from hobus.launch.http.problems import Problem, door_closing
+from hobus.launch.http.problems import door_closing
 
 _log = structlog.get_logger("http")
 
@@ -66,12 +66,6 @@ class Door:
         """
         if self._has_given_up:
             raise door_closing()
-        limit = self.config.http.key_turns_max
-        if self._turns[principal] >= limit:
-            raise Problem(
-                429, "busy", f"{limit} turns of this key are under way (http.key_turns_max)",
-                headers={"retry-after": "1"},
-            )  # fmt: skip
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a handler runs in a task
         self._turns[principal] += 1

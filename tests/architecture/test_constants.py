@@ -19,6 +19,7 @@ from tests.architecture.source import FOLDERS, ROOT, children, modules
 from tests.architecture.test_catalog import RECORDS, is_constant
 from tests.architecture.test_defaults import SECTIONS
 
+DEPTH_OF_A_ROOM = 3
 EMPTY: tuple[object, ...] = (None, 0, 0.0, "", [], {}, False)
 BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "maxlen", "default")
 _EMPTY = (ast.Name, ast.Constant)
@@ -100,7 +101,14 @@ def _holds_number(node: ast.expr) -> bool:
 @cache
 def found() -> list[str]:
     """Every number of its own in what ships."""
-    return sorted({f"{module}.{name}" for module, tree in modules().items() for name in numbers(tree)})
+    return sorted(
+        {f"{module}.{name}" for module, tree in modules().items() for name in numbers(tree) if not is_limits(module)}
+    )
+
+
+def is_limits(module: str) -> bool:
+    """Whether the module is a room's `limits.py`: engineering limits, each with its reason."""
+    return module.endswith(".limits") and module.count(".") <= DEPTH_OF_A_ROOM
 
 
 FACTS: dict[str, tuple[str, ...]] = {
@@ -156,7 +164,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
         "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
-        "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.actors.ho3_memory.actor.(_KB, _MB)", "hobus.actors.ho3_memory.id_table._KEY_BYTES", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
+        "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.actors.ho3_memory.actor.(_KB, _MB)", "hobus.actors.ho3_memory.id_table._KEY_BYTES",
         "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE",
         "hobus.launch.lab.story._US",  "hobus.launch.filters.quantities.*", "hobus.launch.process.liveness.STAGES",
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
@@ -210,6 +218,19 @@ PATTERNS = {pattern: re.compile(re.escape(pattern).replace(r"\*", ".*")) for one
 def test_no_limit_is_a_number_in_code() -> None:
     """If this fails: make it a setting; or, if it is a fact that nobody could choose otherwise, list it above."""
     assert [name for name in found() if not any(pattern.fullmatch(name) for pattern in PATTERNS.values())] == []
+
+
+def test_a_limit_of_a_room_says_what_it_protects() -> None:
+    """In `limits.py` stand constants alone, each with a sentence below it."""
+    silent = [
+        f"{module}: {ast.unparse(node)}"
+        for module, tree in modules().items()
+        if is_limits(module)
+        for node, following in zip(tree.body, [*tree.body[1:], None], strict=True)
+        if isinstance(node, _ASSIGNMENTS)
+        and not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
+    ]
+    assert silent == []
 
 
 def test_every_package_that_ships_is_looked_at() -> None:
