@@ -12,6 +12,7 @@ Source: operations.md, Capacity; of standing queues K. Nichols, V. Jacobson, "Co
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import exp
 from typing import Generic, TypeVar
 
 from hobus.actors.ho2_supervisor import limits
@@ -34,7 +35,7 @@ class Intake(Generic[K]):
         self._measured_at = float("-inf")
         self._stands_since = 0.0  # since when the queue was never empty
         self._let_in_at = 0.0
-        self._interval_s: float | None = None  # between two that were let in from the queue
+        self._let_in_lately = 0.0  # from the queue, each worth less with time
         self._owed = 0.0  # beginnings, for runs that have ended
 
     def __len__(self) -> int:
@@ -45,22 +46,25 @@ class Intake(Generic[K]):
         """Whether new runs wait for others to end."""
         return self._way_s > limits.ORDER_SLOW_S and not self._is_stale(now)
 
-    def wait_s(self, principal: str) -> float:
+    def wait_s(self, principal: str, now: float) -> float:
         """How long a further run of this principal would wait by what the queue has done lately; 0: not known, or none.
 
         In fair turns: as many of every other principal as its own go first.
         """
-        if not self._waiting_of or self._interval_s is None:
+        since_s = now - self._stands_since
+        if not self._waiting_of or since_s < limits.RATE_KNOWN_AFTER_S:
             return 0.0
+        lately = self._let_in_lately * exp((self._let_in_at - now) / limits.RATE_WINDOW_S)
+        rate = lately / (limits.RATE_WINDOW_S * (1 - exp(-since_s / limits.RATE_WINDOW_S)))
         own = self._counts.get(principal, 0) + 1
         ahead = sum(min(count, own) for count in self._counts.values())
-        return ahead * self._interval_s
+        return ahead / max(rate, limits.RATE_MIN)
 
     def require_room(self, principal: str, now: float) -> None:
         """Raises BusError(busy) with the time after which to ask again, for a run that would wait too long."""
         if len(self._begun) + len(self._waiting_of) >= limits.RUNS_MAX:
             raise BusError("busy", f"{limits.RUNS_MAX} runs are at work or wait", retry_after_ms=limits.RETRY_MIN_MS)
-        wait_s = self.wait_s(principal)
+        wait_s = self.wait_s(principal, now)
         is_standing = bool(self._waiting_of) and now - self._stands_since > limits.QUEUE_STANDING_S
         wait_max_s = min(self._wait_max_s, limits.QUEUE_STANDING_WAIT_MAX_S) if is_standing else self._wait_max_s
         if wait_s > wait_max_s:
@@ -72,12 +76,12 @@ class Intake(Generic[K]):
 
     def enter(self, principal: str, key: K, now: float) -> bool:
         """Whether this run begins now; else it waits until some call returns its key."""
-        if not self._waiting_of and (not self._begun or not self.is_slow(now)):
+        if not self._waiting_of and (len(self._begun) < limits.BEGUN_MIN or not self.is_slow(now)):
             self._begun.add(key)
             return True
         if not self._waiting_of:
             self._stands_since = self._let_in_at = now
-            self._interval_s, self._owed = None, 0.0
+            self._let_in_lately = self._owed = 0.0
         self._waiting.add(principal, key, key)
         self._waiting_of[key] = principal
         self._counts[principal] = self._counts.get(principal, 0) + 1
@@ -113,13 +117,13 @@ class Intake(Generic[K]):
         return self._let_in(now)
 
     def _let_in(self, now: float) -> list[K]:
-        """As many as are owed; all, once nothing says any more that the cluster is slow; one, where none is at work."""
+        """As many as are owed; all, once nothing says any more that the cluster is slow; those that always may."""
         found: list[K] = []
         if not self._waiting_of:
             self._owed = 0.0
             return found
         is_quiet = self._is_stale(now)
-        while self._waiting_of and (self._owed >= 1.0 or is_quiet or not self._begun):
+        while self._waiting_of and (self._owed >= 1.0 or is_quiet or len(self._begun) < limits.BEGUN_MIN):
             taken = self._waiting.take()
             assert taken is not None  # noqa: S101 - nobody is held
             principal, key = taken
@@ -127,13 +131,8 @@ class Intake(Generic[K]):
             self._uncount(principal)
             self._begun.add(key)
             self._owed = max(0.0, self._owed - 1.0)
-            since = now - self._let_in_at
-            self._interval_s = (
-                since
-                if self._interval_s is None
-                else (self._interval_s + limits.RATE_GAIN * (since - self._interval_s))
-            )
-            self._let_in_at = now
+            lately = self._let_in_lately * exp((self._let_in_at - now) / limits.RATE_WINDOW_S)
+            self._let_in_lately, self._let_in_at = lately + 1.0, now
             found.append(key)
         return found
 

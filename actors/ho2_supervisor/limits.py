@@ -14,7 +14,13 @@ RUNS_MAX = 16_384
 """Runs at work or waiting: memory, whatever the processors can do."""
 GAIN = 0.2
 """Of a new measurement: five receipts make most of the mean of orders' ways."""
-RATE_GAIN = 0.1
-"""The same for the time between two beginnings, of which the wait of a new run is told."""
+BEGUN_MIN = 64
+"""So many runs are at work whatever orders take: enough for every processor, and a machine may be slow for others."""
+RATE_WINDOW_S = 5.0
+"""Over which is counted how fast new runs begin, and so how long one waits."""
+RATE_KNOWN_AFTER_S = 1.0
+"""A queue that stands for less says nothing about that."""
+RATE_MIN = 0.1
+"""Runs a second; where fewer begin, the estimate is some hours at most."""
 RETRY_MIN_MS = 1000
 """Who is refused asks again no sooner: being refused costs processor time, too."""

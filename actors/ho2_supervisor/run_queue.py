@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from hobus.actors.ho2_supervisor.intake import Intake
@@ -61,13 +62,27 @@ class RunQueue:
         """Raises BusError(busy) for a run that would wait too long."""
         self._intake.require_room(principal, _now())
 
-    def order_took(self, way_s: float) -> None:
-        """An order's receipt came: so long it was on its way, without the time that its executor had it."""
+    def took(self, way_s: float) -> None:
+        """So long a step waited for its turn, or an order was on its way, without the time that its executor had it."""
         self._begin(self._intake.measure(way_s, _now()))
 
-    def ticket(self, principal: str) -> RunTicket:
-        """For a run that will want to begin."""
-        return RunTicket(self, principal)
+    def ticket(self, principal: str, *, has_waited: bool = False) -> RunTicket:
+        """For a run that will want to begin; one that `has_waited` already, with its session, does not wait again."""
+        ticket = RunTicket(self, principal)
+        if has_waited:
+            ticket.begins.set()
+        return ticket
+
+    @asynccontextmanager
+    async def place(self, principal: str) -> AsyncGenerator[None]:
+        """For work that is no run: it begins in its turn as a run does. Raises BusError(busy) as `require_room`."""
+        self.require_room(principal)
+        ticket = self.ticket(principal)
+        try:
+            await ticket.turn()
+            yield
+        finally:
+            ticket.rest()
 
     def enter(self, ticket: RunTicket) -> bool:
         """Whether its run begins now; else its `begins` is set when it does."""
@@ -121,14 +136,18 @@ class RunTicket:
         """Returns when the run's next step may run."""
         if not self._is_asked:
             self._is_asked = self._is_at_work = True
-            if self.queue.enter(self):
+            if self.begins.is_set():
+                self.queue.goes_on(self)
+            elif self.queue.enter(self):
                 self.begins.set()
             else:
                 await self.begins.wait()
         elif not self._is_at_work:
             self._is_at_work = True
             self.queue.goes_on(self)
+        asked_at = _now()
         await self.queue.steps.turn(self.principal)
+        self.queue.took(_now() - asked_at)
 
     def rest(self) -> None:
         """The run is over, or stands still: others begin in its place."""

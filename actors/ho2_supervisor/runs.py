@@ -56,7 +56,9 @@ class Runs:
 
         Raises BusError(busy) where it would wait too long for that.
         """
-        self.require_room()
+        is_first = not session.record.inputs
+        if not is_first:
+            self.queue.require_room(self._bus.principal)
         submission_id = requested_id(session.session_id, message.input_id)
         text, limits = words_of(message.text, message.results), self._config.sessions
         open_calls = session.record.state.open_calls if message.results else None
@@ -78,11 +80,7 @@ class Runs:
         )
         bodies = [text.encode(), *(result.content.encode() for result in message.results)]
         session.append(requested, bodies=bodies, trace=trace)
-        return self._start(session, requested, bodies=bodies, trace=trace)
-
-    def require_room(self) -> None:
-        """Raises BusError(busy) where a further run of whoever asks would wait too long to begin."""
-        self.queue.require_room(self._bus.principal)
+        return self._start(session, requested, bodies=bodies, trace=trace, is_first=is_first)
 
     def resume(self, session: OwnedSession) -> None:
         """Drive the unfinished run of a session that was just taken over, if it has one."""
@@ -159,13 +157,14 @@ class Runs:
         bodies: Sequence[bytes] = (),
         trace: str = "",
         draft: Draft | None = None,
+        is_first: bool = False,
     ) -> RunTask:
         earlier = self.of(session)
         if earlier is not None and earlier.session is not session:  # it stood still, and the session was read anew
             self._registry.stop(earlier, SessionMoved(session.session_id, "was read anew"))
         run = RunTask(
             session, requested, bodies=bodies, trace=trace, draft=draft or Draft(),
-            ticket=self.queue.ticket(self._bus.principal), drive=self._driver.drive,
+            ticket=self.queue.ticket(self._bus.principal, has_waited=is_first), drive=self._driver.drive,
         )  # fmt: skip
         self._registry.runs[session.session_id] = run
         run.task.add_done_callback(partial(self._over, run))

@@ -68,6 +68,7 @@ class Guard:
                 message = {"type": "http.response.body", "body": b""}
             await send(message)
 
+        principal = ""
         try:
             principal = self._let_in(scope)
             scope.update(principal=principal, door=self.door, app=self)
@@ -78,6 +79,7 @@ class Guard:
             await Response(status_code=_CLIENT_GONE)(scope, body.receive, counted)
         except Exception as error:  # noqa: BLE001 - the one place where what a handler raised becomes an answer
             problem = of_error(error)
+            self.door.note_refusal(principal, problem)
             if problem is DEFECT:  # named, never with the values that it met
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")

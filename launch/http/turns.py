@@ -88,8 +88,9 @@ async def start(
         session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig(),
         principal=f"{KEY_PREFIX}{principal}",
     )  # fmt: skip
+    timeout_s = door.config.host.turn_timeout_ms / 1000  # it waits its turn as the turn would
     return await door.bus.request(
-        "host", wanted, expect=SessionReady, timeout_s=door.timeout_s, key=session_id, trace=session_id
+        "host", wanted, expect=SessionReady, timeout_s=timeout_s, key=session_id, trace=session_id
     )
 
 
