@@ -149,7 +149,7 @@ class Runs:
             **own,
         )
 
-    def _start(
+    def _start(  # noqa: PLR0913 - what a run begins with
         self,
         session: OwnedSession,
         requested: RunRequested,

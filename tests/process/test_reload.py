@@ -58,7 +58,7 @@ def slow(cluster: Cluster) -> Cluster:
     file = cluster.home.config / "admin_config.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     offline = {"latency_ms": 250}
-    file.write_text(json.dumps({"gateway": {"providers": {"offline": offline}}, "ho2": {"principal_step_rate": 100}}))
+    file.write_text(json.dumps({"gateway": {"providers": {"offline": offline}}}))
     cluster.up("--scale", "ho1=2")
     return cluster
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ids import turn_key
@@ -235,6 +236,13 @@ def test_blank_model_is_refused() -> None:
         answered = rig.run(rig.turn("i2", "hello", run_overrides=SessionConfig(model="big")))
         assert answered.outcome == "success"
         assert rig.pool.orders[-1].constraints.model_id == "big"
+
+
+@pytest.fixture(autouse=True)
+def one_always_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where orders are slow one run is at work, not dozens."""
+    monkeypatch.setattr(limits, "BEGUN_MIN", 1)
+    monkeypatch.setattr(limits, "RATE_KNOWN_AFTER_S", 0.1)
 
 
 async def made_slow(rig: Rig) -> None:

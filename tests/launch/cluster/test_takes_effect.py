@@ -22,7 +22,7 @@ from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
         ("tools.approval", "at once", ()),
         ("ho1.slots", "restart", ("ho1",)),
         ("ho1.count", "scale", ("ho1",)),
-        ("ho2.runs_max", "restart", ("ho2",)),
+        ("ho2.sessions_max", "restart", ("ho2",)),
         ("ho3.page_max", "restart", ("ho3", "ho2")),
         ("ho3.enabled", "stop", ()),
         ("http.hosts", "restart", ("http",)),

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -84,7 +84,7 @@ async def ended(reader, writer):
 def door_of(config):
     """A door without a cluster: what is asked here comes to none."""
     return Door(
-        bus=None, snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
+        bus=SimpleNamespace(on_behalf_of=lambda _principal: nullcontext()), snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
         principal_of={f"Bearer {KEY}": "alice"}.get, hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=None,
     )  # fmt: skip
 

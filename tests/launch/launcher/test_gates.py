@@ -65,7 +65,7 @@ def view_of(home: Home) -> View:
 def test_the_same_files_are_judged_once(home: Home, installed: list[str]) -> None:
     """Another byte anywhere, and they are judged again."""
     assert start(home) == [] and start(home) == [] and len(installed) == 1
-    write(home.config, "admin_config.json", '{"ho2": {"runs_max": 8}}')
+    write(home.config, "admin_config.json", '{"ho2": {"sessions_max": 8}}')
     assert start(home) == [] and start(home) == [] and len(installed) == 2
 
 
@@ -168,10 +168,10 @@ def test_a_key_names_every_byte_and_every_place(home: Home, installed: list[str]
 def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home) -> None:
     """What a gate forbids beside a wrong setting makes it a matter of integrity."""
     clerk(home.config, dependencies=["PKG-GHOST-001"])
-    write(home.config, "admin_config.json", '{"ho2": {"runs_max": -1}}')
+    write(home.config, "admin_config.json", '{"ho2": {"sessions_max": -1}}')
     with pytest.raises(CommandError) as refused:
         start(home)
-    assert "PKG-GHOST-001" in refused.value.message and "ho2.runs_max" in refused.value.message
+    assert "PKG-GHOST-001" in refused.value.message and "ho2.sessions_max" in refused.value.message
 
 
 def test_an_installed_package_that_is_gone_is_a_matter_of_integrity(home: Home) -> None:
