@@ -62,8 +62,8 @@ class RunQueue:
         """Raises BusError(busy) for a run that would wait too long."""
         self._intake.require_room(principal, _now())
 
-    def took(self, way_s: float) -> None:
-        """So long a step waited for its turn, or an order was on its way, without the time that its executor had it."""
+    def measure(self, way_s: float) -> None:
+        """So long a step waited for its turn, and its order was on its way."""
         self._begin(self._intake.measure(way_s, _now()))
 
     def ticket(self, principal: str, *, has_waited: bool = False) -> RunTicket:
@@ -124,6 +124,7 @@ class RunTicket:
     queue: RunQueue
     principal: str
     begins: asyncio.Event = field(default_factory=asyncio.Event)
+    _waited_s: float = 0.0  # its last step, for its turn
     _is_asked: bool = False
     _is_at_work: bool = False
 
@@ -147,7 +148,11 @@ class RunTicket:
             self.queue.goes_on(self)
         asked_at = _now()
         await self.queue.steps.turn(self.principal)
-        self.queue.took(_now() - asked_at)
+        self._waited_s = _now() - asked_at
+
+    def order_took(self, way_s: float) -> None:
+        """An order of the step has its receipt: so long it was on its way, without the time an executor had it."""
+        self.queue.measure(self._waited_s + way_s)
 
     def rest(self) -> None:
         """The run is over, or stands still: others begin in its place."""

@@ -180,7 +180,7 @@ class Effects:
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
         else:
-            task.ticket.queue.took(bus.clock.monotonic() - sent_at - receipt.cost.elapsed_ms / 1000)
+            task.ticket.order_took(bus.clock.monotonic() - sent_at - receipt.cost.elapsed_ms / 1000)
             return receipt
         provenance = session.provenance(self._memo.run_id.run_seq, order.wo_id)
         session.also(self._resources.lost_order(receipt, provenance=provenance, trace=task.trace))

@@ -245,13 +245,17 @@ def one_always_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RATE_KNOWN_AFTER_S", 0.1)
 
 
-async def made_slow(rig: Rig) -> None:
-    """Orders were long on their way: from now on, for as long as they are, new runs wait."""
+OTHERS = [SESSION.replace("1", digit) for digit in "56789"]
+
+
+async def begun_and_slow(rig: Rig) -> int:
+    """Sessions with a turn each; then orders are long on their way, for as long as new runs wait. How many there were."""
+    for session_id in (SESSION, *OTHERS):
+        await rig.start_session(session_id)
+        await rig.turn("i0", "hello", session_id=session_id)
     rig.pool.way_s = 0.9
     assert (await rig.turn("slow", "hello")).outcome == "success"
-
-
-OTHERS = [SESSION.replace("1", digit) for digit in "56789"]
+    return len(rig.pool.orders)
 
 
 def test_waiting_for_a_model_keeps_no_run_from_beginning() -> None:
@@ -278,10 +282,7 @@ def test_where_orders_are_long_on_their_way_runs_wait_and_another_persons_begins
         other_host = rig.world.client("host")
 
         async def run() -> None:
-            await rig.start_session()
-            for session_id in OTHERS:
-                await rig.start_session(session_id)
-            await made_slow(rig)
+            before = await begun_and_slow(rig)
             loop = asyncio.get_running_loop()
             ended: dict[str, float] = {}
 
@@ -296,7 +297,7 @@ def test_where_orders_are_long_on_their_way_runs_wait_and_another_persons_begins
                 group.create_task(turn(OTHERS[4], other_host))
                 await rig.host.sleep(0.1)
                 waits = OTHERS[2]
-                assert len(rig.pool.orders) == 2 + 1  # of all of these one has begun
+                assert len(rig.pool.orders) == before + 1  # of all of these one has begun
                 view = await rig.ask(ReadSession(session_id=waits), SessionView)
                 assert view.run is not None
                 await rig.ask(EndSession(session_id=waits, reason="done"), SessionClosed)
@@ -312,12 +313,9 @@ def test_a_turn_that_would_wait_too_long_is_refused_before_anything_of_it_is_rec
     with Rig(("sessions.wait_max_ms", 1)) as rig:
 
         async def run() -> None:
-            await rig.start_session()
-            for session_id in OTHERS:
-                await rig.start_session(session_id)
-            await made_slow(rig)
+            before = await begun_and_slow(rig)
             asks = [asyncio.ensure_future(rig.turn("i1", "hello", session_id=one)) for one in OTHERS[:3]]
-            while len(rig.pool.orders) < 2 + 3:
+            while len(rig.pool.orders) < before + 3:
                 await rig.host.sleep(0.1)  # the second one has begun: how fast that goes is known
             for refused in (rig.turn("i1", "hello", session_id=OTHERS[3]), rig.start_session(OTHERS[0][:-1] + "f")):
                 with pytest.raises(BusError) as caught:
@@ -325,9 +323,9 @@ def test_a_turn_that_would_wait_too_long_is_refused_before_anything_of_it_is_rec
                 assert (caught.value.code, (caught.value.retry_after_ms or 0) >= 1000) == ("busy", True)
             assert (await rig.turn("slow", "hello")).outcome == "success"
             assert {(await one).outcome for one in asks} == {"success"}
+            assert len(rig.pool.orders) == before + 3 * 2
 
         rig.run(run())
-        assert len(rig.pool.orders) == 2 + 3 * 2
 
 
 def test_a_run_that_stands_still_gives_its_turn_to_the_next_and_goes_on_at_once() -> None:
@@ -335,25 +333,22 @@ def test_a_run_that_stands_still_gives_its_turn_to_the_next_and_goes_on_at_once(
     with Rig() as rig:
 
         async def run() -> None:
-            await rig.start_session()
-            for session_id in OTHERS:
-                await rig.start_session(session_id)
-            await made_slow(rig)
+            before = await begun_and_slow(rig)
             first = asyncio.ensure_future(rig.asked("i1", "hello", session_id=OTHERS[0]))
             await rig.host.sleep(0.1)
             second = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[1]))
             await rig.host.sleep(0.1)
-            assert len(rig.pool.orders) == 2 + 1
+            assert len(rig.pool.orders) == before + 1
             await rig.command(Pause(), session_id=OTHERS[0])
             assert (await first).waiting == "Paused"
             await rig.host.sleep(0.1)
             third = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[2]))
             await rig.host.sleep(0.1)
-            before = len(rig.pool.orders)
+            paused = len(rig.pool.orders)
             await rig.command(Resume(), session_id=OTHERS[0])
             resumed = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[0]))
             await rig.host.sleep(0.1)
-            assert len(rig.pool.orders) == before + 1
+            assert len(rig.pool.orders) == paused + 1
             assert {(await one).outcome for one in (second, third, resumed)} == {"success"}
 
         rig.run(run())

@@ -91,8 +91,8 @@ def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path,
     home, run = begun(config_file=mine.relative_to(tmp_path))
     monkeypatch.chdir("/")
     assert changed_since(home, run) == ""
-    say(mine, ho1={"slots": 8})
-    assert "ho1.slots is 7, on disk 8" in changed_since(home, run)
+    say(mine, ho1={"orders_max": 8})
+    assert "ho1.orders_max is 7, on disk 8" in changed_since(home, run)
     assert mend_of(home, run) == f"hobus reload --home {home.root}"
     say(tmp_path / "other.json", ho1={"slots": 9})
     assert "ho1.slots is 7, on disk 9" in changed_since(home, run, tmp_path / "other.json")
