@@ -139,7 +139,7 @@ def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: 
     own.write_text('{"ho1": {"orders_max": "two"}}')
     told = cluster("up")
     assert told.code == 0 and "would not start again: " in told.err and "ho1.orders_max: is " in told.err
-    own.write_text('{"ho1": {"slots": 2}}')
+    own.write_text('{"ho1": {"orders_max": 2}}')
     assert cluster("reload").code == 0
     assert "on disk" not in cluster("up").err and "in force" not in cluster("doctor").out
 

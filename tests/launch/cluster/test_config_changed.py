@@ -94,15 +94,15 @@ def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path,
     say(mine, ho1={"orders_max": 8})
     assert "ho1.orders_max is 7, on disk 8" in changed_since(home, run)
     assert mend_of(home, run) == f"hobus reload --home {home.root}"
-    say(tmp_path / "other.json", ho1={"slots": 9})
-    assert "ho1.slots is 7, on disk 9" in changed_since(home, run, tmp_path / "other.json")
+    say(tmp_path / "other.json", ho1={"orders_max": 9})
+    assert "ho1.orders_max is 7, on disk 9" in changed_since(home, run, tmp_path / "other.json")
     assert f"up --config {tmp_path / 'other.json'}" in mend_of(home, run, tmp_path / "other.json")
 
 
 def test_one_with_faults_is_no_configuration(begun):
     """Its fault is said by whoever asks."""
     home, run = begun()
-    say(home.config / "admin_config.json", ho1={"slots": "many"})
+    say(home.config / "admin_config.json", ho1={"orders_max": "many"})
     with pytest.raises(ConfigError):
         changed_since(home, run)
     home.snapshot.unlink()

@@ -20,7 +20,7 @@ from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
         ("tools.entry_points", "restart", ("ho1",)),
         ("tools.mcp_servers.files.command", "restart", ("ho1",)),
         ("tools.approval", "at once", ()),
-        ("ho1.slots", "restart", ("ho1",)),
+        ("ho1.orders_max", "restart", ("ho1",)),
         ("ho1.count", "scale", ("ho1",)),
         ("ho2.sessions_max", "restart", ("ho2",)),
         ("ho3.page_max", "restart", ("ho3", "ho2")),
