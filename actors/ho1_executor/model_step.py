@@ -136,6 +136,7 @@ class ModelStep:
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             self._tell_withheld(order, offer.withheld)
             answer = result_of(response, known, tools, withheld=offer.withheld)
+            answer = answer.model_copy(update={"is_stand_in": self._is_stand_in(response.provider_id)})
             if answer.tool_calls:
                 return answer
             if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():
@@ -153,6 +154,11 @@ class ModelStep:
             job.draft.take_back("rejected")
             wanted = A_CALL if must_call else JSON_ALONE if checked.wants_json else WHOLE_TEXT
             messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
+
+    def _is_stand_in(self, provider_id: str) -> bool:
+        """Whether the embedded rules answered where another model is the cluster's own."""
+        own, providers = self.config.gateway.default_route.provider_id, self.config.gateway.providers
+        return provider_id in providers and providers[provider_id].kind == "offline" != providers[own].kind
 
     def _judged(self, checked: CheckedContract, response: PromptResponse) -> OutputVerdict:
         """The answer against its contract; what breaks the schema of a stranger is not told at length."""
