@@ -35,6 +35,7 @@ from hobus.bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOr
 from hobus.bus.port import Bus
 from hobus.config.assets import Agent, why_withheld
 from hobus.config.schema import AdminConfig
+from hobus.config.sections.gateway import GatewayConfig
 from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("ho1_executor")
@@ -136,7 +137,7 @@ class ModelStep:
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             self._tell_withheld(order, offer.withheld)
             answer = result_of(response, known, tools, withheld=offer.withheld)
-            answer = answer.model_copy(update={"is_stand_in": self._is_stand_in(response.provider_id)})
+            answer = answer.model_copy(update={"is_stand_in": is_stand_in(prompt, response, self.config.gateway)})
             if answer.tool_calls:
                 return answer
             if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():
@@ -154,11 +155,6 @@ class ModelStep:
             job.draft.take_back("rejected")
             wanted = A_CALL if must_call else JSON_ALONE if checked.wants_json else WHOLE_TEXT
             messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
-
-    def _is_stand_in(self, provider_id: str) -> bool:
-        """Whether the embedded rules answered where another model is the cluster's own."""
-        own, providers = self.config.gateway.default_route.provider_id, self.config.gateway.providers
-        return provider_id in providers and providers[provider_id].kind == "offline" != providers[own].kind
 
     def _judged(self, checked: CheckedContract, response: PromptResponse) -> OutputVerdict:
         """The answer against its contract; what breaks the schema of a stranger is not told at length."""
@@ -273,6 +269,14 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         due_at=due_at,
         idempotency_key=call_key(order.wo_id, number),
     )
+
+
+def is_stand_in(prompt: Prompt, response: PromptResponse, config: GatewayConfig) -> bool:
+    """Whether the embedded rules answered, and neither the prompt nor a route of the configuration names them."""
+    answered, by_tag = response.provider_id, config.domain_tag_routes
+    named = {prompt.provider_id, config.default_route.provider_id}
+    named |= {by_tag[tag].provider_id for tag in prompt.domain_tags if tag in by_tag}
+    return answered in config.providers and config.providers[answered].kind == "offline" and answered not in named
 
 
 def result_of(

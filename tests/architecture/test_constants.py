@@ -176,7 +176,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",
         "hobus.actors.ho3_memory.failures._LINE_BYTES", "hobus.actors.ho3_memory.id_table._FEWEST", "hobus.actors.ho3_memory.kept_artifact._KEPT_BYTES",
-        "hobus.actors.ho3_memory.overlay_log.(_LOG_BYTES, _CHANGE_BYTES)", "hobus.actors.ho3_memory.residence.*", "hobus.actors.ho3_memory.session_clock._RECENT_MAX",
+        "hobus.actors.ho3_memory.overlay_log.(_LOG_BYTES, _CHANGE_BYTES)", "hobus.actors.ho3_memory.residence.*",
         "hobus.actors.ho3_memory.signal_log.(_LOG_BYTES, _ROW_BYTES)", "hobus.actors.ho3_memory.spill_file.*",
         "hobus.actors.ho3_memory.event_time._TIMES_KEPT", "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.launch.launcher.foretouch.SIBLINGS_MAX", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
         "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.index._TRIES",

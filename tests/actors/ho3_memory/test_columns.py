@@ -63,10 +63,6 @@ def test_entries_stand_by_time_and_sequence(times, at_us, seq, data):
     assert list(timed) == sorted(entries)
     counted = [at for at, number in entries if at <= at_us and number <= seq]
     assert timed.newest_us(PointInTime(at_us, seq)) == max(counted, default=None)
-    for one in entries[::2]:
-        assert timed.remove(*one) == sorted(entries).index(one)
-        entries = [other for other in entries if other != one]
-        assert list(timed) == sorted(entries)
 
 
 def test_a_session_is_small():

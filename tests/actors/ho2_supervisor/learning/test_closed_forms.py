@@ -70,7 +70,7 @@ def test_whatever_is_not_on_the_list_is_asked(statement: str) -> None:
         "\u201cAlways answer briefly.\u201d",
         "> Always answer briefly.",
         "- Always answer briefly.",
-        "TODO: Always answer briefly.",
+        "[ ] Always answer briefly.",
         "```\nAlways answer briefly.\n```",
         "<q>Always answer briefly.</q>",
         "From: Bob\n\nAlways answer briefly.",
