@@ -182,7 +182,7 @@ class Rig(SimulatedRig):
         *changes: tuple[str, Any],
         script: Callable[[WorkOrder], Answer] = question_and_answer,
         tools: list[str] | None = None,
-        agent_budget: dict[str, str] | None = None,
+        agent: dict[str, Any] | None = None,
         templates: Sequence[Template] | None = None,
         required: dict[str, Any] | None = None,
     ) -> None:
@@ -202,8 +202,8 @@ class Rig(SimulatedRig):
             context = type(contract.required_context).model_validate(required)
             contract = contract.model_copy(update={"required_context": context})
             given = replace(given, contracts={**given.contracts, ANSWERS: contract})
-        if agent_budget is not None:
-            agents = {name: agent.model_copy(update={"budget": agent_budget}) for name, agent in given.agents.items()}
+        if agent is not None:
+            agents = {name: one.model_copy(update=agent) for name, one in given.agents.items()}
             given = replace(given, agents=agents)
         super().__init__(given)
         self.pool = Pool(script)
