@@ -193,6 +193,8 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
         return [stale], None
     if pid is None:
         left = living(run)
+        if run_file.is_of_elsewhere(home.run_file):
+            return [warn("launcher", f"no cluster runs; {run_file.OF_ELSEWHERE}", next_command("up", home.root))], None
         if run is None:
             return [ok("launcher", "no cluster runs, and none was left behind")], None
         names = ", ".join(f"{row.actor} (pid {row.pid})" for row in left) or "no process"

@@ -22,11 +22,14 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Done, Drain, PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
+from hobus.bus.zeromq.key_book import forget_all
+from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import client_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import (
     Home,
     HomeLock,
+    claim,
     holder,
     keep_snapshot,
     prepare,
@@ -120,6 +123,7 @@ class Launcher:
                 end_unused(self._first_zygote)
 
     async def _run(self) -> None:
+        warnings = [*self._plan.warnings, *self._claimed()]
         ended = await clean_up(self._home)
         if ended:
             self._log.warning("orphans_ended", orphans=ended)
@@ -144,7 +148,7 @@ class Launcher:
             snapshot = self._plan.snapshot
             begun = StartBegun(
                 pid=os.getpid(), config_origin=self._plan.origin, config_digest=snapshot.digest, actors=actors,
-                warnings=list(self._plan.warnings),
+                warnings=warnings,
             )  # fmt: skip
             self._board.report(begun)
             await self._serve(crew)
@@ -153,6 +157,19 @@ class Launcher:
             crew.kill_all()
             await crew.all_gone()
             await nursery.close()
+
+    def _claimed(self) -> list[str]:
+        """What is to be said of a home that is no longer where, or what, it was."""
+        root, (lay_at, is_copy) = self._home.root, claim(self._home)
+        if is_copy:
+            forget_all(self._home.keys)
+            its_own = "a cluster of its own from now on, which lets in none of the other's workers of other hosts"
+            return [f"{root} is a copy of {lay_at}: {its_own}"]
+        if lay_at is not None:
+            return [f"{root} lay at {lay_at}: it was moved or restored, and stays the same cluster"]
+        if run_file.is_of_elsewhere(self._home.run_file):
+            return [f"{root}: {run_file.OF_ELSEWHERE}; it was removed, and no process that it names was touched"]
+        return []
 
     def _take(self, crew: Crew, command: Command) -> None:
         """Begins what a command asks for. Raises BusError where it is refused."""
