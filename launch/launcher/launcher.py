@@ -25,7 +25,7 @@ from hobus.bus.port import Bus, Clock
 from hobus.bus.zeromq.key_book import forget_all
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import client_of
-from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.endpoints import BOUND_BY, Place, socket_of
 from hobus.launch.cluster.home import (
     Home,
     HomeLock,
@@ -48,7 +48,16 @@ from hobus.launch.launcher.recording import Run, record_snapshot
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
-from hobus.launch.launcher.supervision import RUNNING, STOP_ORDER, DrainAsked, Member, Seen, Unheard
+from hobus.launch.launcher.supervision import (
+    RUNNING,
+    STOP_ORDER,
+    DrainAsked,
+    LeaveAsked,
+    Member,
+    Seen,
+    Unheard,
+    counted_anew,
+)
 from hobus.launch.launcher.supervision import plan as members_of
 from hobus.launch.launcher.zygote import Newborn, end_unused
 
@@ -96,9 +105,12 @@ class Launcher:
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
         self._peer: Bus | None = None
+        self._server: asyncio.AbstractServer | None = None
         self._ready_count = 0
         """How many the broker holds for ready."""
         self._rolling: Rolling | None = None
+        self._looked_at = started_at
+        """When it was last judged how everybody is."""
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
@@ -138,8 +150,7 @@ class Launcher:
             tell=self._words.put_nowait, given=lambda role: self._run_under.given.get(role, {}),
         )  # fmt: skip
         self._take_signals(nursery)
-        timeout_s = self._config.client_timeout_ms / 1000
-        server = await control.serve(self._sockets, lambda word: self._take(crew, word), timeout_s=timeout_s)
+        await self._take_commands(crew)
         # The run file names this pid to whoever signals it: not before every signal has its handler.
         self._board.write(members, "starting")
         try:
@@ -153,7 +164,8 @@ class Launcher:
             self._board.report(begun)
             await self._serve(crew)
         finally:
-            server.close()
+            if self._server is not None:
+                self._server.close()
             crew.kill_all()
             await crew.all_gone()
             await nursery.close()
@@ -170,6 +182,13 @@ class Launcher:
         if run_file.is_of_elsewhere(self._home.run_file):
             return [f"{root}: {run_file.OF_ELSEWHERE}; it was removed, and no process that it names was touched"]
         return []
+
+    async def _take_commands(self, crew: Crew) -> None:
+        """They can reach this launcher, also after its socket was removed. Raises OSError."""
+        if self._server is not None:
+            self._server.close()
+        timeout_s = self._config.client_timeout_ms / 1000
+        self._server = await control.serve(self._sockets, lambda word: self._take(crew, word), timeout_s=timeout_s)
 
     def _take(self, crew: Crew, command: Command) -> None:
         """Begins what a command asks for. Raises BusError where it is refused."""
@@ -269,9 +288,12 @@ class Launcher:
         self._ready_count = word.ready_count
 
     async def _look(self, bus: Bus, crew: Crew) -> None:
+        await self._renew_sockets(crew)
         try:
             peers = await read_peers(bus, timeout_s=self._config.client_timeout_ms / 1000)
+            self._count_anew_after_sleep(crew)
         except RuntimeFault as fault:
+            self._count_anew_after_sleep(crew)
             # Without the broker's word only the broker itself can be judged, and who was told to end.
             self._log.info("broker_did_not_answer", code=fault.code)
             for member in crew:
@@ -283,6 +305,29 @@ class Launcher:
         for member in crew:
             row = self._broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
             crew.happened(member.actor, Seen(row, now))
+
+    def _count_anew_after_sleep(self, crew: Crew) -> None:
+        """Between two looks there is a pause, and the time that the broker has to answer."""
+        now, config = self._clock.now(), self._config
+        if (now - self._looked_at) * 1000 > 2 * config.watch_interval_ms + config.client_timeout_ms:
+            self._log.warning("launcher_stood_still", for_s=round(now - self._looked_at, 1))
+            crew.members = {member.actor: counted_anew(member, now) for member in crew}
+        self._looked_at = now
+
+    async def _renew_sockets(self, crew: Crew) -> None:
+        """A socket that somebody removed lets in nobody new: it is made again by the restart of whoever binds it."""
+        if not self._sockets.is_dir():
+            return
+        if not (self._sockets / control.SOCKET).exists():
+            with suppress(OSError):
+                await self._take_commands(crew)
+        for member in crew:
+            missing = [name for name in BOUND_BY.get(member.role, ()) if not socket_of(self._sockets, name).exists()]
+            if missing and member.state in ("ready", "degraded"):
+                self._log.warning("socket_gone", member=member.actor, missing=missing)
+                # The broker keeps nothing; what others are at work on they finish first.
+                kill = member.role == "broker"
+                crew.happened(member.actor, LeaveAsked("start", self._clock.now(), kill=kill))
 
     def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
         """The broker is no peer of itself: its answer is its sign of life."""

@@ -26,6 +26,7 @@ from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.zygote import Fork, Forked
 from hobus.launch.launcher.zygotes import Held, Lineage, Shown
+from hobus.launch.logs import writing
 from hobus.launch.process.options import ProcessOptions
 
 _log = structlog.get_logger()
@@ -98,7 +99,7 @@ class Nursery:
 
         Raises OSError when not even the attempt can be made.
         """
-        log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        log_fd = writing.opened(log)
         try:
             read_fd, write_fd = os.pipe()
         except OSError:

@@ -33,6 +33,7 @@ from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.foretouch import SIBLINGS_MAX
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
 from hobus.launch.launcher.zygote import SPARE, WORD_MAX_BYTES, Fork, Forked, packed
+from hobus.launch.logs import writing
 
 HEIR = 0
 """The number of the order for an heir; those for processes count from 1."""
@@ -195,7 +196,7 @@ class Lineage:
             with ExitStack() as undone:
                 ours, theirs = zygote.pair()
                 undone.enter_context(ours)
-                with theirs, self.log.open("ab") as log:
+                with theirs, os.fdopen(writing.opened(self.log), "ab") as log:
                     argv = children.python("hobus.launch.launcher.zygote", "--control", str(theirs.fileno()))
                     pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
                 undone.pop_all()
