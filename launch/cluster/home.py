@@ -8,7 +8,6 @@
 <home>/ledger/   the record
 <home>/spool/    what a service keeps on disk until the ledger takes it
 <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts, typed keys of providers
-<home>/gates.json    what the gates said of the governed files, by their hashes
 <home>/chat_history  mode 0600: what was typed into `hobus chat`
 <home>/.hobus-home   says that this is a home, a worker's too, whatever else lies in it: no agent reads files here; and
                      whose it is: an id drawn once, and where it lay when it was last held
@@ -60,7 +59,6 @@ class Home:
         self.spool = root / "spool"  # what waits for the ledger
         self.keys = root / "keys"  # who may connect from elsewhere
         self.chat_history = root / "chat_history"
-        self.gates = root / "gates.json"  # what the gates said of which files
         self.lock_file = root / "lock"
         """Held by the launcher; not in `run/`, so that a cluster whose `run/` somebody removed is still known."""
         self.run = root / "run"  # exists only while the cluster runs

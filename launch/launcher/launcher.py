@@ -37,7 +37,6 @@ from hobus.launch.cluster.home import (
     sockets_directory,
     sweep,
 )
-from hobus.launch.cluster.kernel import give_back_code
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, ReloadCommand
@@ -272,10 +271,7 @@ class Launcher:
             if self._board.has_reported and not has_settled:
                 has_settled = True
                 collector.settle()
-                give_back_code()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
-            if not is_soon:
-                crew.use_calm(tool_processes=self._plan.snapshot.config.tools.children)
             interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval_ms / 1000):
