@@ -26,6 +26,8 @@ class Place:
     home: Home
     sockets: Path
     snapshot: Snapshot
+    listening: int | None = None
+    """Of an HTTP door: the descriptor of the socket that it accepts from."""
 
     @property
     def client_timeout_s(self) -> float:

@@ -40,6 +40,7 @@ from hobus.launch.cluster.home import (
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, ReloadCommand
+from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
@@ -108,6 +109,7 @@ class Launcher:
         self._ready_count = 0
         """How many the broker holds for ready."""
         self._rolling: Rolling | None = None
+        self._door = DoorSocket(home, plan.snapshot.config.http.listen)
         self._looked_at = started_at
         """When it was last judged how everybody is."""
         self._stop = asyncio.Event()
@@ -140,13 +142,15 @@ class Launcher:
             self._log.warning("orphans_ended", orphans=ended)
         self._sockets = self._board.sockets = sockets_directory(self._home)
         keep_snapshot(self._home, self._plan.snapshot.to_bytes())
+        if self._plan.snapshot.config.http.listen:
+            self._door.descriptor()
         members = members_of(self._plan.counts)
         first, self._first_zygote = self._first_zygote, None
         nursery = Nursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
         self._board.zygote = nursery.zygote
         crew = Crew(
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
-            tell=self._words.put_nowait, given=lambda role: self._run_under.given.get(role, {}),
+            door=self._door, tell=self._words.put_nowait, given=lambda role: self._run_under.given.get(role, {}),
         )  # fmt: skip
         self._take_signals(nursery)
         await self._take_commands(crew)
@@ -168,6 +172,7 @@ class Launcher:
             crew.kill_all()
             await crew.all_gone()
             await nursery.close()
+            self._door.close()
 
     def _claimed(self) -> list[str]:
         """What is to be said of a home that is no longer where, or what, it was."""

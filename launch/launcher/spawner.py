@@ -41,6 +41,8 @@ class _Order:
     options: ProcessOptions
     log_fd: int
     read_fd: int
+    listening_fds: tuple[int, ...] = ()
+    """Of an HTTP door: the socket that it accepts from; the maker's own."""
     asked: Held | None = None
     asked_at: float = 0.0
     asked_count: int = 0
@@ -91,7 +93,13 @@ class Nursery:
         return self._zygotes.shown() if self._zygotes is not None else Shown()
 
     def start(
-        self, options: ProcessOptions, *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
+        self,
+        options: ProcessOptions,
+        *,
+        log: Path,
+        on_born: Callable[[Child], None],
+        on_exit: Callable[[str], None],
+        listening_fds: tuple[int, ...] = (),
     ) -> Child:
         """A process of `launch.process` with these options, born soon; its output goes to `log`.
 
@@ -112,7 +120,7 @@ class Nursery:
 
         child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
         self._children.add(child)
-        order = _Order(self._number, child, options, log_fd, read_fd)
+        order = _Order(self._number, child, options, log_fd, read_fd, listening_fds)
         self._put(order)
         self._look_at_software(order)
         return child
@@ -193,7 +201,7 @@ class Nursery:
     def _ask(self, order: _Order, keeper: Zygotes, present: Held) -> None:
         order.asked, order.asked_at = present, asyncio.get_running_loop().time()
         order.asked_count += 1
-        keeper.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd])
+        keeper.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd, *order.listening_fds])
         self._watch(order, keeper, present)
 
     def _watch(self, order: _Order, keeper: Zygotes, asked: Held) -> None:
@@ -242,7 +250,9 @@ class Nursery:
             _log.warning("started_fresh", process=order.options.instance, zygotes_asked=order.asked_count)
         try:
             argv = children.python(zygote.MAIN, *order.options.words())
-            children.spawn(order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd)
+            children.spawn(
+                order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd, listening_fds=order.listening_fds
+            )
         except OSError as error:
             self._not_born(order, error.strerror or type(error).__name__)
         else:

@@ -38,7 +38,7 @@ ROLES = ("ledger", "gateway", "ho3", "ho1", "ho2", "host")
 WORD_MAX_BYTES = 65_536
 """The kernel keeps a word of this size whole; the options hold a role, a name and two paths."""
 
-_DESCRIPTORS = 2
+_DESCRIPTORS = (2, 3)
 _PID_BYTES = 4
 
 
@@ -49,7 +49,7 @@ LOADED = 0
 class Fork(NamedTuple):
     """Launcher to zygote: make a process of `launch.process` with these `ProcessOptions`.
 
-    Beside it come the log's descriptor and the reading end of the liveness pipe.
+    Beside it come the log's descriptor, the reading end of the liveness pipe, and a door's socket.
     """
 
     number: int
@@ -171,7 +171,7 @@ def plain_signals() -> None:
 
 def _serve_one(control: socket.socket) -> None:
     """Raises EOFError when nobody will send an order any more."""
-    word, descriptors, _flags, _address = socket.recv_fds(control, WORD_MAX_BYTES, _DESCRIPTORS)
+    word, descriptors, _flags, _address = socket.recv_fds(control, WORD_MAX_BYTES, max(_DESCRIPTORS))
     if not word:
         raise EOFError
     try:
@@ -187,13 +187,13 @@ def _serve_one(control: socket.socket) -> None:
 
 
 def _carried_out(order: Fork, descriptors: Sequence[int]) -> Forked:
-    if len(descriptors) != _DESCRIPTORS:
+    if len(descriptors) not in _DESCRIPTORS:
         return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
     main = importlib.import_module(MAIN)
     with suppress(Exception):
         main.warm(main.ProcessOptions(*order.options))  # the child meets the same fault, and says it
-    log, liveness = descriptors
-    return _forked(order, lambda: _run(order.options, log, liveness))
+    log, *others = descriptors
+    return _forked(order, lambda: _run(order.options, log, others))
 
 
 def _forked(order: Fork, body: Callable[[], NoReturn]) -> Forked:
@@ -234,18 +234,18 @@ def _tell_pid(write_fd: int, body: Callable[[], NoReturn]) -> NoReturn:
     os._exit(0)
 
 
-def _run(options: Sequence[str], log: int, liveness: int) -> NoReturn:
+def _run(options: Sequence[str], log: int, others: Sequence[int]) -> NoReturn:
     """The child: nothing of the zygote is left in it but loaded modules; `random` is seeded anew by itself."""
 
     def body() -> None:
         os.setsid()
         plain_signals()
         speak_into(log)
-        keep_only([liveness])
+        keep_only(others)
         gc.freeze()  # where the order came before the last module
         gc.enable()
         main = importlib.import_module(MAIN)
-        main.run(main.ProcessOptions(*options), liveness)
+        main.run(main.ProcessOptions(*options), *others)
 
     end_with(body)
 

@@ -145,7 +145,7 @@ class Zygotes:
                 undone.enter_context(ours)
                 with theirs, os.fdopen(writing.opened(self.log), "ab") as log:
                     argv = children.python("hobus.launch.launcher.zygote", "--control", str(theirs.fileno()))
-                    pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
+                    pid = children.start(argv, theirs.fileno(), output=log.fileno())
                 undone.pop_all()
         except OSError as error:
             _log.warning("zygote_not_started", reason=error.strerror)

@@ -169,7 +169,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.config.json_schema._*_MAX", "hobus.config.json_schema._PATTERNS_BYTES", "hobus.config.schema_cost.*",
     ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
-        "hobus.bus.broker.ring.*", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
+        "hobus.bus.broker.ring.*", "hobus.launch.http.server._ACCEPTS_AT_ONCE", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
         "hobus.bus.loop._PASSES", "hobus.bus.zeromq.drained.MANY",
         "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.config.own_settings._DEPTH_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
