@@ -18,7 +18,7 @@ from hobus.actors.ho1_executor.tools.host_process import HostGone
 from hobus.actors.ho1_executor.tools.outside import Request
 from hobus.actors.ho1_executor.tools.print_pipe import Caller, caller_of
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
-from hobus.actors.ho1_executor.tools.slot import Copied, ToolSlot
+from hobus.actors.ho1_executor.tools.slot import ToolSlot
 from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.secret_refs import is_secret_name
@@ -26,11 +26,6 @@ from hobus.config.sections.tools import ToolsConfig
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
 _log = structlog.get_logger("ho1_executor")
-
-
-def _not_copied(_frames: int, _line: int, /, *, is_kept: bool) -> int:  # noqa: ARG001 - a keyword of `Copied`
-    """Each one is forked, or started, when it is needed."""
-    return 0
 
 
 class ChildToolRunner:
@@ -45,9 +40,8 @@ class ChildToolRunner:
         ledger_dir: str = "",
         verifier: str = "",
         registry: str = BUILTIN_REGISTRY,
-        copied: Copied = _not_copied,
     ) -> None:
-        """Starts nothing. `copied`: where a process may be had that was forked ahead.
+        """Starts nothing.
 
         `registry` and `verifier` are `module:name` paths that the processes import: a mapping of ToolDefinitions
         (with the ids of `tools`), and a function from the ledger's directory to a report. The entry points of the
@@ -68,7 +62,6 @@ class ChildToolRunner:
                 kill_grace_s=settings.kill_grace_ms / 1000,
                 leftovers_max=settings.leftovers_max,
                 is_kept=bool(self.entry_points) and keeper.KEEPS,
-                copied=copied,
             )
             for _ in range(settings.children)
         ]

@@ -10,6 +10,7 @@ import pytest
 from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli import main as cli
+from hobus.launch.cluster import run_file
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
@@ -178,7 +179,7 @@ def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(con
         phase="running", launcher_pid=1, launcher_mark="m", started_at=1.0, sockets="/s", drain_bound_s=1.0,
         config_digest=snapshot.digest, config_origin="shipped", children=[],
     )  # fmt: skip
-    home.run_file.write_text(run.model_dump_json())
+    run_file.write(home.run_file, run)
     monkeypatch.setattr("hobus.launch.cli.commands.config.cluster_gone", lambda _: None)
     assert "in force after hobus down" in config("set", "bus.queue_max", "99")
     said = config("set", "ho2.sessions_max", "99")
