@@ -10,11 +10,13 @@ from pathlib import Path
 
 import click
 
+from bench.builders import shipped_snapshot
 from hobus.launch.cli.main import hobus
 from hobus.launch.console.errors import CommandError
 from hobus.launch.filters.ledger_fields import ledger_filter
 from hobus.launch.filters.syntax import FilterError
 from hobus.launch.filters.tap_fields import tap_filter
+from tests.docs.test_readme import hobus_commands, resolve
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("actors", "bus", "config", "gateway_service", "hobus", "launch", "ledger_service")
@@ -45,27 +47,26 @@ def text_of(node: ast.expr) -> str | None:
 def printed() -> Iterator[tuple[str, str]]:
     """(where, command) of whatever the code hands to `next_here` or `next_command`, and of its texts in back quotes."""
     for path in sorted(one for room in ROOMS for one in (ROOT / room).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        inner = {
-            id(part)
-            for one in ast.walk(tree)
-            if isinstance(one, ast.JoinedStr)
-            for part in ast.walk(one)
-            if part is not one
-        }
-        docs = {
-            id(one.body[0].value)
-            for one in ast.walk(tree)
-            if isinstance(one, OF_A_DOCSTRING) and one.body and isinstance(one.body[0], ast.Expr)
-            and not any("click" in ast.unparse(made) or "command" in ast.unparse(made) for made in getattr(one, "decorator_list", ()))
-        }  # fmt: skip
-        for node in ast.walk(tree):
+        source = path.read_text(encoding="utf-8")
+        if not re.search(r"`hobus |next_here\(|next_command\(", source):
+            continue
+        nodes = list(ast.walk(ast.parse(source)))
+        apart = {id(part) for one in nodes if isinstance(one, ast.JoinedStr) for part in one.values}
+        apart |= {id(one.body[0].value) for one in nodes if isinstance(one, OF_A_DOCSTRING) and _is_for_readers(one)}
+        for node in nodes:
             where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("next_here", "next_command"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("next_here", "next_command"):
                 if (command := text_of(node.args[0])) is not None:
                     yield where, command
-            elif isinstance(node, ast.expr) and id(node) not in docs | inner and (text := text_of(node)) is not None:
-                yield from ((where, command) for command in re.findall(r"`hobus ([^`]+)`", " ".join(text.split())))
+            elif isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in apart:
+                text = " ".join((text_of(node) or "").split())
+                yield from ((where, command) for command in re.findall(r"`hobus ([^`]+)`", text))
+
+
+def _is_for_readers(node: ast.AST) -> bool:
+    """Whether its text is read in the source alone: that of a command is its help."""
+    body, made_by = getattr(node, "body", ()), getattr(node, "decorator_list", ())
+    return bool(body) and isinstance(body[0], ast.Expr) and not any("command" in ast.unparse(one) for one in made_by)
 
 
 def named() -> Iterator[tuple[str, str]]:
@@ -155,3 +156,14 @@ def test_what_is_no_command_is_found() -> None:
         assert fault_in(line) or line == "scale", line
     for line in ("ledger show 5", "why SES-1a2b3c4d-1", "session steer|pause", "ledger show 'type=WO_*'"):
         assert not fault_in(line), line
+
+
+def test_a_tool_that_a_page_calls_is_one_of_the_agent_that_is_named() -> None:
+    """Without `--agent` it is the shipped one's, whose tools are all built in."""
+    agent = shipped_snapshot().agents["ADMIN"]
+    for page in PAGES:
+        for line in hobus_commands(page.read_text(encoding="utf-8")):
+            command, rest = resolve(shlex.split(line))
+            if command.name == "call":
+                given = command.make_context("hobus", rest).params
+                assert given["agent"] or given["tool_id"] in agent.tools, f"{page.name}: {line}"
