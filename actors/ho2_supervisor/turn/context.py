@@ -171,10 +171,15 @@ def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
         left = room.account.chars_left
         if config.max_tokens is not None:
             left = min(left, tokens_of(config.max_tokens, run.config.budget) * cpt)
+        left_out = 0
         for fragment in alive:
             if fragment.chars <= left:
                 left -= fragment.chars
                 yield fragment
+            else:
+                left_out += 1
+        if left_out:
+            room.leave_out(f"{left_out} of {len(alive)} facts left out: they do not fit")
 
     return {"liveness": _harmless(liveness, unsafe_in(run.resources.snapshot.prompt_packs))}
 

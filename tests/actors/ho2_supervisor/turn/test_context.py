@@ -407,7 +407,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
     """Under the agent's permissions; each is asked for with what is left of the budget."""
     reading = {"type": "file_read", "config": {"paths": ["notes/a.md", "b.md"], "max_size_bytes": 100}}
     with Rig(
-        tools=[], templates=[template(reading, budget={"max_context_tokens": 20, "max_queries": 5, "timeout_ms": 999})]
+        tools=[], templates=[template(reading, budget={"max_context_tokens": 40, "max_queries": 5, "timeout_ms": 999})]
     ) as rig:
         reads = Reads()
         reads.texts = {
@@ -421,7 +421,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
         [order] = [order for order in [*rig.pool.orders, *reads.orders] if order.wo_type == "synthesize"]
         assert text_of(order, "assembled_context") == "notes/a.md:\n\u2039/context>␛\nPlants."
         first, second = reads.asked
-        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 83 - 12 - 1, 83 - 32 - 6 - 1)
+        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 100, 163 - 32 - 6 - 49 - 1)
         [(_, payload)] = contexts(rig)
         assert payload.warnings == ("file_read_0: b.md: a link leads out",)
         assert [(one.source, one.source_id) for one in payload.fragments] == [("file", "notes/a.md")]
