@@ -102,9 +102,7 @@ def test_a_tool_that_was_withheld_is_named_with_what_gives_it():
 
 def test_a_template_that_was_taken_away_is_said():
     """The answer is one all the same, of another context."""
-    told = warnings_about(
-        result(template_fault="there is no attention template 'ATT-X-001'; there are none")
-    )
+    told = warnings_about(result(template_fault="there is no attention template 'ATT-X-001'; there are none"))
     assert told == [
         (
             "its attention template: there is no attention template 'ATT-X-001'; there are none",
