@@ -316,13 +316,6 @@ def test_two_that_apply_to_an_agent_equally_are_refused_and_both_named(tmp_path:
     assert home_with(tmp_path, own, agent={"attention": ["ATT-MINE-001"]}).templates
 
 
-def test_two_that_would_apply_to_the_next_agent_equally_are_refused_too(tmp_path: Path) -> None:
-    """Though no agent meets them yet."""
-    one = {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"agent_class": ["RESIDENT"]}}
-    [fault] = faults_of(tmp_path, one, {**one, "template_id": "ATT-B-001"})
-    assert "attention/ATT-A-001.json: applies_to: ATT-A-001 and ATT-B-001 apply to the same agents" in fault
-
-
 def test_an_agent_lists_templates_that_there_are_and_that_apply_to_it(tmp_path: Path) -> None:
     """Unknown, or made for others: refused."""
     other = {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"agent_class": ["RESIDENT"]}}
