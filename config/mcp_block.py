@@ -123,11 +123,10 @@ def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[s
 
 
 def _profile_of(server: PastedServer, tools: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The one that it names, or any where there is none of that name, so that its other faults are told, too."""
+    """The one that it names; None: there is none of that name."""
     profiles = tools.get("mcp_profiles")
-    found = [one for one in profiles.values() if isinstance(one, dict)] if isinstance(profiles, dict) else []
     named = profiles.get(server.profile or tools.get("mcp_profile")) if isinstance(profiles, dict) else None
-    return named if isinstance(named, dict) else next(iter(found), None)
+    return named if isinstance(named, dict) else None
 
 
 def _kind_faults(server: PastedServer) -> Iterator[str]:

@@ -96,14 +96,9 @@ def opening(found: ExplainedTurn) -> list[str]:
         learned = f"; crossed their gate: {', '.join(crossed)}" if crossed else ""
         told.append(printable(f"Memory showed {counted(shown, 'line')}{learned}."))
     if prompts:
-        checked = [one for one in prompts if one.as_sent]
-        whole = "word for word what was sent, by the recorded SHA-256"
-        told.append(f"Of {counted(len(prompts), 'prompt')} below, {len(checked)} {_is(len(checked))} {whole}.")
+        checked = sum(one.as_sent is True for one in prompts)
+        told.append(f"Word for word as sent, by the recorded SHA-256: {checked} of {counted(len(prompts), 'prompt')}.")
     return [f"  {one}" for one in told]
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:

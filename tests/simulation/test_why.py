@@ -323,7 +323,8 @@ def test_an_explanation_opens_with_what_happened_in_at_most_five_sentences(taugh
     calls = len(turns[run - 1].prompts) - sum(1 for one in turns[run - 1].prompts if "consolidation" in one.order)
     assert f"{account.taken}." in said[1] and "model call" in said[1] and calls
     assert "history" in said[2] or run == 1
-    assert f"{len(turns[run - 1].prompts)} are word for word what was sent" in said[-1]
+    count = len(turns[run - 1].prompts)
+    assert f"as sent, by the recorded SHA-256: {count} of {count} prompt" in said[-1]
 
 
 # --- under which versions ---------------------------------------------------------------------------------------------
