@@ -140,7 +140,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the configuration's own format": (
         "hobus.config.assets.PackageId:*", "hobus.launch.packages.bundle._NAME_MAX_CHARS", "hobus.launch.cluster.installed.HEX", "hobus.launch.packages.signing.*",
-        "hobus.config.assets.Boundary.*", "hobus.config.sections.gateway.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.config.sound_part._TRIES", "hobus.gateway_service.budget._STRICTNESS",
+        "hobus.config.assets.Boundary.*", "hobus.config.sections.gateway.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",
@@ -152,7 +152,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.clients._FIRST_OTHER", "hobus.gateway_service.providers.http.wire._NAME_MAX_CHARS",
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
-        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.actors.ho1_executor.key_bodies.*", "hobus.actors.ho1_executor.key_text.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*", 
+        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.actors.ho1_executor.key_bodies.*", "hobus.actors.ho1_executor.key_text.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.http_client._RETRYABLE",
