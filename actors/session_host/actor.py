@@ -27,6 +27,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.port import Bus, Disk, R
+from hobus.bus.said_by import said_by
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
@@ -130,7 +131,7 @@ class SessionHost(Actor):
         try:
             return await self._bus.request(
                 "ho2",
-                message,
+                message.model_copy(update=said_by(call, message.principal)._asdict()),
                 expect=SessionClosed,
                 timeout_s=(left_s := self._client_left(call) * (1 - self._terms.config.reserve_share_max)),
                 key=message.session_id,

@@ -62,6 +62,8 @@ def turn_degraded(
         reply_ref=body_ref(submission_id, 2),
         delivered=delivered,
         reason=reason_of(fault, response),
+        total_tokens=response.input_tokens + response.output_tokens,
+        cost_usd=response.cost_usd,
         at=iso(now),
     )
     # The reducer applies its own epochs: the host does not know them.

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId
@@ -47,14 +47,6 @@ class SessionConfig(Record):
         description="of one run, by an operator: it calls this tool of its agent, its message being the arguments as a "
         "JSON object, and asks no model; its answer is what the tool brings. None: a message for the agent",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_new(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings of before a template could be named keep their bytes, and with them the hashes of states."""
-        written: dict[str, Any] = fields(self)
-        if self.attention_template is None:
-            written.pop("attention_template", None)
-        return written
 
 
 class RunConfig(Record):
@@ -134,10 +126,19 @@ class Deny(Record):
     reason: str | None = Field(default=None, description="words of who denied; None: none")
 
 
+StatedPrincipal = Annotated[
+    str,
+    Field(
+        pattern=r"^(local|key/[a-z0-9][a-z0-9_-]{0,39})?$",
+        description="on whose behalf, as an HTTP door says (`key/<name>`); of every other client it is `local`, and "
+        "this is not read",
+    ),
+]
+
 COMMAND_REFUSALS = (
     "not_started", "session_closed", "no_active_run", "stale_target", "stale_epoch", "cancelling", "not_paused",
     "already_paused", "wrong_lease", "lease_expired", "not_newer", "call_not_open", "blank", "too_large", "too_many",
-    "command_conflict", "agent_removed",
+    "command_conflict", "agent_removed", "own_call",
 )  # fmt: skip
 """Closed codes of a rejected command."""
 
@@ -250,11 +251,7 @@ class StartSession(Message, wire="session.start"):
     session_id: SessionId | None = Field(default=None, description="None: the host draws one")
     agent_id: str | None = Field(default=None, description="None: host.agent_id")
     session_config: SessionConfig = SessionConfig()
-    principal: str = Field(
-        default="",
-        pattern=r"^(key/[a-z0-9][a-z0-9_-]{0,39})?$",
-        description="whose it is, as an HTTP door says (`key/<name>`); of other clients it is `local`",
-    )
+    principal: StatedPrincipal = ""
 
 
 class SessionReady(Message, wire="session.ready"):
@@ -379,7 +376,9 @@ class EndSession(Message, wire="session.end"):
     """End a session; best effort at the host, recorded by HO2."""
 
     session_id: SessionId
-    reason: str = Field(default="client", description="who ended it")
+    reason: str = Field(default="client", description="why it ends")
+    principal: StatedPrincipal = ""
+    door: str = Field(default="", description="host -> HO2: the instance that said it, as the broker stamped it")
 
 
 class SessionClosed(Message, wire="session.closed"):
@@ -389,6 +388,8 @@ class SessionClosed(Message, wire="session.closed"):
     turn_count: Count | None = Field(
         description="turns answered; None: the supervisor could not be asked in time, and the end may not be recorded"
     )
+    total_tokens: Count = Field(default=0, description="of its turns, however they ended")
+    cost_usd: float | None = Field(default=0.0, description="of them; None: a price is unknown")
 
 
 class ReadSession(Message, wire="session.read"):
@@ -402,6 +403,7 @@ class SessionCommand(Message, wire="session.command"):
 
     session_id: SessionId
     command: HostCommand
+    principal: StatedPrincipal = ""
 
 
 class CommandVerdict(Message, wire="session.command_verdict"):

@@ -24,7 +24,7 @@ def view_of(record: SessionRecord) -> SessionView | None:
         pending_follow_ups=len(state.pending_follow_up),
         state_hash=state_hash(state),
         active_intents=[
-            made_of(IntentView, one, objective=record.objectives.get(one.objective_ref, ERASED))
+            made_of(IntentView, one, declared_at=one.at, objective=record.objectives.get(one.objective_ref, ERASED))
             for one in state.intents.active
         ],
         intent_conflicts=state.intents.conflict_count,
