@@ -17,6 +17,10 @@ class SaidBy(NamedTuple):
     principal: str
     door: str
 
+    def __str__(self) -> str:
+        name = self.door.partition("@")[0]
+        return f"{self.principal} ({name})" if name else self.principal
+
 
 def said_by(call: Call, key: str | None) -> SaidBy:
     """Return who said a message, for the record.

@@ -311,12 +311,15 @@ KINDS: tuple[EntryKind, ...] = (
         texts=("its line",), searched=(SearchedBody(1, "line"),),
     ),
     *(
-        EntryKind(name, "overlays", ("ho3",), _OWN, cls, texts=("the reason",), searched=(SearchedBody(1, "reason"),))
-        for name, cls in (
-            ("HO3_OVERLAY_DEACTIVATED", memory.OverlayDeactivated),
-            ("HO3_OVERLAY_ACTIVATED", memory.OverlayActivated),
-            ("HO3_OVERLAY_CONFIRMED", memory.OverlayConfirmed),
-            ("HO3_OVERLAY_WEIGHT_UPDATED", memory.WeightUpdated),
+        EntryKind(
+            f"HO3_OVERLAY_{name}", "overlays", ("ho3",), _OWN, memory.OverlayChange, texts=("the reason",),
+            searched=(SearchedBody(1, "reason"),), said=f"A person {what}.",
+        )
+        for name, what in (
+            ("DEACTIVATED", "switched an artifact off, or rejected it while it waited"),
+            ("ACTIVATED", "switched an artifact on again"),
+            ("CONFIRMED", "confirmed a constraint that waited"),
+            ("WEIGHT_UPDATED", "gave an artifact another weight"),
         )
     ),
     EntryKind(
@@ -339,6 +342,7 @@ KINDS: tuple[EntryKind, ...] = (
         "CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, texts=("the governed files that it was made from",),
         said="The whole configuration that a cluster runs under.",
     ),
+    EntryKind("OPERATOR_COMMAND", "governance", ("launcher",), _COUNTED, governance.OperatorCommand),
     EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, governance.BodiesRead),
     EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, governance.BodiesClosed),
     EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, governance.TranscriptDelivered),

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Chosen, Sendable
 from hobus.bus.messages.ids import CommandId, InputId, RunId, iso
+from hobus.bus.messages.memory import KEY_PREFIX
 from hobus.bus.messages.session import (
     CallResult,
     Command,
@@ -89,9 +90,8 @@ async def read_session(request: Request) -> Response:
 async def end_session(request: Request) -> Response:
     """End a session; a running run is cancelled first."""
     door, session_id = door_of(request), _session(request)
-    closed = await door.bus.request(
-        "host", EndSession(session_id=session_id), expect=SessionClosed, timeout_s=door.timeout_s, key=session_id
-    )
+    question = EndSession(session_id=session_id, principal=f"{KEY_PREFIX}{principal_of(request)}")
+    closed = await door.bus.request("host", question, expect=SessionClosed, timeout_s=door.timeout_s, key=session_id)
     return JSONResponse(closed.model_dump(mode="json"))
 
 
@@ -139,7 +139,7 @@ async def command(request: Request) -> Response:
         issued_at=iso(door.bus.now()),
         command=body.command,
     )
-    verdict = await turns.commanded(door, session_id, wanted)
+    verdict = await turns.commanded(door, principal_of(request), session_id, wanted)
     return JSONResponse(verdict.model_dump(mode="json"), status_code=200 if verdict.outcome == "applied" else 409)
 
 

@@ -101,7 +101,7 @@ class AsyncClusterClient(AsyncSessions):
         """What became of a command, sent under one id. Raises ValueError for no command, CommandError, RuntimeFault."""
         wanted = _COMMAND.validate_python({"kind": kind, **fields})
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
-        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s)
+        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
 
     async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
         turn = ProcessTurn(

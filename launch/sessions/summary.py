@@ -18,7 +18,7 @@ from hobus.bus.messages.ids import DIRECT_CALL_ID
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record.journal import own_text, recorded
-from hobus.bus.record.session_facts import OrderEnded, RunRequested
+from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
 
 LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""
@@ -39,6 +39,8 @@ class Standing:
 
     state: SessionState = NOTHING
     updated_at_us: int = 0
+    end: SessionEnded | None = None
+    """Why, by whom and after what the session has ended; None: it has not."""
     _input_ref: str = ""
     _asked: dict[str, HeldNow] = field(default_factory=dict[str, HeldNow])  # calls that were asked for last
 
@@ -56,6 +58,8 @@ class Standing:
                 self._input_ref, self._asked = ref, {DIRECT_CALL_ID: HeldNow(DIRECT_CALL_ID, tool_id, arguments)}
             case RunRequested(input_ref=ref):
                 self._input_ref = ref
+            case SessionEnded() as end:
+                self.end = end
             case OrderEnded(receipt={"output_result": {"tool_calls": [_, *_] as calls}}):
                 self._asked = {
                     one["call_id"]: HeldNow(one["call_id"], one["tool_id"], one["arguments"]) for one in calls

@@ -108,6 +108,15 @@ class HttpKeyRevoked(NamedTuple):
     at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
 
 
+class OperatorCommand(NamedTuple):
+    """OPERATOR_COMMAND: somebody had processes of the cluster scaled, restarted, drained or reloaded."""
+
+    command: Annotated[str, Field(description="as the launcher took it; JSON")]
+    principal: Annotated[str, Field(description="who said it: `local`")]
+    user: Annotated[str, Field(description="name or number of the operating system user; empty: not known")]
+    door: Annotated[str, Field(description="`control/<process id>`: the launcher's socket, and who wrote there")]
+
+
 class BatchSetAside(NamedTuple):
     """RECOVERED: a start of the ledger set bytes aside that were no whole batch."""
 

@@ -18,6 +18,7 @@ from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.messages.session import SessionView
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.said_by import SaidBy
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
@@ -33,6 +34,7 @@ from hobus.launch.console.output import (
     counted,
     day_and_minute,
     duration,
+    money,
     note,
     printable,
     say,
@@ -143,6 +145,7 @@ def _facts(session_id: str, standing: Standing) -> dict[str, Any]:
         "session_epoch": standing.state.session_epoch,
         "held_calls": [asdict(one) for one in standing.held_calls()],
         "waits_for": standing.waits_for or None,
+        "end": None if standing.end is None else standing.end.model_dump(mode="json"),
     }
 
 
@@ -279,6 +282,9 @@ def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -
         rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
         rows.append(("epochs", f"session {standing.state.session_epoch}"))
         rows += intent_rows.of_record(standing.state.intents)
+    if (end := standing.end) is not None:
+        cost = f"{counted(end.turn_count, 'turn')}, {counted(end.total_tokens, 'token')}, {money(end.cost_usd)}"
+        rows.append(("ended", f"{end.reason}, by {SaidBy(end.principal, end.door)}; {cost}"))
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -326,11 +332,12 @@ def _show_commands(commands: list[CommandSeen]) -> None:
         return
     say()
     table(
-        (f"AT {zone(SystemClock().now())}", "COMMAND", "VERDICT", "ID", "ABOUT"),
+        (f"AT {zone(SystemClock().now())}", "COMMAND", "BY", "VERDICT", "ID", "ABOUT"),
         [
             (
                 clock_time(parse_iso(one.at)),
                 one.kind.lower(),
+                str(SaidBy(one.principal, one.door)),
                 f"{one.outcome} {one.reason}".strip(),
                 one.command_id,
                 _short(one.about),

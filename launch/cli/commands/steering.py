@@ -29,7 +29,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here, same_command
-from hobus.launch.console.output import counted, note, note_lines, say, styled
+from hobus.launch.console.output import counted, money, note, note_lines, say, styled
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.journal import FromLedger, begun, end_of
 from hobus.launch.sessions.refusals import refused
@@ -284,7 +284,8 @@ def end(*, home: Home, given: str, reason: str) -> Output:
     place = cluster_of(home)
     closed = asyncio.run(_ended(place, given, reason))
     count = closed.turn_count  # None: it was closed all the same, as the record says
-    after = "" if count is None else f" after {counted(count, 'turn')}"
+    cost = f"{counted(closed.total_tokens, 'token')}, {money(closed.cost_usd)}"
+    after = "" if count is None else f" after {counted(count, 'turn')}: {cost}"
     ended = f"{shown_session(closed.session_id)} ended{after}"
     return Output(closed, lambda: say(ended), indent=None)
 
