@@ -41,7 +41,7 @@ from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.lanes import role_of
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.ids import session_key, turn_key
 from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import (
     CommandVerdict,
@@ -397,6 +397,7 @@ class Supervisor(Actor):
                 principal=principal,
                 at=session.now(),
             ),
+            once=session_key(session.session_id),
             trace=trace,
         )
 

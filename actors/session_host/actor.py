@@ -116,9 +116,7 @@ class SessionHost(Actor):
             except RuntimeFault as fault:
                 if turn.calls_tool or turns.is_verdict(fault):
                     return turns.refused(turn, fault)
-                # A record that takes nothing, its disk full, can still be read: no model is asked for what it has.
-                in_record = await self._degradation.answered(turn, turn.reserves * self._s("append_reserve_ms"))
-                return told.given(in_record or await self._degradation.answer(turn, fault, told))
+                return told.given(await self._degradation.answer(turn, fault, told))
             if consolidate := turns.consolidation_of(turn, result):
                 call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
             return result

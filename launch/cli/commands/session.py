@@ -16,8 +16,7 @@ from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import iso_of_us, parse_iso, shown_session
 from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.messages.session import SessionView
-from hobus.bus.record.journal import recorded
-from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.record.journal import agent_in
 from hobus.bus.said_by import SaidBy
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
@@ -127,9 +126,7 @@ def _shown_lifecycle(standing: Standing) -> str:
 
 
 def _agent(start: Entry) -> str:
-    taken = recorded(start)
-    event = None if taken is None else taken.event.event
-    return event.agent_id if isinstance(event, SessionStarted) else start.provenance.agent_id
+    return agent_in(start) or start.provenance.agent_id
 
 
 def _facts(session_id: str, standing: Standing) -> dict[str, Any]:
