@@ -228,6 +228,9 @@ class TurnResult(Message, wire="session.turn_result"):
         description="why the attention template that its session or it asks for was not used: it was taken away since; "
         "empty: it was, or none is asked for",
     )
+    over_budget: Count = Field(
+        default=0, description="tokens that its session has used beyond its budget, where mode warn lets it; 0: none"
+    )
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
     )

@@ -136,6 +136,8 @@ async def _turn(
     chosen, result = await _asked(request, chosen, turns.answered)
     await _keep(door, chosen, result.response, result)
     headers = _headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome}
+    if result.over_budget:
+        headers["x-hobus-over-budget"] = str(result.over_budget)
     if (said := result.remembered) is not None:
         headers["x-hobus-remembered"] = f"{said.state} {said.artifact_id}"
     return JSONResponse(answer_of(body, result.session_id, result.input_id, created).whole(result), headers=headers)
