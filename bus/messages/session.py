@@ -20,12 +20,10 @@ Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "
 ReasoningEffort = Literal["Low", "Medium", "High"]
 
 
-class SessionConfig(Record):
-    """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
+class RunSettings(Record):
+    """What a session's settings and a run's have in common."""
 
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
-    provider: str | None = Field(default=None, description="None: routed by tag or default")
-    model: str | None = Field(default=None, description="None: routed by tag or default")
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="how hard the model shall think, if it can"
     )
@@ -39,6 +37,13 @@ class SessionConfig(Record):
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
     )
+
+
+class SessionConfig(RunSettings):
+    """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
+
+    provider: str | None = Field(default=None, description="None: routed by tag or default")
+    model: str | None = Field(default=None, description="None: routed by tag or default")
     attention_template: str | None = Field(
         default=None, description="`ATT-…`, which fills contexts in place of what selectors choose; None: as they do"
     )
@@ -49,25 +54,11 @@ class SessionConfig(Record):
     )
 
 
-class RunConfig(Record):
+class RunConfig(RunSettings):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: NonBlank = Field(description="provider id")
     model: NonBlank = Field(description="model id")
-    reasoning_effort: ReasoningEffort | None = Field(
-        default=None, description="how hard the model shall think, if it can"
-    )
-    max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
-    caller_tools: list[ToolSpec] | None = Field(
-        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
-    )
-    tool_choice: ToolChoice | None = Field(
-        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
-    )
-    output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
-    )
 
 
 class Steer(Record):
@@ -288,26 +279,32 @@ def form_of(overrides: SessionConfig | None) -> str:
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
 
 
-class ProcessTurn(Message, wire="host.process_turn"):
-    """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
+class AskedTurn(Record):
+    """What whoever asks for a turn says, wherever it is passed on: a user's message, or results of calls."""
 
-    session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
-    input_id: InputId
-    text: str = Field(description="the message of the user; empty beside results")
+    text: str = Field(default="", description="the message of the user; empty beside results")
     results: list[CallResult] = Field(
         default_factory=list[CallResult], description="of every open call of the session, in place of a message"
-    )
-    agent_id: str | None = Field(
-        default=None, description="for a first turn, None: host.agent_id; else refused unless it is the session's own"
     )
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
     lease: bool = Field(
-        default=False, description="the run is cancelled when whoever asked goes away (terms: section sessions)"
+        default=False,
+        description="the run is cancelled when whoever asked goes away (terms: section sessions); asking again renews",
     )
 
 
-class TurnRequest(Message, wire="ho2.turn"):
+class ProcessTurn(AskedTurn, Message, wire="host.process_turn"):
+    """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
+
+    session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
+    input_id: InputId
+    agent_id: str | None = Field(
+        default=None, description="for a first turn, None: host.agent_id; else refused unless it is the session's own"
+    )
+
+
+class TurnRequest(AskedTurn, Message, wire="ho2.turn"):
     """Host -> HO2: answer one input. Idempotent by input_id; routing key = session_id.
 
     An owner asks for its sessions' follow-ups itself, so that they come to a successor.
@@ -315,17 +312,7 @@ class TurnRequest(Message, wire="ho2.turn"):
 
     session_id: SessionId
     input_id: InputId
-    text: str = Field(description="the message of the user; empty beside results")
-    results: list[CallResult] = Field(
-        default_factory=list[CallResult], description="of every open call of the session, in place of a message"
-    )
     agent_id: str | None = Field(default=None, description="refused unless the session is this agent's; None: not said")
-    run_overrides: SessionConfig | None = None
-    stream: bool = Field(default=False, description="send provisional deltas before the answer")
-    lease: bool = Field(
-        default=False,
-        description="the run is cancelled when whoever asked goes away (terms: section sessions); asking again renews",
-    )
     client: str = Field(
         default="",
         description="instance that waits at the host: once it is lost nothing renews its lease; empty: not said",
@@ -340,6 +327,7 @@ class HeldCall(Record):
 
     call_id: str = Field(description="zero-padded position of the call in its answer")
     tool_id: str = Field(description="name of the tool")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them")
 
 
 class TurnReply(Message, wire="ho2.turn_reply"):
@@ -433,6 +421,7 @@ class CallView(Record):
     state: str = Field(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")
     code: str = Field(default="", description="closed code; empty: none")
     held: bool = Field(default=False, description="waits for an approval")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them; of a held call alone")
 
 
 class RunView(Record):

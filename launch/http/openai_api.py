@@ -18,6 +18,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.launch.http import openai_requests, transcript, turns
 from hobus.launch.http.context import Door
+from hobus.launch.http.keys import HttpKey
 from hobus.launch.http.openai_answers import (
     ChatEvents,
     Delivered,
@@ -62,6 +63,12 @@ def principal_of(request: Request) -> str:
     """Whose request it is."""
     principal: str = request.scope["principal"]
     return principal
+
+
+def is_approver(request: Request) -> bool:
+    """Whether its key decides on calls of whoever's sessions, and does nothing else."""
+    key: HttpKey = request.scope["key"]
+    return key.may == "approve"
 
 
 async def read(request: Request, cls: type[W]) -> W:

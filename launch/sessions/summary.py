@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
 from hobus.actors.ho2_supervisor.session.snapshot import Packed, packed_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import DIRECT_CALL_ID
+from hobus.bus.messages.ids import DIRECT_CALL_ID, iso_of_us
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import SessionConfig
-from hobus.bus.record.journal import own_text, recorded
+from hobus.bus.record.journal import agent_in, own_text, recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
 
 LAST = 160
@@ -31,6 +34,54 @@ class HeldNow:
     call_id: str
     tool_id: str
     arguments: dict[str, Any]
+
+
+class SessionRow(BaseModel):
+    """One session in a list: whose, how it stands, and what it waits for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    session_id: str
+    agent_id: str
+    principal: str = Field(description="`local`, or `key/<name>`")
+    status: str = Field(description="open or closed")
+    is_degraded: bool = Field(description="the host alone has answered in it so far")
+    lifecycle: str
+    runs: int = Field(description="how many there were, the active one included")
+    owner: str
+    tenure: int
+    session_epoch: int
+    held_calls: list[HeldNow] = Field(description="tool calls that wait for an approval, with their arguments")
+    waits_for: str | None = Field(description="in words; null: nothing")
+    active_input_id: str | None
+    pause_requested: bool
+    created_at: str
+    updated_at: str
+    end: SessionEnded | None = Field(description="why, by whom and after what it has ended")
+
+    @classmethod
+    def of(cls, start: Entry, standing: Standing) -> SessionRow:
+        """By its first entry, and the fold of its last ones."""
+        state = standing.state
+        return cls(
+            session_id=start.provenance.session_id,
+            agent_id=agent_in(start) or start.provenance.agent_id,
+            principal=state.principal or LOCAL,
+            status=state.status,
+            is_degraded=not state.is_started,
+            lifecycle=standing.lifecycle,
+            runs=standing.runs,
+            owner=state.owner,
+            tenure=state.tenure,
+            session_epoch=state.session_epoch,
+            held_calls=standing.held_calls(),
+            waits_for=standing.waits_for or None,
+            active_input_id=standing.input_id or None,
+            pause_requested=state.pause_requested,
+            created_at=state.created_at or iso_of_us(start.ledger_at_us),
+            updated_at=iso_of_us(standing.updated_at_us),
+            end=standing.end,
+        )
 
 
 @dataclass(slots=True)

@@ -98,6 +98,7 @@ class HttpKeyCreated(NamedTuple):
     name: Annotated[str, Field(description="principal that it stands for")]
     at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
     expires_at_us: Annotated[int | None, Field(description="microseconds since 1970 UTC; None: never")]
+    may: Annotated[str, Field(description="what it opens: use, approve, metrics")]
 
 
 class HttpKeyRevoked(NamedTuple):
