@@ -15,6 +15,7 @@ from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
 from hobus.actors.ho2_supervisor.session.snapshot import Packed, packed_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.json_text import object_in
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import DIRECT_CALL_ID, iso_of_us
 from hobus.bus.messages.ledger import Entry
@@ -63,24 +64,20 @@ class SessionRow(BaseModel):
     def of(cls, start: Entry, standing: Standing) -> SessionRow:
         """By its first entry, and the fold of its last ones."""
         state = standing.state
-        return cls(
+        return made_of(
+            cls,
+            state,
+            standing,
             session_id=start.provenance.session_id,
             agent_id=agent_in(start) or start.provenance.agent_id,
             principal=state.principal or LOCAL,
-            status=state.status,
             is_degraded=not state.is_started,
             lifecycle=standing.lifecycle,
-            runs=standing.runs,
-            owner=state.owner,
-            tenure=state.tenure,
-            session_epoch=state.session_epoch,
             held_calls=standing.held_calls(),
             waits_for=standing.waits_for or None,
             active_input_id=standing.input_id or None,
-            pause_requested=state.pause_requested,
             created_at=state.created_at or iso_of_us(start.ledger_at_us),
             updated_at=iso_of_us(standing.updated_at_us),
-            end=standing.end,
         )
 
 
