@@ -279,7 +279,7 @@ def form_of(overrides: SessionConfig | None) -> str:
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
 
 
-class AskedTurn(Record):
+class TurnInput(Record):
     """What whoever asks for a turn says, wherever it is passed on: a user's message, or results of calls."""
 
     text: str = Field(default="", description="the message of the user; empty beside results")
@@ -294,7 +294,7 @@ class AskedTurn(Record):
     )
 
 
-class ProcessTurn(AskedTurn, Message, wire="host.process_turn"):
+class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
     """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
 
     session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
@@ -304,7 +304,7 @@ class ProcessTurn(AskedTurn, Message, wire="host.process_turn"):
     )
 
 
-class TurnRequest(AskedTurn, Message, wire="ho2.turn"):
+class TurnRequest(TurnInput, Message, wire="ho2.turn"):
     """Host -> HO2: answer one input. Idempotent by input_id; routing key = session_id.
 
     An owner asks for its sessions' follow-ups itself, so that they come to a successor.

@@ -56,7 +56,7 @@ class StartBody(_NativeBody):
     session_config: SessionConfig | None = Field(default=None, description="defaults of its runs")
 
 
-class TurnBody(messages.AskedTurn):
+class TurnBody(messages.TurnInput):
     """`POST /v1/sessions/{session_id}/turns`."""
 
     messages: list[Said] | None = Field(

@@ -15,13 +15,13 @@ from hobus.bus.messages import session
 from hobus.bus.messages.ids import body_ref, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import LOCAL
-from hobus.bus.messages.session import HostCommand
+from hobus.bus.messages.session import HeldCall, HostCommand
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import own_text
 from hobus.bus.text import shortened
 from hobus.launch.console.errors import next_here
 from hobus.launch.console.output import as_json, printable
-from hobus.launch.sessions.summary import HeldNow, Standing
+from hobus.launch.sessions.summary import Standing
 
 Line = tuple[str, str]
 Answer = Literal["resume", "cancel", "approve", "deny"]
@@ -133,6 +133,6 @@ class Noticed:
         return f": “{shortened(line, _TEXT_CHARS)}”" if line else ""
 
 
-def asked(held: HeldNow) -> str:
+def asked(held: HeldCall) -> str:
     """Tool and arguments of a call as the model asked for it, in one line."""
     return f"{printable(held.tool_id)} {shortened(printable(as_json(held.arguments)), _ARGUMENTS_CHARS)}"
